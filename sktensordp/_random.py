@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 _KEY_BYTES = 16
+# Number of values that share a stream, where nothing else divides them into blocks.
+BLOCK = 2**16
 
 
 class ReleaseCounter:

@@ -2045,8 +2045,8 @@ OF_COMPLETION = [
     Fault(
         "the sums of squares of a scaler are not accounted for",
         "papers/_biscaler.py",
-        "[r.guarantee.event for r in randomizers]",
-        "[randomizers[0].guarantee.event]",
+        "[r.event for r in randomizers]",
+        "[randomizers[0].event]",
         ("papers/test_biscaler.py",),
     ),
     Fault(

@@ -8,9 +8,8 @@ from ._encoder import CoordinateEncoder
 from ._implicit import ImplicitCompletion
 from ._noise_shares import NoiseShares
 from ._parties import fit_aggregated, party
-from ._ranking_scorer import make_ranking_scorer
 from ._recommender import Recommender
-from ._scoring import make_fold_in_scorer
+from ._scoring import make_fold_in_scorer, make_ranking_scorer
 from ._tucker import TuckerCompletion
 
 __all__ = [

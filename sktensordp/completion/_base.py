@@ -829,14 +829,7 @@ class BaseCompletion(
         has_range = not self.value_bounds is self.levels is None
         if fitted is self and unit is not None and has_range and shape is not None:
             return self._measurement(Problem.of(self, shape)).guarantee
-        return planned_guarantee(
-            domain_of(self),
-            self.perturbation,
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            unit=unit,
-            has_shape=shape is not None,
-        )
+        return planned_guarantee(self)
 
     @fit_context(prefer_skip_nested_validation=True)
     def _error_by_epsilon(

@@ -132,17 +132,21 @@ def entries_of_batches(
         assert shape is not None
         nowhere = np.zeros((0, len(shape)))
         return entries_at(estimator, nowhere, np.zeros(0), shape)
-    end = sum(len(values) for _, values in checked_batches)
-    n_modes = checked_batches[0][0].shape[1]
-    where = np.empty((end, n_modes), dtype=np.int32, order="F")
-    values = np.empty(end, np.result_type(*(v for _, v in checked_batches)))
-    while checked_batches:
-        # From the last to the first, so that each batch is freed once it is copied.
-        batch_where, batch_values = checked_batches.pop()
-        start = end - len(batch_values)
-        where[start:end], values[start:end] = batch_where, batch_values
-        end = start
+    parts_of_where, parts_of_values = map(list, zip(*checked_batches, strict=True))
+    checked_batches.clear()
+    where, values = _joined(parts_of_where), _joined(parts_of_values)
     return Entries(where, values, shape or extent(where))
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Concatenate arrays, each of which is freed once it has been copied."""
+    end, shape = sum(map(len, parts)), parts[0].shape[1:]
+    joined = np.empty((end, *shape), np.result_type(*parts), order="F")
+    while parts:
+        part = parts.pop()
+        joined[end - len(part) : end] = part
+        end -= len(part)
+    return joined
 
 
 def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> Entries:
@@ -159,11 +163,17 @@ def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> 
     values = X[mask]
     if not (values.size or may_be_empty(estimator)):
         raise ValueError("No entry of the tensor is observed: all are NaN.")
-    vars(estimator).pop("feature_names_in_", None)
-    estimator.n_features_in_ = X.ndim
+    _learn_no_names(estimator, X.ndim)
     is_mask_best = values.size >= _LEAST_DENSITY * mask.size
     where = mask if is_mask_best else as_coordinates(mask)
     return Entries(where, values, mask.shape, is_dense=True)
+
+
+def _learn_no_names(estimator: Any, n_features: int | None) -> None:
+    """Learn the number of features of an input without names; None learns nothing."""
+    if n_features is not None:
+        vars(estimator).pop("feature_names_in_", None)
+        estimator.n_features_in_ = n_features
 
 
 def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
@@ -414,14 +424,10 @@ def check_choices(
         where, values = entries_from_sparse(X)
         # A refusal of stored zeros would tell whether anybody has one.
         where = where[values != 0]
-        if reset:
-            vars(estimator).pop("feature_names_in_", None)
-            estimator.n_features_in_ = 2
+        _learn_no_names(estimator, 2 if reset else None)
         return where[:, 0] * shape[1] + where[:, 1]
     if _is_empty(X):
-        if reset:
-            vars(estimator).pop("feature_names_in_", None)
-            estimator.n_features_in_ = 2
+        _learn_no_names(estimator, 2 if reset else None)
         return np.empty(0, dtype=np.int64)
     _check_width(getattr(X, "shape", ()), shape)
     X = check_input(estimator, X, reset=reset)
@@ -440,14 +446,7 @@ def choices_of_batches(
     if not chunks:
         estimator.n_features_in_ = 2
         chunks = [np.empty(0, dtype=np.int64)]
-    keys = np.empty(sum(map(len, chunks)), dtype=np.int64)
-    end = len(keys)
-    while chunks:
-        # Popping frees the memory of each chunk once it has been copied.
-        chunk = chunks.pop()
-        keys[end - len(chunk) : end] = chunk
-        end -= len(chunk)
-    return Choices.of(keys, shape[1])
+    return Choices.of(_joined(chunks), shape[1])
 
 
 def _check_width(input_shape: Any, shape: tuple[int, int]) -> None:

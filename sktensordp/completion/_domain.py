@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._random import BLOCK as _BLOCK
 from .._validation import check_bounds, check_level_prior, check_levels
 
 # Most levels that one table randomises.
 LARGEST_TABLE = 20
 # A statement lists up to this many levels in full.
 _MOST_NAMED = 12
-# Values that are numbered at a time.
-_BLOCK = 2**16
 
 
 def declared_domain(

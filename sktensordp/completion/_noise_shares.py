@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._random import BLOCK as _BLOCK
 from ..noise import discrete_gaussian
 
 if TYPE_CHECKING:
@@ -51,7 +52,6 @@ _ROUNDED_UP = 1 + 1e-9
 _FARTHEST = 40
 # Sums of more bits would not be exact in floating point.
 _MOST_BITS = 53
-_BLOCK = 2**16
 
 
 @dataclass(frozen=True)

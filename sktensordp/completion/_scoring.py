@@ -1,17 +1,24 @@
-"""Scores of completions on held-out units."""
+"""Scores of completions on held-out units, and of recommendations."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.pipeline import Pipeline
 
 from .._sides import below, columns_of, hashes
 from .._sklearn_compat import safe_indexing
 from .._validation import check_same_length
+from ._checks import entries_from_sparse, is_sparse
+from ._ranking import ranking_scores
+from ._recommender import Recommender
+
+_METRICS = ("recall", "ndcg")
 
 
 def make_fold_in_scorer(
@@ -90,8 +97,6 @@ class _FoldInScorer:
         )
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
-        from sklearn.pipeline import Pipeline
-
         model = estimator
         check_same_length(X, y)
         # The ids themselves decide, not what an encoder learned to call them.
@@ -100,12 +105,147 @@ class _FoldInScorer:
             X, model = estimator[:-1].transform(X), estimator[-1]
         if np.all(is_history):
             return np.nan
-        folded_in, scored = np.flatnonzero(is_history), np.flatnonzero(~is_history)
-        # A shallow copy: folding in leaves the rows of the original alone.
-        model = copy.copy(model).fold_in(*_rows(X, y, folded_in))
-        return self._scorer(model, *_rows(X, y, scored))
+        model = _with_history(model, X, y, is_history)
+        return self._scorer(model, *_rows(X, y, ~is_history))
 
 
-def _rows(X: Any, y: Any, rows: NDArray[np.intp]) -> tuple[Any, Any]:
-    """Some rows; data frames stay data frames."""
-    return safe_indexing(X, rows), safe_indexing(y, rows)
+def make_ranking_scorer(
+    metric: str = "recall",
+    k: int = 20,
+    history: float = 0.8,
+    *,
+    random_state: int = 0,
+) -> RankingScorer:
+    """Make a scorer that counts how many held-out items are recommended.
+
+    The scorer folds in a share of each test user's items (the history) and lets the
+    model recommend `k` items that are not in the history. The user's other items should
+    be among them. The score is the mean over users who have other items.
+
+    If whole users are held out, as by `UserHoldout`, keep `history` above 0. If some
+    items of every user are held out, as by `ItemHoldout`, pass ``history=0``: the model
+    knows the users from its fit.
+
+    Parameters
+    ----------
+    metric : {"recall", "ndcg"}, default="recall"
+        "recall" is the share of a user's held-out items that are among the first `k`.
+        "ndcg" is the sum of 1 / log2(1 + place) over those items, divided by the
+        largest sum that so many held-out items can reach within `k`.
+    k : int, default=20
+        Number of items to recommend.
+    history : float, default=0.8
+        Probability with which a user's item is folded in, at least 0 and below 1.
+    random_state : int, default=0
+        Seed for the choice of these items, by a hash of user and item: no user decides
+        which items of another user are folded in.
+
+    Returns
+    -------
+    scorer : callable
+        Takes a fitted completion (or a pipeline that ends with one) or `Recommender`, X
+        and, if there are values, y. It does not change the model. If no user has an
+        item to find, the score is NaN.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    Of items with equal predictions, the model recommends the one with the lower index
+    first. If the data are ratings, every rated item counts as chosen. A completion that
+    protects entries has no `fold_in`; score it with ``history=0``. The scorer is not
+    private: it computes scores from raw choices.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from sktensordp.completion import ImplicitCompletion, make_ranking_scorer
+    >>> from sktensordp.datasets import make_choices
+    >>> from sktensordp.model_selection import UserHoldout
+    >>> X = make_choices(300, 50, 6000, random_state=0)
+    >>> model = ImplicitCompletion(epsilon=8.0, shape=X.shape, random_state=0)
+    >>> scores = cross_val_score(
+    ...     model, X.data, cv=UserHoldout(0.2, random_state=0),
+    ...     scoring=make_ranking_scorer("recall", k=10),
+    ... )
+    >>> bool(scores[0] > 0.2)
+    True
+    """
+    if metric not in _METRICS:
+        raise ValueError(f"metric must be one of {list(_METRICS)}, got {metric!r}.")
+    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k must be a positive integer, got {k!r}.")
+    if not 0 <= history < 1:
+        raise ValueError(f"history must be at least 0 and below 1, got {history}.")
+    return RankingScorer(metric, int(k), float(history), int(random_state))
+
+
+class RankingScorer:
+    """A scorer that can be pickled; see `make_ranking_scorer`."""
+
+    def __init__(self, metric: str, k: int, history: float, random_state: int) -> None:
+        self._metric, self._k = metric, k
+        self._history, self._random_state = history, random_state
+
+    def __repr__(self) -> str:
+        return (
+            f"make_ranking_scorer({self._metric!r}, k={self._k}, "
+            f"history={self._history}, random_state={self._random_state})"
+        )
+
+    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike | None = None) -> Any:
+        if is_sparse(X):
+            X, values = entries_from_sparse(X)
+            last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+            y = values if hasattr(last, "fit_randomized") else y
+        check_same_length(X, y)
+        columns = columns_of(X)[:2]
+        # The ids themselves decide, not what an encoder learned to call them.
+        numbers = hashes(columns, self._random_state)
+        # The model has no answer for unknown users and items, unless it learns users
+        # as they are folded in.
+        if isinstance(estimator, Recommender):
+            model, where = estimator, estimator._where(estimator._fitted, X)
+            if estimator._fitted.local is not None:
+                # Any number that tells users apart will do.
+                users = np.asarray(columns[0]).tolist()
+                number_of = {user: k for k, user in enumerate(users)}
+                where[:, 0] = [number_of[user] for user in users]
+        else:
+            model = estimator
+            if isinstance(estimator, Pipeline):
+                X, model = estimator[:-1].transform(X), estimator[-1]
+            where = np.asarray(X)
+        where = where[:, :2]
+        is_known = np.all(where >= 0, axis=1)
+        in_history = is_known & below(numbers, self._history)
+        if np.any(in_history):
+            model = _with_history(model, X, y, in_history)
+        held_out = np.flatnonzero(is_known & ~in_history)
+        if not len(held_out):
+            return np.nan
+        where = where[held_out].astype(np.int64)
+        pairs = np.unique(where, axis=0)
+        users, first = np.unique(where[:, 0], return_index=True)
+        if isinstance(model, Recommender):
+            some = safe_indexing(X, held_out[first])
+            asked = model._where(model._fitted, some)[:, 0]
+            recommended = model.completion_.recommend(asked, self._k)
+        else:
+            recommended = model.recommend(users, self._k)
+        return float(np.mean(ranking_scores(self._metric, recommended, users, pairs)))
+
+
+def _with_history(model: Any, X: Any, y: Any, rows: NDArray[np.bool_]) -> Any:
+    """A copy of a model that knows some rows; it shares what was released."""
+    # Shallow: folding in leaves the rows of the original alone.
+    return copy.copy(model).fold_in(*_rows(X, y, rows))
+
+
+def _rows(X: Any, y: Any, rows: NDArray[np.bool_]) -> tuple[Any, ...]:
+    """Some rows, without values if there are none; data frames stay data frames."""
+    kept = np.flatnonzero(rows)
+    return tuple(safe_indexing(part, kept) for part in (X, y) if part is not None)

@@ -6,11 +6,10 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._sklearn_compat import Interval
 from .._validation import described
-from ..tensor import TuckerForm
+from ..tensor import TuckerForm, cp_to_tucker
 from ._base import USUAL_RANK, BaseCompletion
 from ._docs import with_shared_text
 
@@ -122,7 +121,7 @@ class TuckerCompletion(BaseCompletion):
 
         core = getattr(model, "core", None)
         if core is None:
-            return TuckerTensor(_as_tucker(model.factors))
+            return TuckerTensor(cp_to_tucker(model.factors))
         return TuckerTensor((core, model.factors))
 
     def _check_rank(self, shape: tuple[int, ...]) -> None:
@@ -155,21 +154,3 @@ def _usual_ranks(shape: tuple[int, ...], least: int) -> tuple[int, ...]:
         others = math.prod(ranks[:mode] + ranks[mode + 1 :])
         ranks[mode] = min(ranks[mode], others)
     return tuple(ranks)
-
-
-def _as_tucker(
-    factors: list[NDArray[np.floating]],
-) -> tuple[NDArray[np.floating], list[NDArray[np.floating]]]:
-    """Convert a CP to a Tucker core and factors; columns of ones become one column."""
-    n_columns = factors[0].shape[1]
-    places, tucker_factors = [], []
-    for factor in factors:
-        kept = np.flatnonzero(np.any(factor != 1, axis=0))
-        place = np.zeros(n_columns, dtype=int)
-        place[kept] = 1 + np.arange(len(kept))
-        places.append(place)
-        ones = np.ones(len(factor), factor.dtype)
-        tucker_factors.append(np.column_stack([ones, factor[:, kept]]))
-    core = np.zeros([f.shape[1] for f in tucker_factors], dtype=factors[0].dtype)
-    np.add.at(core, tuple(places), 1.0)
-    return core, tucker_factors

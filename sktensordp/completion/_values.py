@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from .._random import BLOCK as _BLOCK
 from .._random import NoiseStreams
 from .._sklearn_compat import effective_n_threads
 from ..noise import LaplaceLattice, categorical, laplace_lattice
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm 1 and Theorem 1"
-_BLOCK = 2**16
 # A range with fewer steps would round values so coarsely that sums show it.
 _LEAST_STEPS = 2**10
 # Largest rounding of a received value, as a share of the range of the table's outputs.

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .._random import BLOCK as _BLOCK
 from ..mechanisms._gaussian_noise import gaussian_event, within_budget
 from ..noise import gaussian_lattice, laplace_lattice
 from ..privacy import gaussian_mu
@@ -40,7 +41,6 @@ BlockSums = tuple[NDArray[np.integer], tuple[int, ...], OfChunk]
 _ROUNDED_UP = 1 + 1e-9
 # Largest number of elements of an array of contributions in memory.
 _CHUNK = 2**22
-_BLOCK = 2**16
 # Sums of whole steps are exact below this number of steps.
 _LARGEST_INTEGER = 2**52
 # Coarser steps would be visible beside the contributions.

@@ -501,7 +501,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         if not self._has_noise:
             statement = f"{_SUMS} were used without noise."
             return entry_guarantee(event, statement, source), bounds, randomizers
-        event = dp_event.ComposedDpEvent([r.guarantee.event for r in randomizers])
+        event = dp_event.ComposedDpEvent([r.event for r in randomizers])
         guarantee = entry_guarantee(event, _STATEMENT, _SOURCE, void_for=void_for)
         return guarantee, bounds, randomizers
 

@@ -1,6 +1,6 @@
 """Tensor mathematics: arrays in, arrays out; no randomness, no privacy."""
 
-from ._algebra import cp_to_dense, mode_products
+from ._algebra import cp_to_dense, cp_to_tucker, mode_products
 from ._cp import CPForm, max_cp_rank, point_model
 from ._cp_fit import continue_structured_cp, fit_structured_cp
 from ._cp_rows import fit_cp, padded
@@ -41,6 +41,7 @@ __all__ = [
     "continue_structured_tucker",
     "continued",
     "cp_to_dense",
+    "cp_to_tucker",
     "fit_biases_to_sums",
     "fit_cp",
     "fit_structured_cp",

@@ -114,3 +114,21 @@ def with_columns(
     zeros = np.zeros((len(rows), 1), rows.dtype)
     padded, padded_pairs = (np.append(a, zeros, axis=1) for a in (rows, packed))
     return np.take(padded, columns, axis=1), np.take(padded_pairs, pairs, axis=1)
+
+
+def cp_to_tucker(
+    factors: list[NDArray[np.floating]],
+) -> tuple[NDArray[np.floating], list[NDArray[np.floating]]]:
+    """Convert a CP to a Tucker core and factors; columns of ones become one column."""
+    n_columns = factors[0].shape[1]
+    places, tucker_factors = [], []
+    for factor in factors:
+        kept = np.flatnonzero(np.any(factor != 1, axis=0))
+        place = np.zeros(n_columns, dtype=int)
+        place[kept] = 1 + np.arange(len(kept))
+        places.append(place)
+        ones = np.ones(len(factor), factor.dtype)
+        tucker_factors.append(np.column_stack([ones, factor[:, kept]]))
+    core = np.zeros([f.shape[1] for f in tucker_factors], dtype=factors[0].dtype)
+    np.add.at(core, tuple(places), 1.0)
+    return core, tucker_factors

@@ -5,9 +5,8 @@ from typing import Any
 
 from ...measure import planned_event
 from ...privacy import PrivacyGuarantee
-from .._domain import Domain
 from .._noise_shares import SharedNoise
-from .._problem import Problem
+from .._problem import Problem, domain_of
 from .._values import (
     entry_guarantee,
     guarantee_without_noise,
@@ -125,33 +124,16 @@ def expected_rmse(
     return problem.domain.scale * math.sqrt(error + variances.residual)
 
 
-def planned_guarantee(
-    domain: Domain,
-    perturbation: str,
-    *,
-    epsilon: float,
-    delta: float,
-    unit: int | None,
-    has_shape: bool,
-) -> PrivacyGuarantee:
-    """Guarantee of any fit, stated before any data are seen.
-
-    Parameters
-    ----------
-    domain : Domain
-    perturbation : str
-    epsilon, delta : float
-    unit : int or None
-    has_shape : bool
-        Whether the shape was declared.
-
-    Returns
-    -------
-    guarantee : PrivacyGuarantee
-    """
+def planned_guarantee(completion: Any) -> PrivacyGuarantee:
+    """Guarantee of any fit with these parameters, before any data are seen."""
     from ...privacy.accounting._events import PureDpEvent
 
+    domain, unit = domain_of(completion), completion._unit
+    epsilon, delta = float(completion.epsilon), float(completion.delta)
+    perturbation = completion.perturbation
+    is_public = domain.is_declared
     if unit is not None:
+        is_public = is_public and completion.shape is not None
         if math.isinf(epsilon):
             return unit_guarantee_without_noise(unit)
         return unit_guarantee(
@@ -160,7 +142,7 @@ def planned_guarantee(
             "sums" if perturbation == "sums" else "statistics",
             delta=delta,
             domain=domain,
-            void_for=None if has_shape and domain.is_declared else epsilon,
+            void_for=None if is_public else epsilon,
         )
     if math.isinf(epsilon):
         return guarantee_without_noise()
@@ -174,5 +156,5 @@ def planned_guarantee(
         "Everything computed from the values is randomised, whatever the values are.",
         _PLANNED,
         delta=stated,
-        void_for=None if domain.is_declared else epsilon,
+        void_for=None if is_public else epsilon,
     )

@@ -30,18 +30,16 @@ from .._entries import Entries
 from .._problem import Problem
 from .._values import entry_guarantee, guarantee_without_noise
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
-from ._sums import MeanPerturbation
+from ._sums import SHARE_OF_MEAN, MeanPerturbation
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 # C: the largest norm of an entry's gradient, with values in half ranges.
 CLIP = 0.5
-# Share of epsilon for the mean.
-_SHARE_OF_MEAN = 0.05
-# Prior variances, in half ranges squared. With a wider prior, the core would take over
-# the scale that the factors' prior denies them.
-_FACTOR_VARIANCE, _CORE_VARIANCE = 0.04, 0.04
+# Prior variance of factors and core, in half ranges squared. With a wider prior, the
+# core would take over the scale that the factors' prior denies them.
+_VARIANCE = 0.04
 # Standard deviation of the factors at the start.
 _START_SCALE = 0.2
 _STEP = 0.5
@@ -79,14 +77,14 @@ class GradientPerturbation(Measurement):
 
     @cached_property
     def _mean(self) -> MeanPerturbation:
-        return MeanPerturbation(self.problem, _SHARE_OF_MEAN)
+        return MeanPerturbation(self.problem, SHARE_OF_MEAN)
 
     @cached_property
     def _noise(self) -> NoisySums:
         problem = self.problem
         shapes = [(rows, sum(columns)) for rows, *columns in _blocks(problem)]
         return plan_gaussian_sums(
-            (1 - _SHARE_OF_MEAN) * problem.epsilon,
+            (1 - SHARE_OF_MEAN) * problem.epsilon,
             problem.delta,
             within=problem.epsilon,
             n_releases=problem.max_iter,
@@ -119,8 +117,8 @@ class GradientPerturbation(Measurement):
 
         from ...privacy.accounting._events import PureDpEvent
 
-        mean = PureDpEvent(_SHARE_OF_MEAN * epsilon)
-        noise = planned_event((1 - _SHARE_OF_MEAN) * epsilon, delta, within=epsilon)
+        mean = PureDpEvent(SHARE_OF_MEAN * epsilon)
+        noise = planned_event((1 - SHARE_OF_MEAN) * epsilon, delta, within=epsilon)
         return dp_event.ComposedDpEvent([mean, noise])
 
     def measure(
@@ -200,14 +198,13 @@ class _Descent:
             is_bias = np.arange(n_biases + n_columns) < n_biases
             centre = np.r_[np.zeros(n_biases), self._form.centre(number)]
             is_core = number == len(problem.shape)
-            variance = _CORE_VARIANCE if is_core else _FACTOR_VARIANCE
             # The core starts at its public centre, the factors at random.
             scale = 0.0 if is_core else _START_SCALE
             start = scale * generator.standard_normal((n_rows, len(is_bias)))
             self.parameters.append(np.where(is_bias, 0.0, start + centre))
             self._centres.append(centre)
             self._n_biases.append(n_biases)
-            self._prior.append(np.where(is_bias, BIAS_VARIANCE, variance))
+            self._prior.append(np.where(is_bias, BIAS_VARIANCE, _VARIANCE))
 
     @property
     def _factors(self) -> list[NDArray[np.floating]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._random import BLOCK as _BLOCK
 from ...noise import LaplaceLattice, discrete_laplace
 from ...privacy import PrivacyGuarantee
 from ...tensor import fit_biases_to_sums, point_model
@@ -30,7 +31,8 @@ _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
 _OF_ROWS = "The sums of all rows of every mode were given discrete Laplace noise"
 _ONLY_AVERAGES = " Only averages were learned: everybody gets the same ranking."
 _OF_ALL = "The sum of all values was given discrete Laplace noise"
-_BLOCK = 2**16
+# Share of epsilon for the mean, where more is released after it.
+SHARE_OF_MEAN = 0.05
 # Assumed variance of values around their mean, in half ranges squared.
 _VARIANCE_OF_VALUES = 0.2
 
@@ -59,14 +61,12 @@ class _Summands:
 
 @dataclass(frozen=True)
 class SumsRandomizer:
-    """Clips, sums and randomises values, and states the guarantee.
+    """Clips, sums and randomises values, and states the event.
 
     Attributes
     ----------
     domain : Domain
         Domain to which values are clipped.
-    guarantee : PrivacyGuarantee
-        Guarantee of all randomised sums together.
     entries : Entries or PartitionedEntries
         Where the values belong.
     by_row : bool
@@ -78,7 +78,6 @@ class SumsRandomizer:
     """
 
     domain: Domain
-    guarantee: PrivacyGuarantee
     entries: Any
     by_row: bool = True
     lattice: LaplaceLattice | None = None
@@ -152,9 +151,6 @@ def plan_sums_randomizer(
     entries: Any,
     *,
     by_row: bool = True,
-    void_for: float | None = None,
-    statement: str = _OF_ROWS,
-    consequence: str = "",
 ) -> SumsRandomizer:
     """Randomizer of the sums for one fit.
 
@@ -166,12 +162,6 @@ def plan_sums_randomizer(
     entries : Entries or PartitionedEntries
     by_row : bool, default=True
         See `SumsRandomizer`.
-    void_for : float, default=None
-        See `entry_guarantee`.
-    statement : str
-        First clause of the guarantee's statement: what was randomised.
-    consequence : str
-        Last sentence of the statement: what follows for the model.
 
     Returns
     -------
@@ -187,7 +177,7 @@ def plan_sums_randomizer(
     from ...privacy.accounting._events import LatticeLaplaceDpEvent
 
     if math.isinf(epsilon):
-        return SumsRandomizer(domain, guarantee_without_noise(), entries, by_row)
+        return SumsRandomizer(domain, entries, by_row)
     n_modes, n_entries = len(entries.shape) if by_row else 1, entries.n_entries
     lattice = domain_lattice(epsilon / n_modes, domain, max(n_entries, 1))
     if n_entries * lattice.n_steps >= 2**53:
@@ -197,10 +187,7 @@ def plan_sums_randomizer(
     event = dp_event.SelfComposedDpEvent(
         LatticeLaplaceDpEvent.of(lattice, lattice.n_steps), n_modes
     )
-    guarantee = entry_guarantee(
-        event, f"{statement}; {ALL_ELSE}{consequence}", _SOURCE, void_for=void_for
-    )
-    return SumsRandomizer(domain, guarantee, entries, by_row, lattice, event)
+    return SumsRandomizer(domain, entries, by_row, lattice, event)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,15 +228,17 @@ class SumsPerturbation(Measurement):
             self.share * problem.epsilon,
             problem.entries,
             by_row=self._randomized == _OF_ROWS,
-            void_for=problem.void_for,
-            statement=self.statement,
-            consequence=self._consequence,
         )
 
-    @property
+    @cached_property
     def guarantee(self) -> PrivacyGuarantee:
         """Guarantee of all sums together."""
-        return self.randomizer.guarantee
+        event = self.randomizer.event
+        if event is None:
+            return guarantee_without_noise()
+        statement = f"{self.statement}; {ALL_ELSE}{self._consequence}"
+        void_for = self.problem.void_for
+        return entry_guarantee(event, statement, _SOURCE, void_for=void_for)
 
     @property
     def noise_variance(self) -> float:
