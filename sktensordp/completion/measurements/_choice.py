@@ -131,9 +131,9 @@ def planned_guarantee(completion: Any) -> PrivacyGuarantee:
     domain, unit = domain_of(completion), completion._unit
     epsilon, delta = float(completion.epsilon), float(completion.delta)
     perturbation = completion.perturbation
-    is_public = domain.is_declared
+    is_public = domain.is_declared and (unit is None or completion.shape is not None)
+    void_for = None if is_public else epsilon
     if unit is not None:
-        is_public = is_public and completion.shape is not None
         if math.isinf(epsilon):
             return unit_guarantee_without_noise(unit)
         return unit_guarantee(
@@ -142,7 +142,7 @@ def planned_guarantee(completion: Any) -> PrivacyGuarantee:
             "sums" if perturbation == "sums" else "statistics",
             delta=delta,
             domain=domain,
-            void_for=None if is_public else epsilon,
+            void_for=void_for,
         )
     if math.isinf(epsilon):
         return guarantee_without_noise()
@@ -156,5 +156,5 @@ def planned_guarantee(completion: Any) -> PrivacyGuarantee:
         "Everything computed from the values is randomised, whatever the values are.",
         _PLANNED,
         delta=stated,
-        void_for=None if is_public else epsilon,
+        void_for=void_for,
     )

@@ -12,7 +12,7 @@ one factor of three and does not count the iterations.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,7 @@ class GradientPerturbation(Measurement):
     @cached_property
     def _noise(self) -> NoisySums:
         problem = self.problem
-        shapes = [(rows, sum(columns)) for rows, *columns in _blocks(problem)]
+        shapes = _WithBiases.of(problem).blocks
         return plan_gaussian_sums(
             (1 - SHARE_OF_MEAN) * problem.epsilon,
             problem.delta,
@@ -149,92 +149,102 @@ class GradientPerturbation(Measurement):
         problem, scale = self.problem, self.problem.domain.scale
         model: dict[str, Any] = {}
         if problem.biases:
-            model["biases"] = [
-                scale * np.append(rows[:, 0], 0.0)
-                for rows in parameters[: len(problem.shape)]
-            ]
+            of_modes = parameters[: len(problem.shape)]
+            model["biases"] = [scale * np.append(own[:, 0], 0.0) for own in of_modes]
         if problem.form:
-            blocks = [
-                rows[:, n_biases:]
-                for rows, (_, n_biases, _) in zip(
-                    parameters, _blocks(problem), strict=True
-                )
-            ]
-            model["blocks"] = [scale * blocks[0], *blocks[1:]]
+            first, *others = _WithBiases.of(problem).factors(parameters)
+            model["blocks"] = [scale * first, *others]
         variance = RESIDUAL_VARIANCE * scale**2
         fitted = problem.form.point_model(problem.shape, variance, dtype, **model)
         fitted = fitted.with_average_rows(problem.entries.counts)
         return Outcome(fitted, mean.offset, n_iter)
 
 
-def _form(problem: Problem) -> CPForm | TuckerForm:
-    # Biases alone are a CP without terms: they have no core.
-    return problem.form or CPForm(0)
+@dataclass(frozen=True)
+class _WithBiases:
+    """A form whose blocks of modes have a first column of biases, if there are any.
 
+    Attributes
+    ----------
+    form : CPForm or TuckerForm
+    shape : tuple of int
+    biases : bool
+    """
 
-def _blocks(problem: Problem) -> list[tuple[int, int, int]]:
-    """For every block, its numbers of rows, of biases (0 or 1) and of factors."""
-    return [
-        (n_rows, int(problem.biases and number < len(problem.shape)), n_columns)
-        for number, (n_rows, n_columns) in enumerate(
-            _form(problem).blocks(problem.shape)
-        )
-    ]
+    form: CPForm | TuckerForm
+    shape: tuple[int, ...]
+    biases: bool
+
+    @classmethod
+    def of(cls, problem: Problem) -> "_WithBiases":
+        """The form of a problem; biases alone are a CP without terms, and no core."""
+        return cls(problem.form or CPForm(0), problem.shape, problem.biases)
+
+    def n_biases(self, block: int) -> int:
+        """Number of columns of biases."""
+        return int(self.biases and block < len(self.shape))
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """Numbers of rows and columns of every block."""
+        blocks = enumerate(self.form.blocks(self.shape))
+        return [(n_rows, self.n_biases(k) + n) for k, (n_rows, n) in blocks]
+
+    def factors(self, parameters: Sequence[Any]) -> list[NDArray[np.floating]]:
+        """The blocks without their biases."""
+        return [own[:, self.n_biases(k) :] for k, own in enumerate(parameters)]
+
+    def derivative(
+        self, block: int, parameters: Sequence[Any], rows: Sequence[Any]
+    ) -> NDArray[np.floating]:
+        """Derivatives of the predictions of entries by their row of a block."""
+        regressors = self.form.regressors(block, self.factors(parameters), rows)
+        ones = np.ones((len(regressors), self.n_biases(block)))
+        return np.hstack([ones, regressors])
+
+    def predicted(
+        self, parameters: Sequence[Any], rows: Sequence[Any]
+    ) -> NDArray[np.floating]:
+        """Predictions of entries."""
+        factors, last = self.factors(parameters), len(rows) - 1
+        terms = self.form.regressors(last, factors, rows) * factors[last][rows[last]]
+        biases = np.zeros(len(terms))
+        for block, own in enumerate(parameters):
+            biases += own[rows[block], : self.n_biases(block)].sum(axis=1)
+        return terms.sum(axis=1) + biases
 
 
 class _Descent:
     """Descent of biases, factors and core along noisy gradients, in half ranges."""
 
     def __init__(self, problem: Problem, noise_variance: float) -> None:
-        self._form, self.clip = _form(problem), CLIP
-        self.rows = self._form.rows(problem.entries.coordinates)
+        self._form, self.clip = _WithBiases.of(problem), CLIP
+        self.rows = self._form.form.rows(problem.entries.coordinates)
         self._n_averaged = (problem.max_iter + 1) // 2
         self._averaged: list[list[NDArray[np.floating]]] = []
         generator = np.random.default_rng(0)
-        self.parameters, self._centres, self._n_biases, self._prior = [], [], [], []
+        self.parameters, self._priors = [], []
         # Variance of the noise averaged over all iterations.
         self._noise_variance = 4 * self.clip**2 * noise_variance / problem.max_iter
-        for number, (n_rows, n_biases, n_columns) in enumerate(_blocks(problem)):
-            is_bias = np.arange(n_biases + n_columns) < n_biases
-            centre = np.r_[np.zeros(n_biases), self._form.centre(number)]
-            is_core = number == len(problem.shape)
+        for block, shape in enumerate(self._form.blocks):
+            n_biases = self._form.n_biases(block)
+            is_bias = np.arange(shape[1]) < n_biases
+            centre = np.r_[np.zeros(n_biases), self._form.form.centre(block)]
             # The core starts at its public centre, the factors at random.
-            scale = 0.0 if is_core else _START_SCALE
-            start = scale * generator.standard_normal((n_rows, len(is_bias)))
-            self.parameters.append(np.where(is_bias, 0.0, start + centre))
-            self._centres.append(centre)
-            self._n_biases.append(n_biases)
-            self._prior.append(np.where(is_bias, BIAS_VARIANCE, _VARIANCE))
+            scale = _START_SCALE * (block < len(problem.shape))
+            start = scale * generator.standard_normal(shape) + centre
+            self.parameters.append(np.where(is_bias, 0.0, start))
+            variance = np.where(is_bias, BIAS_VARIANCE, _VARIANCE)
+            self._priors.append((centre, variance))
 
-    @property
-    def _factors(self) -> list[NDArray[np.floating]]:
-        return [
-            parameters[:, n_biases:]
-            for parameters, n_biases in zip(
-                self.parameters, self._n_biases, strict=True
-            )
-        ]
-
-    def _regressors(self, block: int, chunk: slice) -> NDArray[np.floating]:
-        rows = [block_rows[chunk] for block_rows in self.rows]
-        return self._form.regressors(block, self._factors, rows)
+    def _rows_of(self, chunk: slice) -> list[NDArray[np.integer]]:
+        return [block_rows[chunk] for block_rows in self.rows]
 
     def _derivative(self, block: int, chunk: slice) -> NDArray[np.floating]:
-        """Derivatives of the predictions of a chunk of the entries by one block."""
-        regressors = self._regressors(block, chunk)
-        ones = np.ones((len(regressors), self._n_biases[block]))
-        return np.hstack([ones, regressors])
+        return self._form.derivative(block, self.parameters, self._rows_of(chunk))
 
     def _predicted(self, chunk: slice) -> NDArray[np.floating]:
-        last = len(self.rows) - 1
-        terms = self._regressors(last, chunk)
-        terms *= self._factors[last][self.rows[last][chunk]]
-        biases = np.zeros(len(terms))
-        for parameters, rows, n_biases in zip(
-            self.parameters, self.rows, self._n_biases, strict=True
-        ):
-            biases += parameters[rows[chunk], :n_biases].sum(axis=1)
-        return terms.sum(axis=1) + biases
+        return self._form.predicted(self.parameters, self._rows_of(chunk))
 
     def contributions(self, values: NDArray[np.floating]) -> list[BlockSums]:
         """Clipped gradients over 2 C, which have a length of at most 1/2, by block."""
@@ -277,8 +287,9 @@ class _Descent:
             curvature = np.maximum(curvatures[block], _LEAST_CURVATURE)
             # Noise in the sums acts like additional residual variance of the values.
             variance = RESIDUAL_VARIANCE + self._noise_variance / curvature
-            ridge = variance / self._prior[block]
-            pull = ridge * (parameters - self._centres[block])
+            centre, prior = self._priors[block]
+            ridge = variance / prior
+            pull = ridge * (parameters - centre)
             gradient = 2 * self.clip * sums[block] - pull
             parameters += _STEP * gradient / (curvature + ridge)
         self._averaged.append([parameters.copy() for parameters in self.parameters])
