@@ -1182,13 +1182,6 @@ OF_ACCOUNTING = [
         ("privacy/test_filter.py", "privacy/test_selection.py"),
     ),
     Fault(
-        "projections are compared with one of two neighbours",
-        "privacy/accounting/_projections.py",
-        "result[positive] = np.maximum(result[positive], masses)",
-        "result[positive] = np.minimum(result[positive], masses)",
-        ("privacy/test_johnson_lindenstrauss.py",),
-    ),
-    Fault(
         "the odds of PrivUnit's cap are those of twice the epsilon",
         "privacy/calibration/_privunit.py",
         "return self.epsilon + self.log_mass",
@@ -1337,27 +1330,6 @@ OF_MECHANISMS = [
         "noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=True)",
         "noise = diagonal_noise(domain, sigma, 2 * epsilon, delta, rescale=True)",
         ("mechanisms/test_guarantees.py",),
-    ),
-    Fault(
-        "rows of a matrix that is projected are not clipped",
-        "papers/_projections.py",
-        "rows *= np.minimum(largest, self.bound / lengths)",
-        "rows *= largest",
-        ("hardening/test_clip_then_round.py::test_people_are_in_the_ball",),
-    ),
-    Fault(
-        "projections get half of their noise",
-        "papers/_projections.py",
-        "noise = bound / math.sqrt(tau)",
-        "noise = bound / math.sqrt(tau) / 2",
-        ("mechanisms/test_matrices.py",),
-    ),
-    Fault(
-        "projections of rows are said to protect whole samples",
-        "papers/_projections.py",
-        '_unit = "row"',
-        '_unit = "sample"',
-        ("mechanisms/test_matrices.py",),
     ),
     Fault(
         "the strategy of linear queries is answered for half its sensitivity",

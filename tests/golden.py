@@ -380,9 +380,6 @@ BY_DELTA = {
     "MVG": papers.MatrixVariateGaussian(**BOX, **COVARIANCES),
     "MVG, published": papers.PublishedMatrixVariateGaussian(
         **BOX, **COVARIANCES),
-    "projections": papers.JohnsonLindenstrauss(
-        delta=1e-5, n_projections=8, norm_bound=1.0
-    ),
 }  # fmt: skip
 RESPONSE = mechanisms.TensorRandomizedResponse
 PRINTED = papers.PublishedTensorRandomizedResponse

@@ -40,7 +40,6 @@ from sktensordp.moments import (
 )
 from sktensordp.papers import (
     BiScaler,
-    JohnsonLindenstrauss,
     MatrixVariateGaussian,
     PrivacyAgnosticEncoder,
     PublishedCPCompletion,
@@ -112,7 +111,7 @@ NOISE_FREE = [
 ]
 # scikit-learn's checks pass rows of features of many lengths, which are no matrices.
 MATRICES = [
-    MatrixGaussian(), MatrixVariateGaussian(), JohnsonLindenstrauss(),
+    MatrixGaussian(), MatrixVariateGaussian(),
     papers.PublishedMatrixGaussian(), papers.PublishedMatrixVariateGaussian(),
 ]  # fmt: skip
 # They pass y, or rows of features of many lengths, which are no pairs.

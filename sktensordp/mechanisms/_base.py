@@ -228,12 +228,11 @@ class ReleasingTransformer(
                 f"domain."
             )
         zeros = np.zeros((1, *np.shape(X)[1:]))
-        return lambda epsilon: self.set_params(epsilon=epsilon).fit(zeros)._worst_error
 
-    @property
-    def _worst_error(self) -> float:
-        """Largest expected squared error of a sample of the domain."""
-        return self.expected_squared_error_
+        def error(epsilon: float) -> float:
+            return self.set_params(epsilon=epsilon).fit(zeros).expected_squared_error_
+
+        return error
 
     def _is_declared(self) -> bool:
         """Whether the domain is declared, so that `fit` need not read any value."""

@@ -67,7 +67,7 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
         )
     guarantee = guarantees[0] if len(guarantees) == 1 else compose(*guarantees)
     first = type(steps_of(estimator)[0])
-    if guarantee.unit in ("row", "cell") and not hasattr(first, "_planned_guarantee"):
+    if guarantee.unit == "cell" and not hasattr(first, "_planned_guarantee"):
         raise ValueError(
             f"{first.__name__} may mix the {guarantee.unit}s of a sample, but the "
             f"guarantee protects one {guarantee.unit}. Put the private step first."

@@ -13,7 +13,6 @@ from ._cheng_2022 import (
 )
 from ._matrix_variate import MatrixVariateGaussian, PublishedMatrixVariateGaussian
 from ._privacy_agnostic import PrivacyAgnosticEncoder
-from ._projections import JohnsonLindenstrauss
 from ._wei_2022 import PublishedCPCompletion, PublishedTuckerCompletion
 from ._yang_2021 import (
     PublishedIndependentDirectionalNoise,
@@ -25,7 +24,6 @@ from ._yuan_2025 import PublishedTensorRandomizedResponse
 
 __all__ = [
     "BiScaler",
-    "JohnsonLindenstrauss",
     "MatrixVariateGaussian",
     "PrivacyAgnosticEncoder",
     "PublishedCPCompletion",

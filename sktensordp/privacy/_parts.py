@@ -368,16 +368,16 @@ def _collect_pipeline(pipeline: Any, context: Context) -> Findings:
 
 
 def _unit_caveats(before: str, findings: Findings) -> list[str]:
-    """Caveats on guarantees for units within a sample, such as rows or cells.
+    """Caveats on guarantees for cells, which are units within a sample.
 
-    They hold for the output of the step `before`, which may mix the rows or cells of a
+    They hold for the output of the step `before`, which may mix the cells of a
     sample. A whole sample stays one sample.
     """
     units = [r.guarantee.unit for r in findings.releases if r.guarantee is not None]
     return [
         f"The guarantee is for {unit_name(unit)} in the output of {before}, not in X."
         for unit in dict.fromkeys(units)
-        if unit in ("row", "cell")
+        if unit == "cell"
     ]
 
 

@@ -58,7 +58,6 @@ PUBLISHED = [m for m in MECHANISMS if type(m).__name__.startswith("Published")]
 LOCAL = ms.HybridMechanism, ms.TensorRandomizedResponse
 OF_UNITS = {
     ms.MatrixMechanism: ("cell", "a change of at most 1"),
-    papers.JohnsonLindenstrauss: ("row", "add-or-remove"),
 }
 
 
@@ -69,8 +68,7 @@ def of(*needed, but=()):
     return pytest.mark.parametrize("mechanism", chosen, ids=shown)
 
 
-ALL, NOT_OF_MATRICES = of(), of(but=[papers.JohnsonLindenstrauss])
-ADDED = of(but=[papers.JohnsonLindenstrauss, ms.MatrixMechanism])
+ALL, ADDED = of(), of(but=[ms.MatrixMechanism])
 
 
 def samples(mechanism):
@@ -86,15 +84,12 @@ def clipped(mechanism, X):
     """The nearest samples of the declared domain."""
     low, high = getattr(mechanism, "bounds", None) or (-INF, INF)
     X, radius = np.clip(X, low, high), getattr(mechanism, "norm_bound", None) or INF
-    axes = 2 if isinstance(mechanism, papers.JohnsonLindenstrauss) else (1, 2)
-    lengths = np.linalg.norm(X, axis=axes, keepdims=True) if X.ndim == 3 else 1e-300
+    lengths = np.linalg.norm(X, axis=(1, 2), keepdims=True) if X.ndim == 3 else 1e-300
     return X * np.minimum(1, radius / np.maximum(lengths, 1e-300))
 
 
 def exact(mechanism, X):
     """What is released of samples in the domain, but for the noise."""
-    if isinstance(mechanism, papers.JohnsonLindenstrauss):
-        return np.swapaxes(X, 1, 2) @ X
     factors = getattr(mechanism, "workload", None)
     return X if factors is None else X @ np.kron(*factors).T
 
@@ -153,7 +148,7 @@ def test_a_published_claim_that_is_false_is_told(mechanism):
     assert "the claim was (epsilon = 1" in str(guarantee)
 
 
-@NOT_OF_MATRICES
+@ALL
 def test_variance_and_error_are_as_measured(mechanism):
     """False-alarm rate 3e-6: sums of 20,000 samples; noise 10% off is seen."""
     mechanism = fitted(mechanism, random_state=1)
@@ -304,7 +299,7 @@ def test_forms_of_input(mechanism):
     assert_array_equal(noisy(ones), noisy(ones.astype(float)))
 
 
-@NOT_OF_MATRICES
+@ALL
 def test_rows_of_features_and_data_frames(mechanism):
     X, names = samples(mechanism), [f"matrixmechanism{i}" for i in range(6)]
     mechanism = clone(mechanism).set_params(random_state=0)

@@ -38,12 +38,10 @@ from sktensordp.privacy import (
     gaussian_sigma,
 )
 from sktensordp.privacy.accounting._events import (
-    ProjectionDpEvent,
     PureDpEvent,
     RandomizedResponseDpEvent,
     TableDpEvent,
 )
-from sktensordp.privacy.accounting._projections import projection_tau
 from sktensordp.privacy.accounting._randomized_response import (
     LevelDistribution,
     optimal_composition_delta,
@@ -306,44 +304,6 @@ def test_the_curve_of_randomised_response_is_rounded_up(noise, rate, keep):
                 excess = (a - growth * b for a, b in zip(p, q, strict=True))
                 truth = mpmath.fsum(max(x, 0) for x in excess)
                 assert release.delta_at(share * release.epsilon) >= truth
-
-
-# Random projections
-
-
-def exact_projection_delta(epsilon, n_projections, tau):
-    """Of one changed row: tails of chi-square laws, whichever order is worse."""
-    with mpmath.workdps(400):
-        epsilon, tau, half = mpmath.mpf(epsilon), mpmath.mpf(tau), n_projections / 2
-        h, k = half * mpmath.log1p(tau), (1 + tau) / tau
-
-        removed, added = k * (h + epsilon), k * (h - epsilon)
-        growth = mpmath.exp(epsilon)
-        found = mpmath.gammainc(half, removed / (1 + tau), regularized=True)
-        found -= growth * mpmath.gammainc(half, removed, regularized=True)
-        if added > 0:
-            other = mpmath.gammainc(half, 0, added, regularized=True)
-            other -= growth * mpmath.gammainc(
-                half, 0, added / (1 + tau), regularized=True
-            )
-            found = max(found, other)
-        return found
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "n_projections"),
-    [
-        (1e-20, 1e-100, 1), (1e-20, 0.5, 100), (1e-3, 1e-16, 7), (1.0, 1e-6, 2),
-        (1.0, 1e-100, 100), (30.0, 1e-6, 1), (30.0, 0.5, 7), (1e-3, 0.5, 2),
-    ],
-)  # fmt: skip
-def test_projections_keep_epsilon_and_delta(epsilon, delta, n_projections):
-    tau = projection_tau(epsilon, delta, n_projections)
-    truth = exact_projection_delta(epsilon, n_projections, tau)
-    assert truth <= delta
-    release = stated(ProjectionDpEvent(n_projections, tau), 0.9)
-    assert release.delta_at(epsilon) >= truth
-    assert exact_projection_delta(epsilon, n_projections, tau * (1 + 1e-6)) > delta
 
 
 # Budgets

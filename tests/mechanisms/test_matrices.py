@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import chi2
 
 from sktensordp import mechanisms as ms
 from sktensordp import papers
@@ -21,7 +20,7 @@ WHOLE = {"delta": DELTA, "bounds": (0, 1)}
 LAP, GM, TVG = ms.LaplaceMechanism, ms.GaussianMechanism, ms.TensorVariateGaussian
 MGM, UDN = ms.MatrixGaussian, ms.UnimodalDirectionalNoise
 IDN, MVG = ms.IndependentDirectionalNoise, papers.MatrixVariateGaussian
-MM, JL = ms.MatrixMechanism, papers.JohnsonLindenstrauss
+MM = ms.MatrixMechanism
 
 
 def published(cls):
@@ -153,88 +152,6 @@ def test_matrix_mechanism(key, count):
     np.testing.assert_allclose(exact, X[:2] @ matrix.T, rtol=1e-12)
 
 
-@pytest.mark.parametrize("length", [0.0, 3.0, 1e200])
-def test_projections_estimate_the_covariance_of_clipped_rows(length):
-    rows = np.random.default_rng(0).standard_normal((50, 3))
-    rows *= length / np.linalg.norm(rows, axis=1)[:, None]
-    X = np.broadcast_to(rows, (2000, 50, 3))
-    jl = JL(4.0, n_projections=10, norm_bound=1.5, random_state=0).fit(X)
-    out = jl.transform(X)
-    np.testing.assert_array_equal(out, np.swapaxes(out, 1, 2))
-    clipped = rows * (min(length, 1.5) / (length or 1))
-    true = clipped.T @ clipped
-    spread = true + jl._randomizer.noise**2 * np.eye(3)
-    error = (np.trace(spread) ** 2 + np.trace(spread @ spread)) / 10
-    check_mean(out, true)
-    assert check_mean(np.square(out - true).sum(axis=(1, 2)), error) < 0.1 * error
-    if length == 0:
-        assert jl.expected_squared_error_ == pytest.approx(error)
-        check_mean(np.square(out), jl.noise_variance_)
-    exact = jl.set_params(epsilon=math.inf).fit(X[:1]).transform(X[:1])
-    np.testing.assert_allclose(exact[0], true, atol=1e-12)
-
-
-@pytest.mark.parametrize("bound", [2.023635078240242, 2.023635078240243, 2.0, 2.03])
-def test_a_lattice_that_becomes_coarser_on_the_way(bound):
-    """The noise is just below a power of two before its residual is allowed for."""
-    jl = JL(0.1, delta=1e-5, n_projections=100, norm_bound=bound)
-    assert jl.fit(np.zeros((1, 1618, 64))).privacy_guarantee_.epsilon == 0.1
-
-
-@pytest.mark.parametrize("budget", [(0.5, 1e-5), (4.0, 1e-9)])
-@pytest.mark.parametrize("r", [1, 1000])
-def test_projections_are_calibrated(budget, r):
-    params, noise = {"delta": budget[1], "n_projections": r, "norm_bound": 3.0}, []
-    for n_rows in (1, 10, 1000):
-        jl = JL(budget[0], **params).fit(np.zeros((1, n_rows, 4)))
-        guarantee = jl.privacy_guarantee_
-        assert (guarantee.epsilon, guarantee.delta) == budget
-        assert (guarantee.unit, guarantee.relation) == ("row", "add-or-remove")
-        projection, residual = guarantee.event.events
-        noise.append(jl._randomizer.noise)
-        tau = (3.0 / noise[-1]) ** 2
-        assert 0.999 * projection.tau < tau <= projection.tau * (1 + 1e-15)
-        # The worst pair.
-        delta = projections_delta(budget[0], tau, r)
-        assert 0.97 * budget[1] < delta < budget[1]
-        assert residual.epsilon < 1e-3 * budget[0]
-        assert residual.delta < 1e-9 * budget[1]
-    # More rows need no more noise, but for what the residual takes.
-    assert noise[2] == pytest.approx(noise[0], rel=1e-3)
-
-
-def projections_delta(epsilon, tau, r):
-    """Exact: of r draws of N(0, 1 + tau) and of N(0, 1), by chi-square tails."""
-    law, k = chi2(r), 2 * (1 + tau) / tau
-    ends = k * (r / 2 * math.log1p(tau) + np.array([epsilon, -epsilon]))
-    removed = law.sf(ends[0] / (1 + tau)) - math.exp(epsilon) * law.sf(ends[0])
-    added = law.cdf(ends[1]) - math.exp(epsilon) * law.cdf(ends[1] / (1 + tau))
-    return max(removed, added)
-
-
-def test_projections_protect_one_row_and_no_more():
-    """Stated for a sample, or for a person in 20 samples, epsilon would be false."""
-    r, n_samples, n_rows = 100, 20, 50
-    jl = JL(1.0, n_projections=r, norm_bound=1.0).fit(np.zeros((n_samples, n_rows, 3)))
-    guarantee = jl.privacy_guarantee_
-    assert guarantee.unit == "row"
-    assert "for one row of one sample (add-or-remove)" in str(guarantee)
-    tau = (r * jl.noise_variance_[0, 1]) ** -0.5  # the variance is w^4 / r
-    assert 0.97e-6 < projections_delta(1.0, tau, r) < 1e-6
-    # A sample of rows that are all the same, added together.
-    assert projections_delta(1.0, n_rows * tau, r) > 0.99
-    # One such row in every sample: so many times as many draws.
-    person = [projections_delta(epsilon, tau, n_samples * r) for epsilon in (1, 4.4)]
-    assert person[0] > 0.08
-    assert person[1] > 1e-6
-    composed = n_samples * guarantee
-    assert composed.unit == "row"
-    assert 4.4 < composed.epsilon_at(1e-6) < 4.5
-    for epsilon in (1.0, 4.5):
-        truth = projections_delta(epsilon, tau, n_samples * r)
-        assert truth < composed.delta_at(epsilon) < 1.3 * truth
-
-
 def test_the_matrix_mechanism_protects_one_cell_and_no_more():
     """Stated for a sample, or for a person in 20 samples, epsilon would be false."""
     n_samples, n_cells = 20, 8
@@ -284,7 +201,7 @@ def test_small_budgets_are_kept():
 
 
 PU, ROWS = ms.PrivUnit, [[2, 1], [1, 2]]
-ANY = [LAP, GM, TVG, MGM, UDN, IDN, MVG, MM, JL]
+ANY = [LAP, GM, TVG, MGM, UDN, IDN, MVG, MM]
 NAN, SKEW = math.nan, [[1, 0.5], [0, 1]]
 OF_UTILITY = {"have 2": [1, 2, 3], "weights": [1, -1], "zero": [0, 0], "fini": [1, NAN]}
 OF_TURNS = {"orthogonal": np.ones((2, 2)), "shape": np.eye(3), "None or": "axes"}
@@ -317,7 +234,7 @@ BAD = [
 
 @pytest.mark.parametrize(("cls", "params", "message"), BAD)
 def test_bad_parameters_are_refused_before_anything_is_released(cls, params, message):
-    domain = {MM: {}, JL: {"norm_bound": 1.0}}.get(cls, {"bounds": (0, 1)})
+    domain = {} if cls is MM else {"bounds": (0, 1)}
     mechanism = cls(**domain | params)
     with pytest.raises(ValueError, match=message):
         mechanism.fit(np.zeros((4, 6) if cls is MM else (4, 2, 3)))

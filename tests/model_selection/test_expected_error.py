@@ -45,7 +45,6 @@ from sktensordp.model_selection import (
 )
 from sktensordp.papers import (
     BiScaler,
-    JohnsonLindenstrauss,
     MatrixVariateGaussian,
     PrivacyAgnosticEncoder,
     PublishedCPCompletion,
@@ -70,7 +69,6 @@ MECHANISMS = {
     "response": TensorRandomizedResponse(n_levels=2, **BOX),
     "hybrid": HybridMechanism(**BOX),
     "PrivUnit": PrivUnit(**BOX),
-    "projections": JohnsonLindenstrauss(norm_bound=1.0, random_state=0),
     "matrix mechanism": MatrixMechanism(random_state=0),
 }
 LEVELS = np.arange(0.5, 5.1, 0.5)
@@ -155,7 +153,6 @@ def test_no_value_is_read(name):
     [
         LaplaceMechanism(),
         HybridMechanism(),
-        JohnsonLindenstrauss(),
         CPCompletion(2),
         CPCompletion(2, unit=0, shape=(5, 5)),
     ],

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, PredefinedSplit, RepeatedKFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer
+from sklearn.preprocessing import Normalizer
 
 from sktensordp.base import PrivateEstimatorMixin
 from sktensordp.completion import CPCompletion
@@ -22,7 +22,6 @@ from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMec
 from sktensordp.model_selection import PrivateSearchCV, UserHoldout, UserKFold
 from sktensordp.model_selection._groups import Rows, Split, Users, use_counts
 from sktensordp.model_selection._scores import STEPS, row_score
-from sktensordp.papers import JohnsonLindenstrauss
 from sktensordp.privacy import PrivacyBudget, gaussian_delta, gaussian_mu, privacy_of
 from tests.support.budgets import n_released, recording
 from tests.support.guarantees import pure
@@ -528,27 +527,6 @@ def test_nan_predictions_are_the_worst_score():
         -16,
         0,
     )
-
-
-def test_a_search_protects_one_row_of_a_sample_where_its_estimator_does():
-    def flat(matrices):
-        return matrices.reshape(len(matrices), -1)
-
-    matrices = np.zeros((24, 4, 2))
-    noise = JohnsonLindenstrauss(1.0, norm_bound=1.0)
-    model = make_pipeline(noise, FunctionTransformer(flat), Ridge())
-    search = PrivateSearchCV(
-        model, {"ridge__alpha": [1.0, 2.0]}, n_iter=2, score_bounds=(-1, 1),
-        score_epsilon=1.0, random_state=0,
-    )  # fmt: skip
-    search.fit(matrices, Y.astype(float))
-    guarantee = search.privacy_guarantee_
-    assert (guarantee.unit, guarantee.relation) == ("row", "add-or-remove")
-    fit = noise.fit(matrices).privacy_guarantee_
-    # A try fits, or is scored; the best of some 2, and the last fit.
-    assert guarantee.epsilon > 2 * fit.epsilon_at(guarantee.delta)
-    with pytest.raises(ValueError, match="do not compose"):
-        guarantee + GUARANTEES[1.0]
 
 
 @pytest.mark.parametrize("place", ["estimator", "candidate"])

@@ -269,10 +269,9 @@ def test_refused_by_one_is_recorded_in_none(tight, adaptive, keys):
 @pytest.mark.thorough
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_units_fill_no_budget_for_other_units(adaptive, keys):
-    """Each of "entry", "sample", a mode, "row" and "cell" keeps all the others out."""
+    """Each of "entry", "sample", a mode and "cell" keeps all the others out."""
     labels = (
         "CPCompletion, values, default", "CPCompletion, users, statistics",
-        "JohnsonLindenstrauss, samples, projections",
         "MatrixMechanism, samples, cells", "LaplaceMechanism, samples, rows",
     )  # fmt: skip
     cases = [case for case in CASES if case.label in labels]
@@ -292,7 +291,7 @@ def test_units_fill_no_budget_for_other_units(adaptive, keys):
                         with pytest.raises(ValueError, match="different units do not"):
                             other()
         assert (n_released(budget), keys, inner.spent) == (1, [], None)
-    assert units == {"entry", "sample", "row", "cell", 0}
+    assert units == {"entry", "sample", "cell", 0}
 
 
 # Disjoint parts.

@@ -91,7 +91,6 @@ EVENTS = [
     _events.SelectionDpEvent(PURE, poisson(3.0)),
     _events.GroupDpEvent(PURE, 3),
     _events.ShuffledDpEvent(PURE, 1000),
-    _events.ProjectionDpEvent(4, 0.01),
     _events.SamplerResidualDpEvent(1e-9, 1e-20),
     dp_event.ComposedDpEvent([GAUSSIAN, dp_event.SelfComposedDpEvent(PURE, 3)]),
     dp_event.PoissonSampledDpEvent(0.1, GAUSSIAN),

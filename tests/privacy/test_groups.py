@@ -17,7 +17,6 @@ from sktensordp.privacy._guarantee import CALLERS_RELATION
 from sktensordp.privacy.accounting._events import (
     LatticeLaplaceDpEvent,
     ParallelDpEvent,
-    ProjectionDpEvent,
     PureDpEvent,
     RevealingDpEvent,
     SamplerResidualDpEvent,
@@ -25,7 +24,6 @@ from sktensordp.privacy.accounting._events import (
     TableDpEvent,
 )
 from sktensordp.privacy.accounting._group_curve import GroupCurve
-from sktensordp.privacy.accounting._projections import projection_delta
 from sktensordp.privacy.accounting._repetitions import negative_binomial
 from tests.support.divergence import discrete_laplace, stick, sticks
 from tests.support.guarantees import guarantee, pure
@@ -189,16 +187,6 @@ def test_the_curve_of_a_group_never_falls_below_the_closed_form():
     assert np.all(found >= np.array(exact) * (1 - 1e-12))
     np.testing.assert_allclose(found, exact, rtol=2e-3)
     assert float(curve.delta(1.0)) == curve.delta(np.array([1.0]))[0]
-
-
-@pytest.mark.parametrize("size", [2, 4])
-def test_people_added_to_a_covariance(size):
-    """All of them with the same row, the worst that was found."""
-    event = ProjectionDpEvent(20, 0.1)
-    group = guarantee(event, 1e-5, relation="add-or-remove", unit="row").for_group(size)
-    for epsilon in (0.0, 0.5, 2.0, 5.0):
-        assert group.delta_at(epsilon) >= projection_delta(epsilon, 20, size * 0.1)
-    assert math.isfinite(group.epsilon)
 
 
 @pytest.mark.parametrize("size", [2, 5])

@@ -20,7 +20,6 @@ from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
 from sktensordp.privacy.accounting._events import (
     LatticeLaplaceDpEvent,
     ParallelDpEvent,
-    ProjectionDpEvent,
     PureDpEvent,
     RandomizedResponseDpEvent,
     RevealingDpEvent,
@@ -45,9 +44,9 @@ THREE_ROWS = ((10, 5, 3, 2), (4, 6, 6, 4), (2, 3, 5, 10))
 ROWS = [tuple(np.array(row) / 20 for row in p) for p in permutations(THREE_ROWS, 2)]
 GEOMETRIC, FEW = negative_binomial(4.0, 1.0), poisson(2.0)
 CUTS = [(-0.4, 0.4), (-0.2, 0.9)]
-# An event and its laws, and whether the package is tight for it: it allows projections
-# and samples of pure releases the worse order at every loss, samplers the worst
-# deviation at every epsilon, and choices the worst score.
+# An event and its laws, and whether the package is tight for it: it allows
+# samples of pure releases the worse order at every loss, samplers the worst deviation
+# at every epsilon, and choices the worst score.
 KINDS = {
     "pure": (PureDpEvent(0.6), lambda: [L.response(0.6)], True),
     "laplace": (Laplace(1.25), lambda: [L.double_exponential(0.8)], True),
@@ -71,7 +70,6 @@ KINDS = {
         Sampled(0.3, PureDpEvent(1.0)),
         lambda: [L.on_sample(0.3, L.response(1.0))], False,
     ),
-    "projection": (ProjectionDpEvent(4, 0.3), lambda: [L.projected(4, 0.3)], False),
     "revealing": (
         RevealingDpEvent(1e-3, PureDpEvent(0.5)),
         lambda: [L.shown(1e-3, L.response(0.5))], True,
@@ -100,16 +98,16 @@ KINDS = {
 # How the accountant keeps what it has read.
 CLASSES = {
     "gaussian": "mu", "sample": "sample", "pure sample": "sample",
-    "projection": "curve", "choice": "curve", "pure choice": "curve",
+    "choice": "curve", "pure choice": "curve",
     "revealing": "shown", "residual": "residual", "parallel": "parts",
     "nothing": "end", "everything": "end",
 }  # fmt: skip
 NAMES = list(KINDS)
 TRIPLES = [
     ("gaussian", "sample", "choice"), ("laplace", "parallel", "revealing"),
-    ("table", "projection", "pure choice"), ("integers", "levels", "gaussian"),
+    ("table", "pure choice"), ("integers", "levels", "gaussian"),
     ("parallel", "choice", "residual"), ("sample", "parallel", "table"),
-    ("projection", "revealing", "choice"), ("pure sample", "parallel", "parallel"),
+    ("pure sample", "parallel", "parallel"),
 ]  # fmt: skip
 
 
@@ -195,7 +193,7 @@ def test_one_of_every_kind():
 
 
 SAMPLED = [
-    ("levels", "gaussian"), ("choice",), ("parallel",), ("projection", "pure choice"),
+    ("levels", "gaussian"), ("choice",), ("parallel",), ("pure choice",),
     ("sample", "laplace"),
 ]  # fmt: skip
 
@@ -216,7 +214,7 @@ def test_sampler_of_a_mixture(names):
 # Parts of the data, and compositions of compositions
 
 A, B, C, D = (KINDS[n][0] for n in ("laplace", "gaussian", "integers", "pure"))
-S, R, P = (KINDS[n][0] for n in ("sample", "revealing", "projection"))
+S, R = (KINDS[n][0] for n in ("sample", "revealing"))
 CHOICE = KINDS["choice"][0]
 LEAVES = {event: name for name, (event, _, _) in KINDS.items() if name != "parallel"}
 
@@ -281,7 +279,7 @@ def test_nested(name):
 
 
 def test_parts_are_the_worst_of_them():
-    for parts in ((A, B, C), (B, Composed([A, C])), (R, S), (CHOICE, A), (P,)):
+    for parts in ((A, B, C), (B, Composed([A, C])), (R, S), (CHOICE, A)):
         for epsilon in (0.0, 0.4, 0.9, 2.0):
             most = max(event_delta(part, epsilon) for part in parts)
             assert event_delta(Parallel(parts), epsilon) == most
@@ -315,7 +313,7 @@ def test_random_trees(seed):
     def tree(depth):
         kind = rng.integers(4) if depth else 3
         if kind == 3:
-            return [A, B, C, D, S, R, P][rng.integers(7)]
+            return [A, B, C, D, S, R][rng.integers(6)]
         if kind == 2:
             return Repeated(tree(depth - 1), int(rng.integers(1, 3)))
         return (Composed, Parallel)[kind]([tree(depth - 1) for _ in range(2)])
@@ -334,7 +332,7 @@ WRONG = {
         Parallel((Composed([A, C]), Composed([B, D]))),
     ),
     "a sample": (Composed([A, Repeated(S, 4)]), Composed([A, Repeated(S, 3)])),
-    "a curve": (Composed([P, B]), B),
+    "a curve": (Composed([CHOICE, B]), B),
     "all mu but the largest": (Composed([B, Parallel((A, B))]), Parallel((A, B))),
     "what is shown": (Composed([B, Parallel((A, R))]), Composed([B, A])),
 }  # fmt: skip

@@ -31,7 +31,6 @@ from sklearn.preprocessing import (
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMechanism
-from sktensordp.papers import JohnsonLindenstrauss
 from sktensordp.privacy import PrivacyBudget, PrivacyReport, privacy_of
 
 N = 24
@@ -386,30 +385,6 @@ def test_guarantees_of_different_units_do_not_add_up():
         error.value
     )
     assert "transform of MatrixMechanism (unit cell, a change" in str(error.value)
-
-
-def flat(matrices):
-    return matrices.reshape(len(matrices), -1)
-
-
-PROJECTED = make_pipeline(
-    JohnsonLindenstrauss(norm_bound=1.0), FunctionTransformer(flat), Ridge()
-)
-
-
-def test_one_row_of_a_sample_is_reported_as_such():
-    """It goes where its sample goes: into one part of three, or into the other two."""
-    matrices = np.zeros((N, 4, 2))
-    search = GridSearchCV(PROJECTED, {"ridge__alpha": [1.0, 2.0]}, cv=3)
-    for fitted, counts in ((PROJECTED, [1]), (search, [3, 3, 1])):
-        report = privacy_of(clone(fitted).fit(matrices, Y))
-        assert report.guarantee.unit == "row"
-        assert "for one row of one sample (add-or-remove)" in str(report)
-        assert [count for _, count, _ in report.releases] == counts
-        assert (
-            "JohnsonLindenstrauss protects one row of one sample, neither a whole "
-            "sample nor y."
-        ) in report.unprotected
 
 
 @pytest.mark.parametrize("nested", [False, True])

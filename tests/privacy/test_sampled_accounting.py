@@ -1,4 +1,4 @@
-"""Poisson samples, projections and Renyi divergences, from first principles.
+"""Poisson samples and Renyi divergences, from first principles.
 
 A law is a pair (p, q) of masses of the same cells of outputs under two neighbours.
 Cells forget where in them the output lies, so that no delta of a law is above the
@@ -26,7 +26,6 @@ from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
 from sktensordp.privacy.accounting._events import (
     GroupDpEvent,
     ParallelDpEvent,
-    ProjectionDpEvent,
     PureDpEvent,
     RevealingDpEvent,
     SamplerResidualDpEvent,
@@ -186,14 +185,6 @@ def answers(rate, epsilon, count):
     return Repeated(event, count), L.on_sample(rate, L.response(epsilon)), count
 
 
-def projections(r, tau, count=1):
-    return (
-        Repeated(ProjectionDpEvent(r, tau), count),
-        L.projected(r, tau, 2**15, 12),
-        count,
-    )
-
-
 WEIGHTS = np.array([[8, 1, 1], [1, 8, 1], [1, 1, 8]])
 NOISE = {
     "gaussian": (Gaussian(2.0), gaussian(0.5), 1),
@@ -202,8 +193,8 @@ NOISE = {
     "table": (TableDpEvent(tuple(map(tuple, WEIGHTS.tolist()))), WEIGHTS[:2] / 10, 1),
 }
 # How far delta may be above the truth, a unit of which the losses of finite laws are
-# multiples, and releases. The package allows projections the worse order at every
-# epsilon, and a sampled pure release both signs of its largest loss.
+# multiples, and releases. The package allows a sampled pure release both signs of its
+# largest loss.
 COMPOSITIONS = {
     "hundred": (1e-3, None, (sampled, 0.01, 1.0, 100)),
     "thousand": (1e-3, None, (sampled, 0.01, 1.0, 1000)),
@@ -219,11 +210,6 @@ COMPOSITIONS = {
     "with table": (1e-3, math.log(8), (sampled, 0.1, 1.0, 5), "table"),
     "with answers": (9, None, (sampled, 0.05, 1.0, 30), (answers, 0.05, 1.0, 30)),
     "answers": (1.0, None, (answers, 0.01, 0.1, 20)),
-    "projections, gaussian": (0.04, None, (projections, 20, 0.5), "gaussian"),
-    "projections, laplace": (0.04, 1e-3, (projections, 5, 0.1), "laplace"),
-    "projections, sampled": (0.04, None, (projections, 5, 0.1), (sampled, 0.1, 1.0, 5)),
-    "projections, two": (0.15, None, (projections, 1, 1.0), (projections, 9, 0.2)),
-    "projections, ten": (0.35, None, (projections, 5, 0.1, 10)),
 }
 
 
@@ -237,9 +223,7 @@ def composed(*parts):
     return Composed([part[0] for part in parts]), [p[1:] for p in parts], epsilons
 
 
-FIRST = [
-    "two rates", "with gaussian", "with answers", "projections, laplace",
-]  # fmt: skip
+FIRST = ["two rates", "with gaussian", "with answers", "with laplace"]
 OTHERS = [n for n in COMPOSITIONS if n not in FIRST]
 
 
@@ -282,10 +266,6 @@ def test_checker_sees_small_mistakes():
     lower, _ = bracket(laws, epsilons)
     wrong = Composed([sampled(0.01, 1.0, 99)[0], Gaussian(2.0)])
     assert understated(wrong, lower, epsilons)
-    _, laws, epsilons = composed((projections, 5, 0.1))
-    lower, _ = bracket(laws, epsilons)
-    for r, tau in ((4, 0.1), (5, 0.0999)):
-        assert understated(ProjectionDpEvent(r, tau), lower, epsilons)
 
 
 @pytest.mark.parametrize(
@@ -400,18 +380,15 @@ def test_ends_of_the_rate():
     for rate in (-1e-9, 1.0 + 1e-9, math.nan, math.inf):
         with pytest.raises(ValueError, match="probability"):
             event_epsilon(Sampled(rate, Gaussian(1.0)), 1e-5)
-    for inner in (ProjectionDpEvent(3, 0.1), Sampled(0.5, Gaussian(1.0))):
-        for whole in (inner, Composed([Gaussian(1.0), Repeated(inner, 2)])):
-            with pytest.raises(NotImplementedError, match="no privacy accounting"):
-                event_epsilon(Sampled(0.5, whole), 1e-5)
+    inner = Sampled(0.5, Gaussian(1.0))
+    for whole in (inner, Composed([Gaussian(1.0), Repeated(inner, 2)])):
+        with pytest.raises(NotImplementedError, match="no privacy accounting"):
+            event_epsilon(Sampled(0.5, whole), 1e-5)
 
 
 EXTREMES = [
     Composed([PureDpEvent(800.0), Sampled(0.1, Gaussian(1.0))]),
     Sampled(1e-310, PureDpEvent(705.0)),
-    Composed([ProjectionDpEvent(1, 1e-12), Sampled(0.1, Gaussian(1e6))]),
-    Repeated(ProjectionDpEvent(100_000, 1e-6), 10),
-    Repeated(ProjectionDpEvent(1, 1e-3), 100_000),
     Composed([PureDpEvent(1e-12), Sampled(0.1, Gaussian(1.0))]),
     Composed([Sampled(0.1, Gaussian(1e9)), Sampled(0.1, Gaussian(0.3))]),
     Repeated(Sampled(0.5, Gaussian(1e170)), 10),
@@ -440,7 +417,6 @@ def extreme_events(rng, n):
             Gaussian(number), Laplace(number), PureDpEvent(number), table,
             dp_event.DiscreteLaplaceDpEvent(number, min(count, 10**30)),
             SamplerResidualDpEvent(number, min(number, 0.5)),
-            ProjectionDpEvent(count, min(number, 1e300)),
         ]  # fmt: skip
         one = simple[rng.integers(len(simple))]
         yield (

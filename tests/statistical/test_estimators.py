@@ -37,7 +37,6 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.papers import (
     BiScaler,
-    JohnsonLindenstrauss,
     MatrixVariateGaussian,
     PrivacyAgnosticEncoder,
     PublishedIndependentDirectionalNoise,
@@ -71,7 +70,6 @@ CORNERS = np.zeros((3, 2)), np.ones((3, 2))
 ENDS = np.array([-1.0, 0, 0]), np.array([1.0, 0, 0])
 DIAGONAL = np.full(3, -(3**-0.5)), np.full(3, 3**-0.5)
 ONE_CELL = np.zeros(4), np.array([1.0, 0, 0, 0])
-ONE_ROW = np.zeros((3, 2)), np.array([[1.0, 0], [0, 0], [0, 0]])
 BOX = {"bounds": (0, 1)}
 GAUSSIAN_BOX = {**BOX, "delta": 1e-5}
 ROTATION = np.array([[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, 1]])
@@ -135,11 +133,6 @@ TRANSFORMERS = {
             MatrixMechanism(delta=1e-5, workload=np.tril(np.ones((4, 4)))), ONE_CELL,
         ),
     },
-    "JohnsonLindenstrauss": {
-        "one row": (
-            JohnsonLindenstrauss(delta=1e-5, n_projections=8, norm_bound=1.0), ONE_ROW,
-        ),
-    },
     "TensorRandomizedResponse": {
         noise: (TensorRandomizedResponse(**BOX, n_levels=5, noise=noise), CORNERS)
         for noise in ("laplace", "gaussian", "geometric", "wrapped")
@@ -177,7 +170,7 @@ ENCODERS = {
     "TaskAgnosticEncoder": [TaskAgnosticEncoder(**CODE)],
     "PrivacyAgnosticEncoder": [PrivacyAgnosticEncoder(mechanism="l2", **CODE)],
 }  # fmt: skip
-NOT_GAUSSIAN = JohnsonLindenstrauss, TensorRandomizedResponse
+NOT_GAUSSIAN = (TensorRandomizedResponse,)
 # The first epsilon shows that too little noise is noticed; at the other, so many trials
 # prove a good part of the claim.
 EPSILONS = (0.7, 2.5)
@@ -278,8 +271,6 @@ def score(mechanism, x, x_neighbour):
         low, high = np.minimum(x, x_neighbour), np.maximum(x, x_neighbour)
         clip = low.ravel(), high.ravel()
         return lambda rows: np.clip(rows, *clip).sum(axis=1)
-    if isinstance(mechanism, JohnsonLindenstrauss):
-        return lambda rows: rows[:, 0]
     exact = clone(mechanism).set_params(epsilon=math.inf).fit(x[np.newaxis])
     difference = exact.transform(np.stack([x_neighbour, x])).reshape(2, -1)
     covariance = np.atleast_2d(np.cov(transform(x, 5000), rowvar=False))
@@ -290,14 +281,11 @@ def score(mechanism, x, x_neighbour):
 def run_rows(mechanism, x, x_neighbour, pytestconfig, epsilon):
     """Audit rows of one call, a hundred or more for each fit of a completion."""
     delta = getattr(mechanism, "delta", 0.0)
-    # At a small epsilon, projections tell neighbours apart by their tails alone.
-    rare = epsilon < 1 and isinstance(mechanism, JohnsonLindenstrauss)
-    n_rows = 200 if rare else 100
     mechanism.set_params(random_state=0).fit(x[np.newaxis])
     return audit_mechanism(
         lambda row, n: mechanism.transform(np.repeat(row[np.newaxis], n, axis=0)),
         x, x_neighbour, epsilon=epsilon, delta=delta, confidence=CONFIDENCE,
-        n_trials=n_rows * pytestconfig.getoption("--audit-trials"), batched=True,
+        n_trials=100 * pytestconfig.getoption("--audit-trials"), batched=True,
         log_likelihood_ratio=score(mechanism, x, x_neighbour),
         gaussian=delta > 0 and not isinstance(mechanism, NOT_GAUSSIAN),
     )  # fmt: skip

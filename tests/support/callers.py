@@ -103,7 +103,7 @@ NUMBERS = {
     "epsilon", "delta", "norm_bound", "sensitivity", "learning_rate", "gradient_clip",
     "regularization", "keep_probability", "scale",
 }  # fmt: skip
-COUNTS = {"max_iter", "n_projections", "n_pattern_components", "n_levels", "n_iter"}
+COUNTS = {"max_iter", "n_pattern_components", "n_levels", "n_iter"}
 WHOLE = {"rank", "unit", "n_components", "time_bins", "random_state"}
 SCALARS = [value for value in ODD if isinstance(value, Real)]
 LEFT_OUT = {"estimator", "param_distributions", "n_jobs", "cv", "scoring"}

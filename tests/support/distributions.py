@@ -11,7 +11,7 @@ from functools import reduce
 from itertools import permutations, product
 
 import numpy as np
-from scipy.stats import chi2, laplace, norm
+from scipy.stats import laplace, norm
 
 _BINS = 1200
 
@@ -37,13 +37,6 @@ def integers(rate, shift):
     n = np.arange(-int(40 / rate), shift + int(40 / rate) + 1)
     masses = np.exp(-rate * np.abs(n)), np.exp(-rate * np.abs(n - shift))
     return tuple(side / side.sum() for side in masses)
-
-
-def projected(r, tau, size=2500, reach=9):
-    low, high = max(0, r**0.5 - reach), (r**0.5 + reach) * (1 + tau) ** 0.5
-    edges = np.linspace(low, high, size)
-    edges = np.r_[edges**2, np.inf]
-    return cells(chi2(r), edges / (1 + tau), r), cells(chi2(r), edges, r)
 
 
 def response(epsilon):

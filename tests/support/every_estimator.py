@@ -151,9 +151,6 @@ def _cases():
         papers.PublishedTensorRandomizedResponse,
     ]  # fmt: skip
     yield "samples", (MATRICES,), {
-        "projections": papers.JohnsonLindenstrauss(
-            delta=1e-5, n_projections=8, norm_bound=1.0
-        ),
         **{f"box {number}": make(**NOISY_BOX) for number, make in enumerate(boxes)},
         **{f"published {n}": make(**NOISY_BOX) for n, make in enumerate(published)},
         # Without delta, of which the shares of many entries are a long search.

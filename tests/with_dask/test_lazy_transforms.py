@@ -15,7 +15,6 @@ from sklearn.pipeline import make_pipeline
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.mechanisms import GaussianMechanism, HybridMechanism, LaplaceMechanism
-from sktensordp.papers import JohnsonLindenstrauss
 from sktensordp.privacy import PrivacyBudget
 from tests.support.budgets import n_released
 from tests.support.every_estimator import RELEASING
@@ -108,13 +107,9 @@ def test_fits_read_no_value_where_the_domain_is_declared(case):
     np.testing.assert_array_equal(fitted.noise_variance_, eager.noise_variance_)
 
 
-@pytest.mark.parametrize(
-    "mechanism", [LaplaceMechanism(), HybridMechanism(), JohnsonLindenstrauss()]
-)
+@pytest.mark.parametrize("mechanism", [LaplaceMechanism(), HybridMechanism()])
 def test_what_is_not_declared_is_read_off_the_chunks(mechanism):
-    X, read = 3 * np.linspace(0, 1, 48).reshape(8, 3, 2) - 1, []
-    if not isinstance(mechanism, JohnsonLindenstrauss):
-        X = X.reshape(8, 6)
+    X, read = 3 * np.linspace(0, 1, 48).reshape(8, 6) - 1, []
     with pytest.warns(PrivacyLeakWarning):
         eager = mechanism.fit(X).noise_variance_
     with pytest.warns(PrivacyLeakWarning), dask.config.set(scheduler="synchronous"):

@@ -30,8 +30,8 @@ class Composition:
     sampled : Counter of (float, float)
         Gaussian noise on Poisson samples, by (sampling probability, mu).
     curves : Counter of DpEvent
-        Releases that are known only by their curves: projections, private choices,
-        shuffled messages, and some releases as a group of units sees them.
+        Releases that are known only by their curves: private choices, shuffled
+        messages, and some releases as a group of units sees them.
     residual_epsilon, residual_delta : float
         Distance of the samplers from their ideal distributions.
     private : bool

@@ -4,8 +4,7 @@ The events alone decide how they compose:
 
 - pure events at delta = 0: their epsilons add up;
 - Gaussian events: mu-GDP composes in closed form, mu^2 = sum mu_i^2;
-- one release of random projections, one private choice or one shuffled set of
-  messages: its own curve;
+- one private choice or one shuffled set of messages: its own curve;
 - releases about disjoint parts of the data: the worst of the parts;
 - a release that reveals everything with some probability: that probability is a delta;
 - several units at once: each release as the group sees it, by
@@ -41,7 +40,6 @@ from ._composition import Composition, composed_mu
 from ._events import (
     GroupDpEvent,
     ParallelDpEvent,
-    ProjectionDpEvent,
     PureDpEvent,
     RandomizedResponseDpEvent,
     RevealingDpEvent,
@@ -59,7 +57,6 @@ from ._pld import (
     pure_epsilon,
     refuse_negative,
 )
-from ._projections import ProjectionCurve
 from ._randomized_response import optimal_composition_delta
 from ._renyi_bound import renyi_delta, renyi_epsilon
 from ._selection import SelectionCurve
@@ -72,7 +69,7 @@ _ParallelReleases = list[tuple[ParallelDpEvent, int]]
 _MAX_TERMS = 2**17
 # Above the largest mu nothing counts as protected; below the smallest, mu is raised.
 _LARGEST_MU, _SMALLEST_MU = 1e6, 1e-150
-# More releases, units or projections have numbers that floats may not hold.
+# More releases or units have numbers that floats may not hold.
 _LARGEST_COUNT = 2**53
 # If a record may be in more combinations of parts, one composition bounds them all.
 _MAX_COMPOSITIONS = 16
@@ -441,8 +438,7 @@ def _add_event(
     """Add an event, `count` times; those about disjoint parts go to `parallel`."""
     if count == 0 or isinstance(event, dp_event.NoOpDpEvent):
         return
-    sizes = [getattr(event, name, 1) for name in ("n_projections", "size")]
-    if max(count, *sizes) > _LARGEST_COUNT:
+    if max(count, getattr(event, "size", 1)) > _LARGEST_COUNT:
         composition.private = False
     elif isinstance(event, dp_event.ComposedDpEvent):
         for inner in event.events:
@@ -467,8 +463,6 @@ def _add_event(
         _add_selection(composition, event, count)
     elif isinstance(event, GroupDpEvent):
         _add_group(composition, event, count)
-    elif isinstance(event, ProjectionDpEvent):
-        composition.curves[event] += count
     elif isinstance(event, ShuffledDpEvent):
         if curve_of(event).protects:
             composition.curves[event] += count
@@ -516,7 +510,7 @@ def _add_sampled(
     if rate < 1 and not all(c.closed_form for c in (inner, *others)):
         raise NotImplementedError(
             "There is no privacy accounting for samples of samples, nor for samples of "
-            "projections, private choices or shuffled messages."
+            "private choices or shuffled messages."
         )
     mixed = inner.mu and inner.pure
     if rate == 1 or others or not inner.private or mixed or inner.reveal_delta:
@@ -582,8 +576,6 @@ def _add_group(composition: Composition, event: GroupDpEvent, count: int) -> Non
 @lru_cache(maxsize=64)
 def curve_of(event: DpEvent) -> Any:
     """The curve of a release that is known only by it; caches what is costly."""
-    if isinstance(event, ProjectionDpEvent):
-        return ProjectionCurve(event.n_projections, event.tau)
     if isinstance(event, GroupDpEvent):
         return GroupCurve(partial(event_delta, event.event), event.size)
     if isinstance(event, ShuffledDpEvent):

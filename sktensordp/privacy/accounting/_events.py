@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import attrs
-from attrs.validators import and_, deep_iterable, ge, gt, instance_of, le, min_len
+from attrs.validators import and_, deep_iterable, ge, instance_of, le, min_len
 from dp_accounting import DpEvent, dp_event
 
 from ._randomized_response import LevelDistribution
@@ -19,7 +19,6 @@ __all__ = [
     "GroupDpEvent",
     "LatticeLaplaceDpEvent",
     "ParallelDpEvent",
-    "ProjectionDpEvent",
     "PureDpEvent",
     "RandomizedResponseDpEvent",
     "RevealingDpEvent",
@@ -207,22 +206,6 @@ class ShuffledDpEvent(DpEvent):
 
     event: DpEvent = attrs.field(validator=instance_of(DpEvent), converter=hashable)
     n_messages: int = attrs.field(validator=and_(instance_of(int), ge(2)))
-
-
-@attrs.frozen
-class ProjectionDpEvent(DpEvent):
-    """Draws of N(0, A^T A + w^2 I); neighbours add one row to A or remove one.
-
-    Attributes
-    ----------
-    n_projections : int
-        Number of independent draws.
-    tau : float
-        Largest squared norm of a row, divided by w^2.
-    """
-
-    n_projections: int = attrs.field(validator=ge(1))
-    tau: float = attrs.field(validator=gt(0))
 
 
 @attrs.frozen

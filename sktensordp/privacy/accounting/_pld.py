@@ -26,16 +26,13 @@ from ._events import (
     TableDpEvent,
 )
 from ._group_curve import GroupCurve
-from ._projections import ProjectionCurve
 from ._selection import SelectionCurve
 from ._shuffling import ShuffledCurve
 
 # Releases with their counts: see `composed_pld`.
 _PureReleases = frozenset[tuple[DpEvent, int]]
 _SampledReleases = frozenset[tuple[tuple[float, float], int]]
-_CurveReleases = tuple[
-    tuple[GroupCurve | ProjectionCurve | SelectionCurve | ShuffledCurve, int], ...
-]
+_CurveReleases = tuple[tuple[GroupCurve | SelectionCurve | ShuffledCurve, int], ...]
 
 _PLD_CELLS, _MAX_CELLS = 40_000, 400_000
 PURE_EVENTS = (

@@ -5,7 +5,6 @@ is no Rényi divergence, since its noise is bounded.
 """
 
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,6 @@ from ._composition import Composition
 from ._curves import compositions_of, curve_of
 from ._events import (
     GroupDpEvent,
-    ProjectionDpEvent,
     SelectionDpEvent,
     ShuffledDpEvent,
 )
@@ -37,9 +35,7 @@ def _composition_renyi(composition: Composition, order: float) -> float:
         return math.inf
     terms = [renyi_without_curves(composition, order)]
     for event, n in composition.curves.items():
-        if isinstance(event, ProjectionDpEvent):
-            terms.append(n * _projection_renyi(event, order))
-        elif isinstance(event, GroupDpEvent):
+        if isinstance(event, GroupDpEvent):
             # Only the curve of a group is known.
             return math.inf
         elif isinstance(event, ShuffledDpEvent):
@@ -51,29 +47,6 @@ def _composition_renyi(composition: Composition, order: float) -> float:
     return math.fsum(terms)
 
 
-def _projection_renyi(event: ProjectionDpEvent, order: float) -> float:
-    """Of centred normal draws with variances 1 and 1 + tau, in the worse direction.
-
-    Gil, Alajaji and Linder (2013), Table 2: with r = s_a^2 / s_b^2 - 1 for standard
-    deviations s_a and s_b, it is -(k log(1 + r) + log(1 - k r)) / (2 k), k = order - 1.
-    """
-    k, divergences = order - 1, []
-    for r in (event.tau, -event.tau / (1 + event.tau)):
-        if not k * r < 1:
-            return math.inf
-        # The terms linear in r cancel, and the rest has one sign.
-        divergences.append((k * _log1p_gap(r) + _log1p_gap(-k * r)) / (2 * k))
-    return event.n_projections * max(divergences) * (1 + 1e-13)
-
-
-def _log1p_gap(x: float) -> float:
-    """How far log(1 + x) is below x, to nearly all digits."""
-    if abs(x) > 0.05:
-        return x - math.log1p(x)
-    return x * x * math.fsum((-x) ** i / (i + 2) for i in range(12))
-
-
-@lru_cache(maxsize=256)
 def _selection_renyi(event: SelectionDpEvent, order: float) -> float:
     """Of the best of a number of tries: Papernot and Steinke (2022), Theorem 2.
 
