@@ -127,9 +127,12 @@ def gaussian_delta_above(epsilon: float, mu: float) -> float:
     """`gaussian_delta`, never below the truth: rounded up by more than its errors."""
     if mu == 0 or math.isinf(epsilon) or math.isinf(mu):
         return gaussian_delta(epsilon, mu)
-    # The error of -t^2 / 2 that rounding the two terms of t causes, and some more.
-    t = epsilon / mu - mu / 2
-    error = 5e-13 + 1e-15 * abs(t) * (epsilon / mu + mu)
+    epsilon, mu = float(epsilon), float(mu)
+    # The error of -t^2 / 2 that rounding the two terms of t causes, and some more. Beyond
+    # the largest ratio, whose square is finite, delta is zero whatever the error.
+    ratio = min(epsilon / mu, 1e150)
+    t = ratio - mu / 2
+    error = 5e-13 + 1e-15 * abs(t) * (ratio + mu)
     log_delta = _log_delta(epsilon, mu)
     return min(1.0, max(math.exp(min(log_delta + error, 0.0)), _SMALLEST))
 
