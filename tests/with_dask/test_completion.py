@@ -17,7 +17,6 @@ from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.callbacks import needs_callbacks
 from tests.support.noise import drawing
-from tests.support.points import POINTS
 from tests.support.refusing import refused
 
 pytestmark = pytest.mark.thorough
@@ -125,20 +124,6 @@ def test_the_same_as_on_one_machine(name, kind, order):
         assert parts.residual_variance_ == pytest.approx(one.residual_variance_, 1e-6)
     for found, expected in zip(parts.factors_, one.factors_, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_the_same_when_columns_are_taken_as_independent(order, monkeypatch):
-    """As in fits to many entries; a fit with full covariances differs."""
-    X, y = entries(order=order)
-    estimator = model(rank=2, max_iter=2, perturbation="input")
-    full = clone(estimator).fit(X, y)
-    monkeypatch.setattr(*POINTS["least entries for independent columns"], 0)
-    one, parts = both(estimator, X, y)
-    np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-6)
-    for found, expected in zip(parts.factors_, one.factors_, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-    assert not np.allclose(full.predict(X), one.predict(X), atol=1e-5)
 
 
 @pytest.mark.parametrize("order", [1, pytest.param(-1, marks=pytest.mark.slow)])
