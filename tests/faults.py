@@ -175,8 +175,15 @@ OF_FILES = [
     Fault(
         "a plan of twelve fits counts one",
         "privacy/_planned.py",
-        "            for _ in range(n_releases):",
-        "            for _ in range(1):",
+        "if budget._limit.admits_all(guarantee.event, n_releases):",
+        "if budget._limit.admits_all(guarantee.event, 1):",
+        ("privacy/test_planned.py",),
+    ),
+    Fault(
+        "a plan for a fitted pipeline forgets the shape of its samples",
+        "privacy/_planned.py",
+        "like=estimator, fixed=True)",
+        "like=estimator, fixed=False)",
         ("privacy/test_planned.py",),
     ),
     Fault(
@@ -834,6 +841,20 @@ OF_OBJECTS = [
         "counted = context.counted and not context.in_search",
         "counted = context.counted",
         SO_FAR,
+    ),
+    Fault(
+        "a report takes a scaler for a step that learns nothing",
+        "privacy/_stateless.py",
+        "return condition is not None and is_of_sklearn and condition(step)",
+        "return condition is not None and is_of_sklearn",
+        ("privacy/test_stateless.py",),
+    ),
+    Fault(
+        "a report of several fits counts the first one",
+        "privacy/_parts.py",
+        "    for fit in fits:",
+        "    for fit in fits[:1]:",
+        ("privacy/test_stateless.py",),
     ),
     Fault(
         "metadata count twice in a pipeline that is fitted",

@@ -263,8 +263,8 @@ class ReleasingTransformer(
         if not hasattr(fitted, "sample_shape_"):
             raise TypeError(
                 f"The guarantee of {type(self).__name__} depends on the shape of the "
-                f"samples, which is unknown before a fit. For a search, pass "
-                f"refit=True."
+                f"samples, which is unknown before a fit. Declare `tensor_shape`, or "
+                f"fit it; for a search, pass refit=True."
             )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -289,11 +289,13 @@ class ReleasingTransformer(
             event, most = found
             statement = f"{guarantee.statement} Samples have at most {most:,} entries."
             epsilon = event_epsilon(event, delta)
-            return replace(guarantee, event=event, epsilon=epsilon, statement=statement)
-        event = PureDpEvent(epsilon)
-        if delta:
-            event = RevealingDpEvent(delta, event)
-        return replace(guarantee, event=event)
+            guarantee = replace(guarantee, epsilon=epsilon, statement=statement)
+        else:
+            event = PureDpEvent(epsilon)
+            if delta:
+                event = RevealingDpEvent(delta, event)
+        source = f"{guarantee.source}, as an upper bound for samples of any shape"
+        return replace(guarantee, event=event, source=source)
 
     def _unprotected(self) -> list[str]:
         protected = "the rows of X, not y"

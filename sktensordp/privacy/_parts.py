@@ -1,9 +1,8 @@
 """Findings about an estimator, and about those that pass their data to others."""
 
-import functools
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,14 @@ from ._searches import (
     is_search,
     unprotected_release,
 )
+from ._stateless import reads_nothing
+from .budgets._open import contents
 
+_DIVIDED = (
+    "How the records were divided among the fits of a list: it is not known. All of "
+    "these fits count for every record. A guarantee for all of them holds if no record "
+    "decides which other records a fit gets."
+)
 # A private estimator, and its guarantee if that is known.
 _HiddenEstimator = tuple[Any, PrivacyGuarantee | None]
 
@@ -65,6 +71,8 @@ def _collected(obj: Any, context: Context) -> Findings:
     if hasattr(type(obj), "_planned_guarantee"):
         return _collect_private(obj, context)
     context = replace(context, alone=False)
+    if isinstance(obj, list):
+        return _add_published_ids(_collect_fits(obj, context))
     if hasattr(type(obj), "_fitted_steps"):
         return _add_published_ids(_collect_steps(obj, context))
     if is_search(obj) and (context.planned or hasattr(obj, "cv_results_")):
@@ -128,6 +136,14 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     return findings
 
 
+def _collect_fits(fits: Sequence[Any], context: Context) -> Findings:
+    """Findings about fits of their own, such as those of a cross-validation."""
+    findings = Findings(noisy=context.noisy, unprotected=[_DIVIDED] * bool(fits))
+    for fit in fits:
+        findings.add(collect(fit, replace(context, like=fit)))
+    return findings
+
+
 def _collect_steps(obj: Any, context: Context) -> Findings:
     """Findings about an estimator of this package that fits clones as its steps."""
     steps = obj._fitted_steps()
@@ -151,12 +167,20 @@ def _planned_or_reason(
     """Guarantee of fits with these parameters, or None and the reason."""
     from dp_accounting import dp_event
 
+    like, is_known = context.like, True
+    if obj._released_by == "transform":
+        declared, of_fitted = (getattr(x, "tensor_shape", None) for x in (obj, like))
+        is_known = declared is not None or (context.fixed and of_fitted is None)
+        if declared is not None:
+            like = SimpleNamespace(sample_shape_=tuple(declared))
     try:
-        guarantee = obj._planned_guarantee(context.like)
+        guarantee = obj._planned_guarantee(like)
     except (TypeError, ValueError) as error:
         return None, str(error)
-    shape, fitted_shape = (_tensor_shape(x) for x in (obj, context.like))
-    if obj._released_by == "fit" or (context.fixed and shape == fitted_shape):
+    if getattr(obj, "_learns_in_fit", False):
+        source = f"{guarantee.source}, as an upper bound for any code of a fit"
+        guarantee = replace(guarantee, source=source)
+    if is_known:
         return guarantee, ""
     if not guarantee.protects:
         # At some other delta it might protect, but only for this shape.
@@ -167,11 +191,6 @@ def _planned_or_reason(
             f"input, which may differ between the fits of a search, so it is not known."
         )
     return obj._for_any_shape(guarantee, context.like), ""
-
-
-def _tensor_shape(obj: Any) -> tuple[int, ...] | None:
-    shape = getattr(obj, "tensor_shape", None)
-    return None if shape is None else tuple(shape)
 
 
 def _keeps_shape(obj: Any, context: Context) -> bool:
@@ -191,10 +210,10 @@ def _collect_other(obj: Any, context: Context) -> Findings:
     """
     name = type(obj).__name__
     hidden = _hidden_estimators(obj, context)
-    if hidden and not isinstance(obj, (list, tuple, set, dict)):
+    if hidden and not isinstance(obj, (tuple, set, dict)):
         return _collect_hidden(name, hidden)
     findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
-    if type(obj) in _stateless():
+    if reads_nothing(obj):
         has_function = name == "FunctionTransformer" and not _is_identity(obj)
         if has_function and not context.noisy:
             findings.unprotected += [
@@ -237,28 +256,6 @@ def _may_read_y(obj: Any) -> bool:
     if not type(obj).__module__.startswith("sklearn.") or hasattr(obj, "estimator"):
         return True
     return hasattr(obj, "predict") or get_tags(obj).target_tags.required
-
-
-def _stateless() -> tuple[type, ...]:
-    """Transformers of scikit-learn that learn nothing and transform each row alone.
-
-    The tag `requires_fit` is no substitute for this list: it is also false for
-    PatchExtractor, which makes several rows of one, and for GaussianProcessRegressor,
-    which does learn in `fit`.
-    """
-    from sklearn.feature_extraction import FeatureHasher
-    from sklearn.feature_extraction.text import HashingVectorizer
-    from sklearn.kernel_approximation import AdditiveChi2Sampler
-    from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
-
-    return (
-        AdditiveChi2Sampler,
-        Binarizer,
-        FeatureHasher,
-        FunctionTransformer,
-        HashingVectorizer,
-        Normalizer,
-    )
 
 
 def _collect_hidden(name: str, hidden: Iterable[_HiddenEstimator]) -> Findings:
@@ -311,31 +308,16 @@ def _first(obj: Any, kind: type) -> Any:
 
 def _private_estimators_in(obj: Any) -> list[Any]:
     """Private estimators that an object holds, as parameters or as attributes."""
-    # `seen` holds the objects themselves, so that none is deleted and its id reused.
-    estimators, seen, pending = [], {}, [obj]
-    while pending:
-        item = pending.pop()
-        if id(item) in seen:
-            continue
-        seen[id(item)] = item
-        if item is not obj and hasattr(type(item), "_planned_guarantee"):
-            estimators.append(item)
-        elif isinstance(item, dict):
-            pending += item.values()
-        elif isinstance(item, (list, tuple, set)):
-            pending += item
-        elif isinstance(item, np.ndarray) and item.dtype == object:
-            pending += item.ravel().tolist()
-        elif isinstance(item, functools.partial):
-            pending += [item.func, item.args, item.keywords]
-        elif inspect.ismethod(item):
-            pending.append(item.__self__)
-        elif not (
-            inspect.isclass(item) or inspect.isroutine(item) or inspect.ismodule(item)
-        ):
-            if hasattr(item, "get_params"):
-                pending += item.get_params(deep=False).values()
-            pending += getattr(item, "__dict__", {}).values()
+    estimators: list[Any] = []
+
+    def is_private(item: Any) -> bool:
+        if item is obj or not hasattr(type(item), "_planned_guarantee"):
+            return False
+        estimators.append(item)
+        return True
+
+    for _ in contents(obj, stop=is_private):
+        pass
     return estimators
 
 
@@ -589,8 +571,14 @@ def _collect_transformed_target(model: Any, context: Context) -> Findings:
     if hidden:
         # It transforms some of y more than once.
         findings.add(_collect_hidden(name, hidden))
-    elif model.func is not None or not _is_identity(transformer):
-        learner = "func" if transformer is None else type(transformer).__name__
+    elif model.func is not None or reads_nothing(transformer):
+        if not _is_identity(transformer):
+            findings.unprotected += [
+                f"{name} must compute each value of y from that value alone; its "
+                f"function is not checked."
+            ]
+    elif transformer is not None:
+        learner = type(transformer).__name__
         findings.unprotected += [
             f"What {learner} computes from y, all of it together: {name} passes y "
             f"through it before anything protects y."

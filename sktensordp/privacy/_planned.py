@@ -2,9 +2,10 @@
 
 import math
 import operator
+from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
-from ..exceptions import BudgetExceededError
 from ._guarantee import PrivacyGuarantee
 from ._numbers import check_number
 from ._parts import collect
@@ -16,6 +17,8 @@ from .budgets._budget import PrivacyBudget
 _PRECISION = 1e-4
 # The share of an equal part of the budget below which delta must be what is in the way.
 _SMALLEST = 1e-3
+# After so many tries, the search halves what is left.
+_MOST_LINES = 12
 
 
 def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
@@ -25,18 +28,18 @@ def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
     ----------
     estimator : estimator
         Of this package, or a pipeline with one; fitted or not. A noise mechanism must
-        be fitted, since its guarantee depends on the shape of the samples. Of a
-        mechanism, this is the guarantee of one call of `transform`.
+        be fitted or declare its `tensor_shape`, since its guarantee depends on the
+        shape of the samples. Of a mechanism, this is the guarantee of one call of
+        `transform`. What is fitted is planned for data of the same shape.
 
     Returns
     -------
     guarantee : PrivacyGuarantee
-        That of the fit, or an upper bound. It is exact for completions of whole users
-        with a declared shape, and for mechanisms that are not in a pipeline or a
-        search. For single entries, it is a bound unless ``perturbation="input"``,
-        because the noise follows from the coordinates. For encoders, it is a bound
-        because `fit` chooses the code. For mechanisms in a pipeline, it is a bound for
-        samples of any shape.
+        That of the fit; where it is an upper bound, its `source` says so. For single
+        entries, it is a bound unless ``perturbation="input"``, because the noise
+        follows from the coordinates; for encoders, because `fit` chooses the code; for
+        mechanisms after a step whose output may have another shape next time, because
+        it holds for all shapes.
 
     Raises
     ------
@@ -61,9 +64,7 @@ def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
     (epsilon = 2, delta = 1e-06)-differential privacy for everything at one index of
     mode 0 (add-or-remove), if answers for a person are shown to that person only.
     """
-    # A mechanism transforms samples of the shape that it was fitted to, and no others.
-    fixed = hasattr(estimator, "sample_shape_")
-    planned = Context(planned=True, like=estimator, fixed=fixed)
+    planned = Context(planned=True, like=estimator, fixed=True)
     findings = (
         Findings() if isinstance(estimator, type) else collect(estimator, planned)
     )
@@ -128,8 +129,6 @@ def epsilon_per_release(
     >>> round(epsilon_per_release(4.0, 1e-6, 12, model, adaptive=False), 2)
     1.02
     """
-    from sklearn.base import clone
-
     check_number(epsilon, "epsilon")
     if not 0 < epsilon < math.inf:
         raise ValueError(f"epsilon must be > 0 and finite, got {epsilon}.")
@@ -142,7 +141,8 @@ def epsilon_per_release(
     if n_releases < 1:
         raise ValueError(f"n_releases must be at least 1, got {n_releases}.")
     PrivacyBudget(epsilon, delta)  # raises if delta is out of range
-    planned = clone(estimator)
+    # It knows the shape of the data if it is fitted, as a clone does not.
+    planned = deepcopy(estimator)
     names = [
         name for name in planned.get_params() if name.rpartition("__")[2] == "epsilon"
     ]
@@ -151,32 +151,55 @@ def epsilon_per_release(
             f"The estimator must have one parameter epsilon, and has {len(names)}: "
             f"{names}."
         )
-    like = estimator if hasattr(estimator, "sample_shape_") else None
+    budget = PrivacyBudget(epsilon, delta, adaptive=adaptive)
 
-    def fits(one: float) -> bool:
-        planned.set_params(**{names[0]: one})
-        if like is not None:
-            planned.sample_shape_ = like.sample_shape_
-        guarantee = planned_guarantee(planned)
-        budget = PrivacyBudget(epsilon, delta, adaptive=adaptive)
-        try:
-            for _ in range(n_releases):
-                budget.spend(guarantee)
-        except BudgetExceededError:
-            return False
-        return True
-
-    if fits(float(epsilon)):
-        return float(epsilon)
-    low, high = float(epsilon) / n_releases, float(epsilon)
-    while not fits(low):
-        low, high = low / 2, low
-        if low < epsilon / n_releases * _SMALLEST:
+    def share(one: float) -> float:
+        """The share of the budget that the fits use up; above 1 they do not fit."""
+        guarantee = planned_guarantee(planned.set_params(**{names[0]: one}))
+        if not guarantee.protects:
             raise ValueError(
-                "No epsilon is small enough: the deltas of the fits exceed that of the "
-                "budget. Give the estimator a smaller delta."
+                f"No epsilon is small enough: one fit gives no finite guarantee. "
+                f"{guarantee.statement}"
             )
+        estimate = budget._limit.share(guarantee.event, n_releases)
+        if budget._limit.admits_all(guarantee.event, n_releases):
+            return min(estimate, 1.0)
+        return max(estimate, math.nextafter(1.0, 2.0))
+
+    found = _largest(share, float(epsilon), float(epsilon) / n_releases)
+    if found is None:
+        raise ValueError(
+            "No epsilon is small enough: what the fits reveal besides, such as their "
+            "deltas, exceeds the budget. Give the estimator a smaller delta."
+        )
+    return found
+
+
+def _largest(
+    share: Callable[[float], float], most: float, start: float
+) -> float | None:
+    """Largest epsilon up to `most` that leaves a share of at most 1; None for none."""
+    if (at_most := share(most)) <= 1:
+        return most
+    low, high, shares = 0.0, most, {most: at_most}
+    one = start
     while high - low > _PRECISION * low:
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        shares[one] = share(one)
+        low, high = (one, high) if shares[one] <= 1 else (low, one)
+        if not low and high < start * _SMALLEST:
+            return None
+        one = _between(low, high, shares)
     return low
+
+
+def _between(low: float, high: float, shares: dict[float, float]) -> float:
+    """Where to look next: where the share is 1 on a line, in logarithms."""
+    if not low:
+        return high / 2
+    middle, step = math.sqrt(low * high), 1 + 0.9 * _PRECISION
+    if len(shares) > _MOST_LINES or not math.isfinite(shares[high]):
+        return middle
+    below, above = (math.log(shares[x]) for x in (low, high))
+    guess = low * (high / low) ** (below / (below - above))
+    # Just beyond the nearer end, so that the next answer may be the last one.
+    return min(max(guess, low * step), max(high / step, low * step))

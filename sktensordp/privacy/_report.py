@@ -87,19 +87,23 @@ def privacy_of(obj: Any) -> PrivacyReport:
     ColumnTransformer passes on columns without noise, or a step learns from data
     without noise, no guarantee holds for a whole row of X: epsilon is infinite, and the
     report names the columns and the step. This includes encoders of this package; if
-    one was fitted to public data, pass it as ``FrozenEstimator(encoder)``. The releases
-    of transformers that work side by side add up. A release that `privacy_of` cannot
-    follow counts as unprotected, and the report names it. It also names callbacks to
-    which scikit-learn's estimators pass data, such as `ScoringMonitor`.
+    one was fitted to public data, pass it as ``FrozenEstimator(encoder)``. A step of
+    scikit-learn whose fit reads no value, such as PolynomialFeatures, learns nothing.
+    The releases of transformers that work side by side add up. A release that
+    `privacy_of` cannot follow counts as unprotected, and the report names it. It also
+    names callbacks to which scikit-learn's estimators pass data, such as
+    `ScoringMonitor`.
 
     Parameters
     ----------
-    obj : estimator
-        Fitted. `privacy_of` follows this package's estimators, Pipeline,
-        ColumnTransformer, FeatureUnion, GridSearchCV, RandomizedSearchCV, the halving
-        searches, VotingRegressor, VotingClassifier, TransformedTargetRegressor and
-        FrozenEstimator, nested in any way. It follows a search inside a search if the
-        inner one lists its candidates, and its number of splits is known without data.
+    obj : estimator, or list of estimators
+        Fitted. A list, such as the estimators that `cross_validate` returns, reveals
+        what all of its fits reveal together. `privacy_of` follows this package's
+        estimators, Pipeline, ColumnTransformer, FeatureUnion, GridSearchCV,
+        RandomizedSearchCV, the halving searches, VotingRegressor, VotingClassifier,
+        TransformedTargetRegressor and FrozenEstimator, nested in any way. It follows a
+        search inside a search if the inner one lists its candidates, and its number of
+        splits is known without data.
 
     Returns
     -------

@@ -5,7 +5,10 @@ import math
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from sktensordp.completion import (
     CoordinateEncoder,
@@ -15,9 +18,15 @@ from sktensordp.completion import (
 )
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    TensorRandomizedResponse,
+)
 from sktensordp.privacy import (
     PrivacyBudget,
+    PrivacyGuarantee,
+    _planned,
     epsilon_per_release,
     planned_guarantee,
 )
@@ -204,3 +213,103 @@ def test_which_epsilon():
     for estimator, count in ((two, 2), (CoordinateEncoder(), 0)):
         with pytest.raises(ValueError, match=f"has {count}"):
             epsilon_per_release(1.0, 0.0, 2, estimator)
+
+
+# --- fitted objects, and what declares its shape -------------------------------------
+
+TWELVE = np.linspace(0, 1, 60).reshape(5, 12)
+NOISES = {
+    "Laplace": LaplaceMechanism(bounds=(0, 1)),
+    "Gaussian": GaussianMechanism(delta=1e-8, bounds=(0, 1)),
+    "levels": TensorRandomizedResponse(n_levels=3, bounds=(0, 1)),
+}
+DESIGNED = TensorRandomizedResponse(
+    n_levels=3, delta=1e-8, bounds=(0, 1), noise="gaussian"
+)
+PLACES = {
+    "alone": lambda noise: clone(noise).fit(TWELVE),
+    "in a pipeline": lambda noise: make_pipeline(noise).fit(TWELVE),
+    "after a step": lambda noise: make_pipeline(Normalizer(), noise).fit(TWELVE),
+    "before a step": lambda noise: make_pipeline(noise, PCA(2)).fit(TWELVE),
+    "in columns": lambda noise: ColumnTransformer([("noise", noise, slice(0, 12))]).fit(
+        TWELVE
+    ),
+    "in two pipelines": lambda noise: make_pipeline(make_pipeline(noise)).fit(TWELVE),
+    "not fitted": lambda noise: clone(noise).set_params(tensor_shape=(3, 4)),
+}
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [*NOISES.values(), pytest.param(DESIGNED, marks=pytest.mark.thorough)],
+    ids=[*NOISES, "levels with a delta"],
+)
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_what_is_fitted_is_planned_exactly(noise, place):
+    planned, found = planned_guarantee(place(noise)), clone(noise).fit(TWELVE)
+    assert planned.event == found.privacy_guarantee_.event
+    assert "upper bound" not in planned.source
+
+
+def test_sixteen_releases_of_twelve_entries():
+    planned = planned_guarantee(PLACES["in a pipeline"](NOISES["Laplace"]))
+    assert planned.repeated(16).epsilon_at(1e-6) == pytest.approx(5.6036, rel=1e-4)
+
+
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+def test_for_any_shape_it_is_a_bound_and_says_so(noise):
+    """The number of features that a step lets through follows from the data."""
+    steps = make_pipeline(FunctionTransformer(lambda X: X[:, :4]), noise).fit(TWELVE)
+    planned, found = planned_guarantee(steps), steps[-1].privacy_guarantee_
+    assert "upper bound for samples of any shape" in planned.source
+    for delta in (0.0, 1e-8, 1e-3):
+        assert planned.epsilon_at(delta) >= found.epsilon_at(delta) * (1 - 1e-9)
+    encoder = TaskAwareEncoder(1.0, task=[[1.0] * 12]).fit(TWELVE)
+    assert "upper bound for any code" in planned_guarantee(encoder).source
+
+
+def n_admitted(event, most, *budget, **options):
+    limited, n = PrivacyBudget(*budget, **options), 0
+    guarantee = PrivacyGuarantee.of(
+        event, delta=1e-7, unit="sample", relation="replace-one", statement="",
+        source="",
+    )  # fmt: skip
+    while n < most and limited.admits(guarantee):
+        limited.spend(guarantee)
+        n += 1
+    return n
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("place", ["alone", "in a pipeline", "not fitted"])
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+def test_the_epsilon_of_what_is_fitted(noise, place, adaptive):
+    """So many releases fit, and with .02% more epsilon they do not."""
+    one = PLACES[place](noise)
+    found = epsilon_per_release(3.0, 1e-6, 10, one, adaptive=adaptive)
+    for epsilon, n in (found, 10), (found * 1.0002, 9):
+        event = clone(noise).set_params(epsilon=epsilon).fit(TWELVE)
+        event = event.privacy_guarantee_.event
+        assert n_admitted(event, 11, 3.0, 1e-6, adaptive=adaptive) == n
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("n", [1, 3, 1000])
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_few_plans_are_needed(n, adaptive, monkeypatch):
+    asked, plan = [], _planned.planned_guarantee
+    monkeypatch.setattr(
+        _planned, "planned_guarantee", lambda one: asked.append(1) or plan(one)
+    )
+    noise = PLACES["alone"](NOISES["Gaussian"])
+    assert epsilon_per_release(3.0, 1e-3, n, noise, adaptive=adaptive) > 3 / n / 2
+    assert len(asked) <= 10
+
+
+def test_why_no_epsilon_is_small_enough():
+    raw = make_pipeline(StandardScaler(), LaplaceMechanism(bounds=(0, 1))).fit(TWELVE)
+    with pytest.raises(ValueError, match="StandardScaler learned from data"):
+        epsilon_per_release(1.0, 0.0, 2, raw)
+    with pytest.raises(ValueError, match="Give the estimator a smaller delta"):
+        epsilon_per_release(1.0, 0.0, 2, PLACES["alone"](NOISES["Gaussian"]))

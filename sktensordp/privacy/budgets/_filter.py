@@ -85,6 +85,12 @@ class Totals:
         """Totals that bound both, about disjoint data."""
         return self._combined(other, max)
 
+    def times(self, n: int) -> "Totals":
+        """At least the totals of `n` such releases, added one by one."""
+        scale = n * (1 + n * 2.0**-52)  # adding up rounds
+        pure, *rest = (getattr(self, field.name) for field in fields(self)[1:])
+        return Totals(n * self.n_releases, n * pure, *(scale * x for x in rest))
+
     def _combined(
         self, other: "Totals", operation: Callable[[Any, Any], Any]
     ) -> "Totals":
@@ -173,6 +179,24 @@ class AdaptiveFilter:
         """The same for a release in `account`, which is `recorded` or a part of it."""
         return self.admit(event, lambda totals: recorded.total(account, totals))
 
+    def admits_all(self, event: DpEvent, n: int) -> bool:
+        """Whether an empty budget admits `n` such releases."""
+        limits = self._limits_for(event)
+        return self.admit(event, lambda totals: totals) is not None and (
+            n == 1 or self._is_within(limits.totals(event).times(n), limits)
+        )
+
+    def share(self, event: DpEvent, n: int) -> float:
+        """About which share of an empty budget `n` such releases use up."""
+        limits = self._limits_for(event)
+        total = limits.totals(event).times(n)
+        shares = [float(total.pure_epsilon) / self.epsilon]
+        if limits.max_squared_mu > 0:
+            shares.append(total.squared_mu / limits.max_squared_mu)
+        if limits.max_renyi > 0:
+            shares.append(total.renyi / limits.max_renyi)
+        return min(shares)
+
     @staticmethod
     def spent_pure(recorded: "Account") -> Fraction | float:
         """The epsilon that pure releases would have to have used up."""
@@ -247,6 +271,16 @@ class CurveLimit:
             if any(event_delta(composed, at) > most for at, most in self.points):
                 return None
         return Totals(), None
+
+    def admits_all(self, event: DpEvent, n: int) -> bool:
+        """As `AdaptiveFilter.admits_all`."""
+        composed = dp_event.SelfComposedDpEvent(event, n)
+        return all(event_delta(composed, at) <= most for at, most in self.points)
+
+    def share(self, event: DpEvent, n: int) -> float:
+        """As `AdaptiveFilter.share`."""
+        composed = dp_event.SelfComposedDpEvent(event, n)
+        return max(event_epsilon(composed, most) / at for at, most in self.points)
 
     @staticmethod
     def spent_pure(recorded: "Account") -> float:

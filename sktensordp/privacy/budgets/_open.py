@@ -6,7 +6,7 @@ import inspect
 import os
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from multiprocessing.dummy import Process as PoolThread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -135,8 +135,13 @@ def marks_of_copy(marks: Marks = frozenset()) -> Marks:
         return marks | {b._ledger.mark for b in OPEN.stack if not b._covers_some}
 
 
-def contents(obj: Any) -> Iterator[Any]:
-    """An object, and what it holds as parameters, attributes or elements."""
+def contents(
+    obj: Any, stop: Callable[[Any], bool] = lambda item: False
+) -> Iterator[Any]:
+    """An object, and what it holds as parameters, attributes or elements.
+
+    What `stop` is true for is not looked into.
+    """
     # `seen` holds the objects themselves, so that none is deleted and its id reused.
     seen: dict[int, Any] = {}
     pending = [obj]
@@ -146,6 +151,8 @@ def contents(obj: Any) -> Iterator[Any]:
             continue
         seen[id(item)] = item
         yield item
+        if stop(item):
+            continue
         if isinstance(item, dict):
             pending += item.values()
         elif isinstance(item, (list, tuple, set)):
