@@ -306,19 +306,23 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     # --- fit --------------------------------------------------------------------------
 
     def _in_batches(
-        self, batches: Iterable[Any], of_batch: Callable[[Any], tuple[Any, Any]]
+        self,
+        batches: Iterable[Any],
+        samples_of: Callable[[Any], Any],
+        further_of: Callable[[Any, Any], Any],
     ) -> tuple[Samples, tuple[int, ...]]:
         """Samples in batches, and the shape of a sample.
 
-        `of_batch` returns the samples of a batch and their further coordinates.
+        `samples_of` returns the samples of a batch; `further_of` takes their checked
+        rows and the batch, and returns further coordinates or None.
         """
 
         def rows_of(batch: Any) -> tuple[Any, Any]:
-            X, further = of_batch(batch)
-            return self._rows(X, shape)[0], further
+            rows, _ = self._rows(samples_of(batch), shape)
+            return rows, further_of(rows, batch)
 
         first, batches, is_read_once = read_first(batches)
-        _, shape = self._rows(of_batch(first)[0])
+        _, shape = self._rows(samples_of(first))
         if is_read_once and self._n_passes(shape) > 1:
             raise ValueError(
                 "These batches can be read only once, but are needed again. Pass a "

@@ -246,7 +246,8 @@ class MultilinearPCA(
         ValueError
             As `fit`; and if the batches can be read only once, but are needed again.
         """
-        return self._fit(*self._in_batches(batches, lambda batch: (batch, None)))
+        found = self._in_batches(batches, lambda batch: batch, lambda *_: None)
+        return self._fit(*found)
 
     def fit_aggregated(self, ask: Callable[[bytes], ArrayLike], n_samples: int) -> Self:
         """Fit to samples of several parties, of which only sums arrive here.

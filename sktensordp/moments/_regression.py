@@ -183,11 +183,10 @@ class _Regression(MomentsEstimator):
         """
         known, declared = self._known(None)
 
-        def of_batch(batch: tuple[Any, Any]) -> tuple[Any, Any]:
-            X, y = batch
-            return X, self._further(self._checked_targets(X, y), known)
+        def further_of(rows: Any, batch: tuple[Any, Any]) -> NDArray[np.float64]:
+            return self._further(self._checked_targets(rows, batch[1]), known)
 
-        samples, shape = self._in_batches(batches, of_batch)
+        samples, shape = self._in_batches(batches, lambda batch: batch[0], further_of)
         return self._fit_to(samples, shape, known, declared=declared)
 
     def _fit_to(
