@@ -736,7 +736,7 @@ OF_CONDITIONS = [
     Fault(
         "the conditions of a fit go with its plan",
         "completion/_base.py",
-        "        guarantee = guarantee.under(*entries.conditions)\n",
+        "            guarantee = guarantee.under(*entries.conditions)\n",
         "",
         CONDITIONS_TESTS,
     ),
@@ -1769,7 +1769,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "where protected users have entries is kept",
-        "completion/_base.py",
+        "completion/_fitted.py",
         "observed=(), local",
         "observed=(entries.without_values(),), local",
         ("completion/test_units.py",),
@@ -1790,7 +1790,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "the mean of the raw values is kept in an attribute",
-        "completion/_base.py",
+        "completion/_fitted.py",
         '"n_iter": outcome.n_iter,',
         '"n_iter": [outcome.n_iter, entries.values.mean()],',
         ("hardening/test_leaks.py",),

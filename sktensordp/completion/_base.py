@@ -46,13 +46,12 @@ from ._checks import (
 )
 from ._client import PUBLIC_COORDINATES, CompletionClient
 from ._expected import error_by_epsilon
-from ._fitted import Fitted, FittedToUnits, keeping_names_if_refused
+from ._fitted import fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_after, warn_before
 from ._problem import Problem, domain_of
-from ._unit_rows import LocalRows
 from ._values import plan_entry_randomizer
 from .measurements._choice import choose_measurement, planned_guarantee
-from .measurements._measurement import Measurement, Outcome
+from .measurements._measurement import Measurement
 
 # The rank that `rank=None` takes, if the shape admits it.
 USUAL_RANK = 10
@@ -248,43 +247,14 @@ class BaseCompletion(
                 released = measurement.measure(data, noise, on_sweep)
             # All that is published from here on is post-processing of `released`.
             outcome = measurement.complete(released, on_sweep)
-            self._publish(entries, data, problem, measurement, outcome)
+            guarantee = outcome.guarantee or measurement.guarantee
+            guarantee = guarantee.under(*entries.conditions)
+            self._keep(guarantee, instead_of=self.privacy_guarantee_)
+            self.privacy_guarantee_ = guarantee
+            name = outcome.perturbation or measurement.name
+            self._fitted = fitted_to(entries, data, problem, outcome, name, guarantee)
         warn_after(self, problem, outcome)
         return self
-
-    def _publish(
-        self,
-        entries: Any,
-        data: Any,
-        problem: Problem,
-        measurement: Measurement,
-        outcome: Outcome,
-    ) -> None:
-        """Store the result of the fit, in one assignment."""
-        guarantee = outcome.guarantee or measurement.guarantee
-        guarantee = guarantee.under(*entries.conditions)
-        self._keep(guarantee, instead_of=self.privacy_guarantee_)
-        self.privacy_guarantee_ = guarantee
-        kept: dict[str, Any] = {
-            "model": outcome.model,
-            "offset": outcome.offset,
-            "shape": entries.shape,
-            "domain": problem.domain,
-            "form": problem.form,
-            "perturbation": outcome.perturbation or measurement.name,
-            "n_iter": outcome.n_iter,
-            "residual_variance": outcome.residual_variance,
-            "noise_of_value": outcome.noise_of_value,
-            "is_dense": entries.is_dense,
-            "n_uses": 1,
-            "single": guarantee,
-        }
-        if self._unit is None:
-            self._fitted = Fitted(observed=entries.observed, **kept)
-            return
-        # The coordinates of a protected unit are private too.
-        fitted = FittedToUnits(observed=(), local=LocalRows(), **kept)
-        self._fitted = entries.with_rows_of(data, fitted)
 
     @property
     def _time_is_public(self) -> bool:

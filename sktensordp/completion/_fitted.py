@@ -353,6 +353,48 @@ class FittedToUnits(Fitted):
         return replace(self, local=local)
 
 
+def fitted_to(
+    entries: Any,
+    data: Any,
+    problem: Any,
+    outcome: Any,
+    perturbation: str,
+    guarantee: PrivacyGuarantee,
+) -> Fitted:
+    """What a fit leaves.
+
+    Parameters
+    ----------
+    entries : object
+        What it was fitted to; see `observed_entries`.
+    data : object
+        The same as the measurement took them: by unit, where units are protected.
+    problem : Problem
+    outcome : Outcome
+    perturbation : str
+    guarantee : PrivacyGuarantee
+    """
+    kept: dict[str, Any] = {
+        "model": outcome.model,
+        "offset": outcome.offset,
+        "shape": entries.shape,
+        "domain": problem.domain,
+        "form": problem.form,
+        "perturbation": perturbation,
+        "n_iter": outcome.n_iter,
+        "residual_variance": outcome.residual_variance,
+        "noise_of_value": outcome.noise_of_value,
+        "is_dense": entries.is_dense,
+        "n_uses": 1,
+        "single": guarantee,
+    }
+    if problem.entries is not None:
+        return Fitted(observed=entries.observed, **kept)
+    # The coordinates of a protected unit are private too.
+    fitted = FittedToUnits(observed=(), local=LocalRows(), **kept)
+    return entries.with_rows_of(data, fitted)
+
+
 def _worse(first: PrivacyGuarantee, second: PrivacyGuarantee) -> PrivacyGuarantee:
     """Guarantee of two releases of disjoint entries: that of the worse release."""
     from ..privacy.accounting._events import PureDpEvent

@@ -372,7 +372,7 @@ class Rows:
         both = np.flatnonzero(~(self.fixed[mode, one] | self.fixed[mode, other]))
         number = np.cumsum(~self.fixed[mode]) - 1
         a, b = number[one[both]], number[other[both]]
-        a, b, n = np.minimum(a, b), np.maximum(a, b), number[-1] + 1
+        a, b, n = np.minimum(a, b), np.maximum(a, b), np.sum(~self.fixed[mode])
         return both, a * n - a * (a - 1) // 2 + b - a
 
     def prior_variance(self, mode: int) -> NDArray[np.float64]:
@@ -617,7 +617,7 @@ def update(
         found = found if before is None else _added(found, before)
         return _solved(rows, mode, found, entries.energies)
     # Every row is solved by itself, so blocks of them bound the memory.
-    size = max(min(_BLOCK // n_columns**2, -(-n_rows // n_threads)), 1)
+    size = max(min(_BLOCK // max(n_columns, 1) ** 2, -(-n_rows // n_threads)), 1)
     blocks = [slice(*pair) for pair in pairwise([*range(0, n_rows, size), n_rows])]
 
     means, covariances = (
