@@ -500,8 +500,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
         score : float
             Coefficient of determination.
         """
-        targets = self._checked_targets(X, y)
-        return r2_of_any_size(targets, self.predict(X), sample_weight)
+        predicted = self.predict(X)  # First: it checks X.
+        targets = self._checked_targets(predicted, y)
+        return r2_of_any_size(targets, predicted, sample_weight)
 
     def _n_further(self, known: Any) -> int:
         return 2
@@ -699,7 +700,11 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         score : float
             Share of samples whose class is predicted.
         """
-        return super().score(X, self._checked_targets(X, y), sample_weight)
+        predicted = self.predict(X)  # First: it checks X.
+        # scikit-learn's metrics quote labels of another type.
+        is_right = self._checked_targets(predicted, y) == predicted
+        weights: Any = sample_weight
+        return float(np.average(is_right, weights=weights))
 
     def _n_further(self, known: Any) -> int:
         return len(known)
