@@ -156,7 +156,7 @@ class Context:
     """
 
     planned: bool = False
-    like: Any = None
+    like: object = None
     noisy: bool = False
     fixed: bool = False
     alone: bool = True

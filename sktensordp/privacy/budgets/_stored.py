@@ -33,8 +33,9 @@ def _types() -> dict[str, type]:
 
 
 def _names_of_fields(kind: type) -> list[str]:
-    of_kind: Any = fields(kind) if is_dataclass(kind) else attrs.fields(kind)
-    return [field.name for field in of_kind]
+    if is_dataclass(kind):
+        return [field.name for field in fields(kind)]
+    return [attribute.name for attribute in attrs.fields(kind)]
 
 
 def _encoded(value: Any) -> Any:
