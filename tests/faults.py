@@ -1741,21 +1741,21 @@ OF_COMPLETION = [
     ),
     Fault(
         "releases about users forget what earlier ones spent",
-        "completion/measurements/_unit_run.py",
+        "completion/_releases.py",
         "self._used += math.fsum(",
         "self._used = math.fsum(",
         ("completion/test_units.py",),
     ),
     Fault(
         "all releases about users share their noise",
-        "completion/measurements/_unit_run.py",
+        "completion/_releases.py",
         "self._n_releases += 1",
         "pass",
         ("completion/test_units.py",),
     ),
     Fault(
         "what a user contributes is twice as long as its share of the budget",
-        "completion/measurements/_unit_contributions.py",
+        "completion/_releases.py",
         "            math.sqrt(self.share),\n            self.step,",
         "            2 * math.sqrt(self.share),\n            self.step,",
         ("completion/test_units.py",),
@@ -1763,8 +1763,8 @@ OF_COMPLETION = [
     Fault(
         "the rows of protected users leave the process in a pickle",
         "completion/_unit_rows.py",
-        "return _dropped_rows, ()",
-        "return LocalRows, (self.units, self.rows, self.where)",
+        "class LocalRows(Local):\n",
+        "class LocalRows(Local):\n    __reduce__ = object.__reduce__\n\n",
         ("completion/test_units.py",),
     ),
     Fault(
@@ -1776,9 +1776,13 @@ OF_COMPLETION = [
     ),
     Fault(
         "which rows count as unknown is read off exact counts of users' entries",
-        "completion/measurements/_unit_run.py",
-        "np.where(noisy[:, 0] > error, counts, 0.0)",
-        "sums[len(found.known)].total[:, 0]",
+        "completion/measurements/_unit_first.py",
+        "    return [\n        _read(noisy[:, 0], error, whole)\n",
+        "    from dataclasses import replace\n\n"
+        "    from .._releases import contribute\n\n"
+        "    exact = iter(units.summed(contribute, question)[0])\n"
+        "    return [\n"
+        "        replace(_read(noisy[:, 0], error, whole), known=next(exact)[:, 0])\n",
         ("completion/test_answers_to_others.py", "hardening/test_replay.py"),
     ),
     Fault(
@@ -1854,15 +1858,15 @@ OF_COMPLETION = [
     Fault(
         "users with few choices weigh more than the floor allows",
         "completion/_cooccurrence.py",
-        "max(_LEAST_SIZE * size, _LEAST_LENGTH)",
-        "_LEAST_SIZE * size",
+        "max(_LEAST_SIZE * totals.typical_size, _LEAST_LENGTH)",
+        "_LEAST_SIZE * totals.typical_size",
         ("completion/test_implicit.py",),
     ),
     Fault(
         "the true number of users decides which items take part",
         "completion/_cooccurrence.py",
-        "n_users = max(float(noisy[0])",
-        "n_users = max(float(number.sum())",
+        "        totals.n_users,\n",
+        "        float(len(choices.users)),\n",
         ("completion/test_implicit.py",),
     ),
     Fault(
@@ -1882,13 +1886,13 @@ OF_COMPLETION = [
     Fault(
         "a user's totals are longer than their share",
         "completion/_cooccurrence.py",
-        "self._spend(_TOTALS) / math.sqrt(2) / self._step",
-        "self._spend(_TOTALS) / self._step",
+        "math.floor(length / math.sqrt(2))",
+        "math.floor(length)",
         ("completion/test_implicit.py",),
     ),
     Fault(
         "counts and co-occurrences share their noise",
-        "completion/_cooccurrence.py",
+        "completion/_releases.py",
         "self._streams.step(self._n_releases)",
         "self._streams.step(0)",
         ("completion/test_implicit.py", "hardening/test_noise_reuse.py"),
@@ -1903,22 +1907,23 @@ OF_COMPLETION = [
     Fault(
         "users' own choices travel in a pickle",
         "completion/_implicit.py",
-        "        return _choices_left_behind, ()",
-        "        return _LocalChoices, (self._choices,)",
+        "class _LocalChoices(Local):\n",
+        "class _LocalChoices(Local):\n    __reduce__ = object.__reduce__\n\n",
         ("completion/test_implicit.py", "hardening/test_leaks.py"),
     ),
     Fault(
         "the ids of users leave with a pickle, and the rows that they have",
         "completion/_local_users.py",
-        "        return _dropped_users, ()",
-        "        return LocalUsers, (self._rows,)",
+        "class LocalUsers(Local):\n",
+        "class LocalUsers(Local):\n    __reduce__ = object.__reduce__\n\n",
         ("completion/test_recommender_privacy.py", "hardening/test_leaks.py"),
     ),
     Fault(
         "the ids of users are shown",
         "completion/_local_users.py",
-        'return "LocalUsers()"',
-        'return f"LocalUsers({self._rows})"',
+        "        self._rows = rows or {}\n",
+        "        self._rows = rows or {}\n\n"
+        "    def __repr__(self):\n        return f'LocalUsers({self._rows})'\n",
         ("completion/test_recommender_privacy.py",),
     ),
     Fault(
@@ -1995,16 +2000,17 @@ OF_COMPLETION = [
     ),
     Fault(
         "the true number of users decides whether a fit to ratings is noise",
-        "completion/measurements/_unit_run.py",
-        "return UnitTotals(n_units, offset, typical_size, _are_noise(total[0], error))",
-        "return UnitTotals(n_units, offset, typical_size, not len(entries.units))",
+        "completion/measurements/_unit_first.py",
+        "return UnitTotals(n_units, offset, typical_size, are_noise(total, error))",
+        "return UnitTotals(n_units, offset, typical_size, not len(units.units))",
         ("completion/test_noise_only.py",),
     ),
     Fault(
         "the true number of users decides whether a fit to choices is noise",
         "completion/_cooccurrence.py",
-        "are_noise = bool(noisy[0] <= _WITHIN_NOISE * deviation)",
-        "are_noise = not len(choices.users)",
+        'totals = _read_totals(first["totals"], *answers["totals"], choices.n_items)',
+        'totals = _read_totals(first["totals"], *answers["totals"], choices.n_items)'
+        "\n    object.__setattr__(totals, 'are_noise', not len(choices.users))",
         ("completion/test_noise_only.py",),
     ),
     Fault(
@@ -2135,9 +2141,9 @@ OF_COMPLETION = [
     ),
     Fault(
         "what users contribute elsewhere is added to what others have contributed",
-        "completion/measurements/_unit_contributions.py",
-        "sums = tuple(of_block.empty() for of_block in empty)",
-        "sums = empty",
+        "completion/_releases.py",
+        "totals = tuple(sums.zeros() for sums in question.sums)",
+        "totals = vars(question).setdefault('_', [s.zeros() for s in question.sums])",
         ("with_dask/test_users.py", "completion/test_parties.py"),
     ),
     Fault(
@@ -2156,7 +2162,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "the largest sum of parties has one bit too few",
-        "completion/measurements/_unit_contributions.py",
+        "completion/_releases.py",
         "return 1 + math.ceil(math.log2(_ROUNDED_UP * self.largest(n_units) + 1))",
         "return math.ceil(math.log2(_ROUNDED_UP * self.largest(n_units) + 1))",
         ("completion/test_parties.py",),
@@ -2247,7 +2253,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "factors that have seen an entry are fitted to its residual",
-        "completion/measurements/_unit_contributions.py",
+        "completion/measurements/_unit_questions.py",
         "solved.residuals[:, np.newaxis] * solved.held_out",
         "solved.residuals[:, np.newaxis] * model.split(solved.rows)[2][numbers]",
         ("completion/test_units.py::test_a_rank_too_high_does_not_hurt",),
@@ -2269,15 +2275,15 @@ OF_COMPLETION = [
     Fault(
         "products of users are twice as long as their share of the budget",
         "completion/_products.py",
-        "scale, first = math.sqrt(self.share) * BELOW_ONE",
-        "scale, first = 2 * math.sqrt(self.share) * BELOW_ONE",
+        "scale = math.sqrt(self.share) * BELOW_ONE",
+        "scale = 2 * math.sqrt(self.share) * BELOW_ONE",
         ("completion/test_units.py", "completion/test_implicit.py"),
     ),
     Fault(
         "the true number of users decides whether a pattern is released",
         "completion/measurements/_unit_pattern.py",
         "_share(m, totals.n_units * np.maximum(coverage, 1e-300), releases.sigma)",
-        "_share(m, len(entries.units) * np.maximum(coverage, 1e-300), releases.sigma)",
+        "_share(m, len(units.units) * np.maximum(coverage, 1e-300), releases.sigma)",
         ("completion/test_parties.py",),
     ),
     Fault(
@@ -2331,7 +2337,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "a later pass over users takes more than is left of the budget",
-        "completion/measurements/_unit_run.py",
+        "completion/measurements/_unit_rounds.py",
         "of_passes = _divided(growing, left * (1 - first)).values()",
         "of_passes = [left * (1 - first) * g / 10 for g in growing.values()]",
         ("completion/test_units.py",),
@@ -2345,16 +2351,16 @@ OF_COMPLETION = [
     ),
     Fault(
         "rows are fitted to the sums of the last pass over users alone",
-        "completion/measurements/_unit_run.py",
-        "if block in self._information:",
-        "if False:",
+        "completion/measurements/_unit_rounds.py",
+        "    if block in state.known:\n        drift = np.zeros(",
+        "    if False:\n        drift = np.zeros(",
         ("completion/test_units.py",),
     ),
     Fault(
-        'the expected error of "auto" is the best, not that of what it would take',
+        'the expected error of "auto" is not that of what it would take',
         "completion/measurements/_unit_expected.py",
-        "takes_factors = expectation.factors_pay()",
-        "takes_factors = expectation.of_statistics() < expectation.of_sums()",
+        'min(errors) if perturbation == "auto" else errors[-1]',
+        "errors[-1]",
         ("model_selection/test_expected_error.py",),
     ),
     Fault(

@@ -2,7 +2,7 @@
 
 **Guarantee.** The shape is public. Take two data sets of which one has all choices of
 one user and the other has none of them (add or remove). Everything that
-`Releases.release` returns is (epsilon, delta)-indistinguishable between the two, in
+`release_sums` returns is (epsilon, delta)-indistinguishable between the two, in
 whatever order, batches or threads the choices are summed.
 
 **Releases.** Let sigma be the noise of one sum over users of vectors of length at most
@@ -50,6 +50,7 @@ all releases can have.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,12 +60,11 @@ from .._random import NoiseStreams
 from ..measure import NoisySums, plan_gaussian_sums
 from ._choices import Choices
 from ._item_choice import number_of_items
-from ._products import BELOW_ONE, SHARE_BITS, ProductSums
+from ._products import BELOW_ONE, SHARE_BITS, ProductSums, whole_shares
+from ._releases import BoundedSums, Releases
 
 # A coarser lattice would round contributions to nothing.
 _LARGEST_STEP = 2.0**-6
-# Share of the squared budget for the totals.
-_TOTALS = 0.02
 # Counts get the share that makes their noise this fraction of the number of users,
 # within limits.
 _COUNT_NOISE, _LEAST_COUNTS, _MOST_COUNTS = 0.02, 0.15, 0.5
@@ -78,19 +78,35 @@ _PRIOR_SIZE, _PRIOR_USERS = 40.0, 3.0
 _WITHIN_NOISE = 3.0
 
 
+@dataclass(frozen=True)
+class ChoiceTotals:
+    """Noisy totals over users.
+
+    Attributes
+    ----------
+    n_users, typical_size : float
+        Number of users with choices, and typical number of their choices.
+    are_noise : bool
+        Whether the number of users is within its noise of nothing.
+    """
+
+    n_users: float
+    typical_size: float
+    are_noise: bool
+
+
 @dataclass(frozen=True, eq=False)
 class ItemSums:
     """The released sums.
 
     Attributes
     ----------
+    totals : ChoiceTotals
     counts : ndarray of shape (n_items,)
         For each item, the noisy sum of its users' weights, 1 / sqrt(max(n_u,
         `typical_size` / 20)).
     counts_noise : float
         Standard deviation of the noise in `counts`.
-    n_users, typical_size : float
-        Noisy number of users with choices, and noisy typical number of their choices.
     items : ndarray of shape (m,), int64
         Items whose co-occurrences were released, by decreasing noisy count. Empty if
         the noise would be too large.
@@ -100,19 +116,15 @@ class ItemSums:
         Noisy sum of the users' c_u y_u y_u'.
     products_noise : float
         Standard deviation of the noise in `products`.
-    are_noise : bool
-        Whether the number of users is within its noise of nothing.
     """
 
+    totals: ChoiceTotals
     counts: NDArray[np.float64]
     counts_noise: float
-    n_users: float
-    typical_size: float
     items: NDArray[np.int64]
     shares: NDArray[np.float64]
     products: NDArray[np.float64]
     products_noise: float
-    are_noise: bool
 
 
 def plan_noise(
@@ -144,140 +156,138 @@ def plan_noise(
     return noise
 
 
-class Releases:
-    """The releases of one fit, each chosen by earlier ones.
+@dataclass(frozen=True)
+class PieceOfChoices:
+    """A part of the first release.
+
+    Attributes
+    ----------
+    size : int
+        Number of its sums.
+    share : float
+        Share of the squared budget.
+    steps : callable
+        ``steps(choices, length)`` sums vectors of whole numbers over users, none of
+        which is longer than `length`.
+    """
+
+    size: int
+    share: float
+    steps: Callable[[Choices, float], NDArray[np.float64]]
+
+
+def _totals(choices: Choices, length: float) -> NDArray[np.float64]:
+    """The number of users with choices, and the sum of the logarithms of theirs."""
+    unit, largest = _unit_of(length), math.log1p(choices.n_items)
+    sizes, number = np.unique(choices.sizes, return_counts=True)
+    # From a table: users with equally many choices have the same logarithm.
+    logs = [math.floor(unit * math.log1p(n) / largest) for n in sizes.tolist()]
+    return np.array([unit * number.sum(), np.dot(number, np.array(logs, int))], float)
+
+
+PIECES = {"totals": PieceOfChoices(2, 0.02, _totals)}
+
+
+def release_sums(
+    choices: Choices,
+    noise: NoisySums,
+    streams: NoiseStreams | None,
+    n_users: int,
+    max_items: int,
+) -> ItemSums:
+    """Release totals, counts, and then co-occurrences or a second set of counts.
 
     Parameters
     ----------
+    choices : Choices
     noise : NoisySums
         Result of `plan_noise` for the shape and `max_items`.
     streams : NoiseStreams or None
         None if no noise is added.
-    shape : tuple of (int, int)
+    n_users : int
+        Number of possible users.
     max_items : int
         Largest number of items whose co-occurrences are released.
     """
+    releases = Releases(noise, streams)
+    # Without noise: the finest step for which sums of whole steps are exact.
+    step = noise.step or 2.0 ** (math.ceil(math.log2(_users_reserved(n_users))) - 50)
+    first = {
+        name: BoundedSums((1, piece.size), 1.0, piece.share, step)
+        for name, piece in PIECES.items()
+    }
+    steps = [PIECES[name].steps(choices, _length(first[name])) for name in first]
+    answers = dict(zip(first, releases.release([*first.values()], steps), strict=True))
+    totals = _read_totals(first["totals"], *answers["totals"], choices.n_items)
+    share = releases.sigma * math.sqrt(totals.typical_size)
+    share = (share / (_COUNT_NOISE * totals.n_users)) ** 2
+    share = float(np.clip(share, _LEAST_COUNTS, _MOST_COUNTS))
 
-    def __init__(
-        self,
-        noise: NoisySums,
-        streams: NoiseStreams | None,
-        shape: tuple[int, int],
-        max_items: int,
-    ) -> None:
-        self._noise, self._streams = noise, streams
-        self._n_items, self._max_items = shape[1], max_items
-        self._sigma = math.sqrt(noise.noise_variance)
-        reserved = _users_reserved(shape[0])
-        # Without noise: the finest step for which sums of whole steps are exact.
-        finest = 2.0 ** (math.ceil(math.log2(reserved)) - 50)
-        self._step = finest if noise.lattice is None else noise.lattice.step
-        self._used, self._n_releases = 0.0, 0
-
-    def _spend(self, share: float) -> float:
-        """Spend a share of the squared budget; return the longest vector it allows."""
-        self._used += share
-        if self._used > 1 + 1e-12:
-            raise RuntimeError("The shares of the releases exceed the budget.")
-        return math.sqrt(share) * BELOW_ONE
-
-    def _randomize(self, steps: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Add noise to sums that are given in whole steps."""
-        streams = self._streams and self._streams.step(self._n_releases)
-        self._n_releases += 1
-        return self._noise.randomize([steps * self._step], streams)[0]
-
-    def release(self, choices: Choices) -> ItemSums:
-        """Release totals, counts, and then co-occurrences or a second set of counts."""
-        n_users, size, are_noise = self._totals(choices)
-        share = (self._sigma * math.sqrt(size) / (_COUNT_NOISE * n_users)) ** 2
-        share = float(np.clip(share, _LEAST_COUNTS, _MOST_COUNTS))
-        counts, noise = self._counts(choices, size, share)
-        left = 1 - _TOTALS - share
-        order = np.argsort(-counts, kind="stable")
-        n_best = number_of_items(
-            counts[order],
-            noise,
-            self._sigma / math.sqrt(left),
-            n_users,
-            size,
-            self._max_items,
-        )
-        if n_best == 0:
-            second, second_noise = self._counts(choices, size, left)
-            if noise:
-                precision = noise**-2 + second_noise**-2
-                counts = (counts / noise**2 + second / second_noise**2) / precision
-                noise = precision**-0.5
-            none, no_products = np.empty(0), np.empty((0, 0))
-            return ItemSums(
-                counts,
-                noise,
-                n_users,
-                size,
-                order[:0],
-                none,
-                no_products,
-                0.0,
-                are_noise,
-            )
-        best = order[:n_best]
-        least = max(noise, 1e-3 * float(counts.max()), 1e-300)
-        shares = np.maximum(counts[best], least)
-        whole = np.rint(shares / shares.sum() * 2**SHARE_BITS).astype(np.int64)
-        products, error = self._products(choices.among(best), whole, size, left)
-        shares = whole / 2**SHARE_BITS
-        return ItemSums(
-            counts, noise, n_users, size, best, shares, products, error, are_noise
-        )
-
-    def _totals(self, choices: Choices) -> tuple[float, float, bool]:
-        """Noisy number of users with choices, and typical number of their choices.
-
-        Also whether that of users is within its noise of nothing.
-        """
-        unit = math.floor(self._spend(_TOTALS) / math.sqrt(2) / self._step)
-        sizes, number = np.unique(choices.sizes, return_counts=True)
-        largest_log = math.log1p(self._n_items)
-        # From a table: users with equally many choices have the same logarithm.
-        logs = [math.floor(unit * math.log1p(n) / largest_log) for n in sizes.tolist()]
-        steps = np.array([unit * number.sum(), np.dot(number, np.array(logs, int))])
-        noisy = self._randomize(steps.astype(float)) / (unit * self._step)
-        deviation = self._sigma / (unit * self._step)
-        # Who is there has a choice, so the number of users tells. If it is ten standard
-        # deviations or more, this is true with a probability below 1e-11.
-        are_noise = bool(noisy[0] <= _WITHIN_NOISE * deviation)
-        prior_users = _PRIOR_USERS * deviation
-        n_users = max(float(noisy[0]), prior_users, 1.0)
-        log = noisy[1] * largest_log + prior_users * math.log1p(_PRIOR_SIZE)
-        log = float(log) / (n_users + prior_users)
-        size = math.expm1(min(max(log, math.log1p(1.0)), largest_log))
-        return n_users, size, are_noise
-
-    def _counts(
-        self, choices: Choices, size: float, share: float
-    ) -> tuple[NDArray[np.float64], float]:
-        """Noisy counts of all items, and the standard deviation of their noise."""
-        length = self._spend(share) / self._step
-        least = _LEAST_SIZE * size
-        weights = np.floor(length / np.sqrt(np.maximum(choices.sizes, least)))
+    def counted(share: float) -> tuple[NDArray[np.float64], float]:
+        sums = BoundedSums((1, choices.n_items), 1.0, share, step)
+        least = _LEAST_SIZE * totals.typical_size
+        weights = np.floor(_length(sums) / np.sqrt(np.maximum(choices.sizes, least)))
         # Sums of whole numbers are exact in floating point.
         steps = np.bincount(
-            choices.items, np.repeat(weights, choices.sizes), minlength=self._n_items
+            choices.items, np.repeat(weights, choices.sizes), choices.n_items
         )
-        scale = math.sqrt(share)
-        return self._randomize(steps.astype(float)) / scale, self._sigma / scale
+        ((noisy, error),) = releases.release((sums,), (steps,))
+        return noisy, error
 
-    def _products(
-        self, chosen: Choices, shares: NDArray[np.int64], size: float, share: float
-    ) -> tuple[NDArray[np.float64], float]:
-        """Noisy sum of centred products, and the standard deviation of its noise."""
-        self._spend(share)
-        least = max(_LEAST_SIZE * size, _LEAST_LENGTH)
-        sums = ProductSums(shares, least, share, self._step)
-        sums.add(chosen)
-        noisy = self._randomize(sums.rounded()) * sums.unit
-        return sums.matrix(noisy), self._sigma * sums.unit
+    counts, error = counted(share)
+    order = np.argsort(-counts, kind="stable")
+    n_best = number_of_items(
+        counts[order],
+        error,
+        releases.sigma / math.sqrt(releases.left),
+        totals.n_users,
+        totals.typical_size,
+        max_items,
+    )
+    best = order[:n_best]
+    if n_best == 0:
+        second, second_error = counted(releases.left)
+        if error:
+            precision = error**-2 + second_error**-2
+            counts = (counts / error**2 + second / second_error**2) / precision
+            error = precision**-0.5
+        none = np.empty((0, 0))
+        return ItemSums(totals, counts, error, best, none.ravel(), none, 0.0)
+    whole = whole_shares(np.maximum(counts[best], max(error, 1e-3 * counts.max())))
+    least = max(_LEAST_SIZE * totals.typical_size, _LEAST_LENGTH)
+    sums = ProductSums(whole, least, releases.left, step)
+    limbs = sums.zeros()
+    sums.add(limbs, choices.among(best))
+    ((noisy, products_error),) = releases.release((sums,), (limbs,))
+    shares, products = whole / 2**SHARE_BITS, sums.matrix(noisy)
+    return ItemSums(totals, counts, error, best, shares, products, products_error)
+
+
+def _length(sums: BoundedSums) -> float:
+    """Largest length of a user's vector, in whole steps of the lattice."""
+    return math.sqrt(sums.share) * BELOW_ONE / sums.step
+
+
+def _unit_of(length: float) -> int:
+    """What a user adds to the number of users, if totals are no longer than this."""
+    return math.floor(length / math.sqrt(2))
+
+
+def _read_totals(
+    sums: BoundedSums, noisy: NDArray[np.float64], error: float, n_items: int
+) -> ChoiceTotals:
+    """Estimate totals from the noisy ones."""
+    unit = _unit_of(_length(sums)) * sums.step * sums.unit
+    (number, logs), deviation = noisy / unit, error / unit
+    largest_log = math.log1p(n_items)
+    prior_users = _PRIOR_USERS * deviation
+    n_users = max(float(number), prior_users, 1.0)
+    log = logs * largest_log + prior_users * math.log1p(_PRIOR_SIZE)
+    log = float(log) / (n_users + prior_users)
+    size = math.expm1(min(max(log, math.log1p(1.0)), largest_log))
+    # Who is there has a choice, so the number of users tells. If it is ten standard
+    # deviations or more, this is true with a probability below 1e-11.
+    return ChoiceTotals(n_users, size, bool(number <= _WITHIN_NOISE * deviation))
 
 
 def _users_reserved(n_users: int) -> int:

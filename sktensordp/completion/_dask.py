@@ -50,7 +50,6 @@ from ._partitions import (
 )
 from ._unit_rows import LocalRows
 from ._values import EntryRandomizer
-from .measurements._unit_contributions import summed
 
 _CHANGED = (
     "A partition no longer holds the entries that were checked, in the same order. "
@@ -777,13 +776,13 @@ class PartitionedUnits:
         # Errors in a partition are raised here, before anything else is done.
         computed(*map(task(_nothing), self._chunks))
 
-    def add_to(self, sums: Sequence[Any], contribute: Callable[..., Any]) -> None:
-        """Add the contributions of all units to sums; see `UnitEntries.add_to`."""
-        question = shared((tuple(sums), contribute))
-        steps = (task(_steps)(chunk, question) for chunk in self._chunks)
-        totals = computed(tree_sum(steps))[0]
-        for of_block, total in zip(sums, totals, strict=True):
-            of_block.take(total, None)
+    def summed(
+        self, contribute: Callable[..., Any], question: Any
+    ) -> tuple[Sequence[NDArray[Any]], None]:
+        """What all units contribute to a release; see `Units`."""
+        question = shared(question)
+        totals = (task(contribute)(chunk, question) for chunk in self._chunks)
+        return computed(tree_sum(totals))[0], None
 
     def answers(
         self,
@@ -824,14 +823,6 @@ class PartitionedUnits:
 
 def _nothing(_: UnitEntries) -> None:
     """Wait until a chunk is there."""
-
-
-def _steps(
-    units: UnitEntries, question: tuple[tuple[Any, ...], Callable[..., Any]]
-) -> tuple[NDArray[Any], ...]:
-    """Sum the contributions of all units of a chunk; see `summed`."""
-    empty, contribute = question
-    return tuple(of_block.steps for of_block in summed(units, contribute, empty))
 
 
 def _unit_answer(

@@ -1,6 +1,5 @@
 """Expected error of a completion, computed without reading any value."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,6 +13,7 @@ from ._entries import Entries, extent
 from ._problem import Problem
 from .measurements._choice import expected_rmse
 from .measurements._unit_expected import expected_unit_rmse
+from .measurements._units import UnitPerturbation
 
 _PERTURBATIONS = ("auto", "input", "sums", "statistics")
 
@@ -38,13 +38,16 @@ def error_by_epsilon(
         Takes epsilon; returns the expected RMSE.
     """
     _check_expectation(estimator)
-    expected: Callable[..., float]
     if estimator.unit != "entry":
         shape = estimator._declared_shape()
         entries = None
-        expected = functools.partial(
-            expected_unit_rmse, n_entries=len(X), n_units=n_units
-        )
+
+        def expected(problem: Problem, perturbation: str, variance: Any) -> float:
+            noise = UnitPerturbation(problem, 0, perturbation).noise.noise_variance
+            return expected_unit_rmse(
+                problem, len(X), perturbation, noise, variance, n_units
+            )
+
         if shape_of(X, "X")[1:] != (len(shape),):
             raise ValueError(
                 f"X must have shape (n_entries, {len(shape)}), a column for each mode."

@@ -6,7 +6,6 @@ further batch, or new rows of units, make a new object.
 """
 
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +14,6 @@ from typing import Any, Self
 import numpy as np
 
 from .._sklearn_compat import effective_n_threads
-from .._validation import callers_level
 from ..privacy import PrivacyGuarantee
 from ..tensor import (
     Rows,
@@ -321,16 +319,12 @@ class FittedToUnits(Fitted):
 
     def warn_of_lost_rows(self, coordinates: np.ndarray) -> None:
         """Warn once if the rows of units at these coordinates were lost in a copy."""
-        if not self.local.lost or not np.any(coordinates[:, self.unit] >= 0):
-            return
-        self.local.lost = False
-        warnings.warn(
-            "This model was deep-copied or pickled. The rows of units are never "
-            "pickled or deep-copied, so all units are treated as unknown. To restore "
-            "them, call fold_in(X, y) with all of their entries.",
-            UserWarning,
-            stacklevel=callers_level(),
-        )
+        if np.any(coordinates[:, self.unit] >= 0):
+            self.local.warn_if_lost(
+                "This model was deep-copied or pickled. The rows of units are never "
+                "pickled or deep-copied, so all units are treated as unknown. To "
+                "restore them, call fold_in(X, y) with all of their entries."
+            )
 
     def with_units(self, entries: UnitEntries) -> Self:
         """Compute the rows of units.

@@ -31,10 +31,11 @@ from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import OWN_ANSWERS
 from ._checks import check_choices, check_input, choices_of_batches
 from ._choices import Choices
-from ._cooccurrence import Releases, plan_noise
+from ._cooccurrence import plan_noise, release_sums
 from ._fitted import keeping_names_if_refused
 from ._item_model import ItemModel
 from ._likely_mistakes import warn_of_noise
+from ._local import Local
 
 _DEFAULT_MAX_ITEMS = 1500
 # Fourth powers of shares, times a squared number of choices, then fit into 64 bits.
@@ -258,14 +259,14 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         with self._progress("step", 2) as on_step, self._count_releases().lock:
             guarantee, draws = self._guarantee(noise), math.isfinite(self.epsilon)
             with self._release(guarantee, anew=True, draws=draws) as streams:
-                releases = Releases(noise, streams, shape, self._max_items(shape))
-                sums = releases.release(choices)
+                max_items = self._max_items(shape)
+                sums = release_sums(choices, noise, streams, shape[0], max_items)
             on_step()
             # All that is published from here on is post-processing of `sums`.
             model = ItemModel.of(sums)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices))
             on_step()
-        warn_of_noise(sums.are_noise)
+        warn_of_noise(sums.totals.are_noise)
         is_chosen = not draws or not self._max_items(shape)
         if not (len(sums.items) or is_chosen or is_fit_for_a_score()):
             warnings.warn(
@@ -485,36 +486,17 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         ]
 
 
-class _LocalChoices:
-    """Users' own choices, which stay in this process.
+class _LocalChoices(Local):
+    """Users' own choices, which stay in this process."""
 
-    Deep copies and pickles are empty, so that a model carries no user's choices.
-
-    Attributes
-    ----------
-    lost : bool
-        Whether a deep copy or a pickle lost the choices and no warning has said so yet.
-    """
-
-    def __init__(self, choices: Choices | None = None, *, lost: bool = False) -> None:
-        self._choices, self.lost = choices, lost
+    def __init__(self, choices: Choices | None = None) -> None:
+        self._choices = choices
 
     def choices_of(self, shape: tuple[int, int]) -> Choices:
         """All choices of all users; none if they were lost."""
         if self._choices is None:
             return Choices.of(np.empty(0, dtype=np.int64), shape[1])
         return self._choices
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _choices_left_behind, ()
-
-    def __repr__(self) -> str:
-        return "_LocalChoices()"
-
-
-def _choices_left_behind() -> _LocalChoices:
-    """Make the empty object that stands in pickles and deep copies."""
-    return _LocalChoices(lost=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -530,13 +512,10 @@ class _Fitted:
 
         Warns once if the model was deep-copied or pickled, which loses the choices.
         """
-        if self.local.lost and np.any(users >= 0):
-            self.local.lost = False
-            warnings.warn(
+        if np.any(users >= 0):
+            self.local.warn_if_lost(
                 "This model was deep-copied or pickled. The choices of users are never "
                 "pickled or deep-copied, so all users are treated as unknown. To "
-                "restore them, call fold_in(X) with all of their choices.",
-                UserWarning,
-                stacklevel=callers_level(),
+                "restore them, call fold_in(X) with all of their choices."
             )
         return self.local.choices_of(self.shape).of_users(users)

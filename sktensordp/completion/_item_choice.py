@@ -23,11 +23,6 @@ eigenvector then finds t - m s^2 / t of it (Benaych-Georges and Nadakuditi 2011)
 
 Only items whose counts are real take part. If no eigenvalue is expected to be visible,
 no item does.
-
-What did not help: fewer items where noise hides what all real ones have in common (with
-10 or 20 items, recommendations are worse than by popularity, however clear their
-eigenvectors are); leaving out of e what the largest of so many noisy counts reach by
-chance; squares of eigenvalues in place of their sum.
 """
 
 import numpy as np

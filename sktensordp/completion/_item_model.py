@@ -3,13 +3,6 @@
 Everything that is computed from the releases is post-processing. The noisy
 co-occurrences are denoised by shrinking their eigenvalues. Regressing each item on all
 others then gives the weights of EASE (Steck 2019).
-
-What did not help (Recall@20 on choices of web pages, games, artists and films, at
-epsilon 1, 4 and 16): a threshold that keeps or drops eigenvalues in place of shrinking
-each by all others (-7% to +1%), a soft one with at most 50 of them (-3% to +1.5%), EASE
-on the noisy matrix itself (down to a tenth), keeping negative eigenvalues (-3.5% to
-0.3%), completing the diagonal by the fit in five rounds (-0.5% to +0.4%), and a
-diagonal of at least a part of what the counts let expect (-0.1% to 0.3%).
 """
 
 from dataclasses import dataclass
@@ -138,7 +131,8 @@ def _weights(sums: ItemSums) -> NDArray[np.float64]:
     gram[np.diag_indices(n)] += _RIDGE * noise * np.sqrt(n) + _LEAST_RIDGE
     # Undoes the centring. Every user's y adds up to about 0, so that the matrix without
     # this term is singular but for noise and ridge.
-    gram += sums.n_users * sums.typical_size * np.outer(shares, shares)
+    totals = sums.totals
+    gram += totals.n_users * totals.typical_size * np.outer(shares, shares)
     inverse = np.linalg.inv(gram)
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0.0)
@@ -152,7 +146,7 @@ def _sampling_noise(sums: ItemSums) -> float:
     of the n^2 cells. The larger the squared length that was released, the less of it is
     chance.
     """
-    n, most = len(sums.shares), 2 * sums.n_users
+    n, most = len(sums.shares), 2 * sums.totals.n_users
     squares = np.sum(np.square(sums.products)) - np.sum(np.diag(sums.products) ** 2)
     energy = float(squares) - (n * sums.products_noise) ** 2
     by_chance = min(_SAMPLING * (most / max(energy, most)) ** 2, _MOST_SAMPLING)

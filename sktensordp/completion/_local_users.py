@@ -16,37 +16,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._local import Local
+
 # Number of rows that are reserved. Nothing but the lattice of the noise depends on it,
 # whose sums are exact for so many users.
 N_RESERVED = 2**31 - 2
 
 
-class LocalUsers:
+class LocalUsers(Local):
     """The rows that ids have among those reserved; a further user makes a new object.
-
-    Deep copies and pickles are empty.
 
     Parameters
     ----------
     rows : dict of id to int, default=None
-    lost : bool, default=False
-
-    Attributes
-    ----------
-    lost : bool
-        Whether a copy or a pickle dropped the ids and no warning has said so yet.
     """
 
-    def __init__(
-        self, rows: dict[Any, int] | None = None, *, lost: bool = False
-    ) -> None:
-        self._rows, self.lost = rows or {}, lost
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _dropped_users, ()
-
-    def __repr__(self) -> str:
-        return "LocalUsers()"
+    def __init__(self, rows: dict[Any, int] | None = None) -> None:
+        self._rows = rows or {}
 
     def rows_of(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         """Row of each id; -1 for an unknown user."""
@@ -73,11 +59,6 @@ class LocalUsers:
                     taken.add(row)
             waiting = still_waiting
         return LocalUsers(rows)
-
-
-def _dropped_users() -> LocalUsers:
-    """Stand in for `LocalUsers` in copies and pickles."""
-    return LocalUsers(lost=True)
 
 
 def _hashable(ids: NDArray[Any]) -> list[Any]:

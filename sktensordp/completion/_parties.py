@@ -48,8 +48,8 @@ from ._fitted import keeping_names_if_refused
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._party_sums import Ask, PartySums
 from ._problem import Problem, domain_of
+from ._releases import contribute
 from ._requests import MOST_STEPS, Agreement, SumRequest, read_request
-from .measurements._unit_contributions import summed
 
 
 class Party(PrivateEstimatorMixin):
@@ -193,7 +193,7 @@ class Party(PrivateEstimatorMixin):
                 "requests add up to more than 1."
             )
         n_units = len(self._entries.units)
-        if any(of_block.largest(n_units) > MOST_STEPS for of_block in request.empty):
+        if any(sums.largest(n_units) > MOST_STEPS for sums in request.question.sums):
             raise ValueError(
                 "The server asks for sums on so fine a lattice that integers do not "
                 "hold them."
@@ -209,7 +209,7 @@ class Party(PrivateEstimatorMixin):
             raise ValueError(
                 "The server asks for more sums than the noise was planned for."
             )
-        if any(of_block.step != noise.step for of_block in request.empty):
+        if any(sums.step != noise.step for sums in request.question.sums):
             raise ValueError(
                 "The step of the server's lattice is not that of this party's. Server "
                 "and parties must make their models with the same parameters."
@@ -222,9 +222,7 @@ class Party(PrivateEstimatorMixin):
             self._streams = NoiseStreams(self.random_state, 0)
 
     def _new_answer(self, request: SumRequest) -> NDArray[np.uint64]:
-        noisy = self._noise is not None
-        sums = summed(self._entries, request.contribute, request.empty)
-        integers = np.concatenate([of_block.answer(noisy=noisy) for of_block in sums])
+        integers = request.integers(contribute(self._entries, request.question))
         if self._noise is not None and self._streams is not None:
             streams = self._streams.step(request.number)
             integers += self._noise.draw(integers.size, streams)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from ..privacy._conditions import EXACT_SUMS
 from ._noise_shares import SharedNoise
 from ._requests import Agreement, SumRequest, request_bytes
-from .measurements._unit_contributions import Contributions, Sums
 
 Ask = Callable[[bytes], ArrayLike | tuple[ArrayLike, int]]
 """Sends a request to all parties, and returns the sum of their answers."""
@@ -69,30 +68,21 @@ class _AskedUnits:
         self._n_units, self._noise = n_units, noise
         self._fit, self._n_asked = uuid.uuid4().hex, 0
 
-    def add_to(self, sums: Sequence[Sums], contribute: Contributions) -> None:
-        """Add what the parties answer to sums."""
-        noise = self._noise
+    def summed(
+        self, _: Callable[..., Any], question: Any
+    ) -> tuple[list[NDArray[Any]], int | None]:
+        """The sum of what the parties answer; see `Units`."""
+        noise, n_units = self._noise, self._n_units
         n_bits = max(
-            noise.n_bits(of_block.largest(self._n_units))
-            if noise
-            else of_block.n_bits(self._n_units)
-            for of_block in sums
+            noise.n_bits(sums.largest(n_units)) if noise else sums.n_bits(n_units)
+            for sums in question.sums
         )
-        request = SumRequest(
-            self._fit,
-            self._n_asked,
-            n_bits,
-            contribute,
-            tuple(of_block.empty() for of_block in sums),
-            None if noise is None else noise.shares,
-        )
+        shares = None if noise is None else noise.shares
+        request = SumRequest(self._fit, self._n_asked, n_bits, question, shares)
         self._n_asked += 1
         integers, n_answers = self._answers(request)
         signed = _signed(integers.astype(np.uint64), n_bits)
-        sizes = [of_block.n_numbers(noisy=noise is not None) for of_block in sums]
-        ends = np.cumsum(sizes)[:-1]
-        for of_block, steps in zip(sums, np.split(signed, ends), strict=True):
-            of_block.take(steps, n_answers)
+        return request.split(signed), n_answers
 
     def _answers(self, request: SumRequest) -> tuple[NDArray[Any], int | None]:
         """The sum of the parties' answers and, if they contain noise, their number."""

@@ -30,13 +30,14 @@ cells are divided.
 """
 
 import math
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..measure import rounded
 from ._choices import Choices
+from ._releases import check_lengths
 
 # Bits of items' shares, of users' weights, and of a cell of the products.
 SHARE_BITS, _WEIGHT_BITS = 14, 20
@@ -51,12 +52,11 @@ BELOW_ONE = 1 - 2.0**-30
 _FINEST = 2.0**-46
 
 
+@dataclass(frozen=True, eq=False)
 class ProductSums:
     """Sums over users of their centred products; see `BoundedSums`.
 
-    Copies and pickles are empty, as they are sent to those who add contributions.
-
-    Parameters
+    Attributes
     ----------
     shares : ndarray of shape (m,), int64
         Expected share of each item in a user's choices, in units of 2^-14.
@@ -67,50 +67,46 @@ class ProductSums:
         Share of the squared budget.
     step : float
         Step of the lattice of the noise; 0 for no noise.
-
-    Attributes
-    ----------
-    n_answers : int or None
-        Number of parties whose noise the sums contain already; None before noise.
     """
 
-    def __init__(
-        self, shares: NDArray[np.int64], least: float, share: float, step: float
-    ) -> None:
-        self.shares, self.least = shares, least
-        self.share, self.step = share, step
-        n = len(shares)
-        self._limbs = np.zeros((2, n * (n + 1) // 2), np.int64)
-        # The three sums of the users who are not in the limbs yet, and their number.
-        self._three: Any = None
-        self._n_pending = 0
-        self.n_answers: int | None = None
-        # Sums that parties have rounded; None if there are none.
-        self._answered: NDArray[np.float64] | None = None
+    shares: NDArray[np.int64]
+    least: float
+    share: float
+    step: float
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ProductSums, (self.shares, self.least, self.share, self.step)
+    @property
+    def shape(self) -> tuple[int]:
+        """Shape of the released sums, the upper triangle row by row."""
+        n = len(self.shares)
+        return (n * (n + 1) // 2,)
 
-    def empty(self) -> "ProductSums":
-        """The same sums before anything was added."""
-        return ProductSums(self.shares, self.least, self.share, self.step)
+    @property
+    def n_changed(self) -> int:
+        """Number of sums that are rounded after they are summed: all."""
+        return self.shape[0]
 
-    def add(self, chosen: Choices) -> None:
-        """Add the products of users.
+    @property
+    def unit(self) -> float:
+        """Factor from released sums back to sums of vectors."""
+        return 1 / math.sqrt(self.share)
 
-        Parameters
-        ----------
-        chosen : Choices
-            Choices among the m items.
+    def zeros(self) -> NDArray[np.int64]:
+        """The sums over no users, in two limbs: an array of shape (2, m (m + 1) / 2).
+
+        The upper triangle, row by row, is the first times 2^32 plus the second, in
+        units of 2^-48. Diagonal cells have twice their weight.
         """
-        from ..tensor.kernels._choices import centred_sums
+        return np.zeros((2, *self.shape), np.int64)
+
+    def add(self, limbs: NDArray[np.int64], chosen: Choices) -> None:
+        """Add the products of users, given their choices among the m items."""
+        from ..tensor.kernels._choices import assemble, centred_sums
 
         n, n_users = len(self.shares), len(chosen.users)
-        if self._three is None:
-            self._three = np.zeros((n, n), int), np.zeros(n, int), np.zeros(1, int)
-        scale, first = math.sqrt(self.share) * BELOW_ONE * 2.0**_WEIGHT_BITS, 0
-        while first < n_users:
-            last = min(first + _BLOCK - self._n_pending, n_users)
+        three = np.zeros((n, n), int), np.zeros(n, int), np.zeros(1, int)
+        scale = math.sqrt(self.share) * BELOW_ONE * 2.0**_WEIGHT_BITS
+        for first in range(0, n_users, _BLOCK):
+            last = min(first + _BLOCK, n_users)
             lengths = np.empty(last - first)
             centred_sums(
                 first,
@@ -122,54 +118,19 @@ class ProductSums:
                 2.0**-_DIAGONAL_BITS,
                 scale,
                 self.least,
-                *self._three,
+                *three,
                 lengths,
             )
             check_lengths(lengths, math.sqrt(self.share) * 2.0**_WEIGHT_BITS)
-            self._n_pending += last - first
-            if self._n_pending == _BLOCK:
-                self._assemble()
-            first = last
+            assemble(*three, self.shares, 2**SHARE_BITS, *limbs)
 
-    def _assemble(self) -> None:
-        """Move the users who are pending into the limbs."""
-        from ..tensor.kernels._choices import assemble
+    def on_lattice(self, limbs: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The sums as they enter a release: upper triangles with half the diagonal."""
+        return self.rounded(limbs) * (self.step or _FINEST)
 
-        if self._n_pending:
-            assemble(*self._three, self.shares, 2**SHARE_BITS, *self._limbs)
-            self._n_pending = 0
-
-    @property
-    def steps(self) -> NDArray[np.int64]:
-        """The sums in two limbs, an array of shape (2, m (m + 1) / 2).
-
-        The upper triangle, row by row, is steps[0] 2^32 + steps[1], in units of 2^-48.
-        Diagonal cells have twice their weight.
-        """
-        self._assemble()
-        return self._limbs
-
-    @property
-    def n_changed(self) -> int:
-        """Number of sums that are rounded after they are summed."""
-        return self._limbs.shape[1]
-
-    @property
-    def total(self) -> NDArray[np.float64]:
-        """The sums as they enter a release, with half the diagonal."""
-        if self._answered is not None:
-            return self._answered * self.step
-        return self.rounded() * (self.step or _FINEST)
-
-    @property
-    def unit(self) -> float:
-        """Factor from released sums back to sums of vectors."""
-        return 1 / math.sqrt(self.share)
-
-    def rounded(self) -> NDArray[np.float64]:
+    def rounded(self, limbs: NDArray[np.int64]) -> NDArray[np.float64]:
         """The upper triangle in whole steps, with half the diagonal."""
         shift = _CELL_BITS + round(math.log2(self.step or _FINEST))
-        limbs = self.steps
         steps = rounded(limbs, shift)
         on_diagonal = np.cumsum(np.append(0, np.arange(len(self.shares), 1, -1)))
         steps[on_diagonal] = rounded(limbs[:, on_diagonal], shift + _DIAGONAL_BITS)
@@ -193,27 +154,8 @@ class ProductSums:
         """Number of bits of the limbs, whose sums are exact modulo 2^64."""
         return 64
 
-    def n_numbers(self, *, noisy: bool) -> int:
-        """Number of integers in an answer."""
-        return self._limbs.shape[1] if noisy else self._limbs.size
 
-    def answer(self, *, noisy: bool) -> NDArray[np.int64]:
-        """The sums as integers: the limbs, or rounded if noise will be added."""
-        return self.rounded().astype(np.int64) if noisy else self.steps.ravel()
-
-    def take(self, integers: NDArray[np.int64], n_answers: int | None) -> None:
-        """Add the sum of all answers; with their number if they contain noise."""
-        self.n_answers = n_answers
-        if n_answers is None:
-            self._limbs += integers.reshape(self._limbs.shape)
-        else:
-            self._answered = integers.astype(float)
-
-
-def check_lengths(lengths: NDArray[np.float64], bound: float) -> None:
-    """Let nothing leave if a unit's vector is longer than its bound, which never is."""
-    if not np.all(lengths <= bound):
-        raise RuntimeError(
-            "The vector of a unit is longer than its bound. Nothing was released; "
-            "please report this error."
-        )
+def whole_shares(expected: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Shares of items in a user's choices, in proportion to expected numbers."""
+    whole = expected / max(float(expected.sum()), 1e-300) * 2**SHARE_BITS
+    return np.rint(whole).astype(np.int64)

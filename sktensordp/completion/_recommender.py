@@ -698,16 +698,12 @@ class _Fitted:
 
     def warn_if_lost(self, asks_for_users: bool) -> None:
         """Warn once if a deep copy or pickle lost users and somebody asks for one."""
-        if self.local is None or not (self.local.lost and asks_for_users):
-            return
-        self.local.lost = False
-        warnings.warn(
-            "This model was deep-copied or pickled. The ids of users are never pickled "
-            "or deep-copied, so all users are treated as unknown. To get them back, "
-            "call fold_in with all of their rows.",
-            UserWarning,
-            stacklevel=callers_level(),
-        )
+        if self.local is not None and asks_for_users:
+            self.local.warn_if_lost(
+                "This model was deep-copied or pickled. The ids of users are never "
+                "pickled or deep-copied, so all users are treated as unknown. To get "
+                "them back, call fold_in with all of their rows."
+            )
 
     def _check_kinds(self, kinds: set[str], column: int) -> None:
         """Refuse ids of other kinds than those that the encoder knows in a column."""

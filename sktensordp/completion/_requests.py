@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,16 +24,16 @@ from ..measure import LARGEST, Arrays, message, read_message
 from ..tensor import CPForm, TuckerForm
 from ._noise_shares import NoiseShares
 from ._products import SHARE_BITS, ProductSums
+from ._releases import BoundedSums, Question
 from ._shared_model import SharedModel
-from .measurements._unit_contributions import (
-    BlockContributions,
-    BoundedSums,
-    Contributions,
-    CountContributions,
-    PatternContributions,
-    Sums,
+from .measurements._unit_questions import (
+    PIECES,
+    BlockQuestion,
+    CountQuestion,
+    FirstQuestion,
+    PatternQuestion,
     UnitTotals,
-    add_totals,
+    n_totals,
 )
 
 _FORMAT, _WHAT = 1, "a request of fit_aggregated of this version"
@@ -56,8 +58,7 @@ class SumRequest:
         Number of the release within the fit, from 0.
     n_bits : int
         Answers are integers modulo ``2**n_bits``, above the range of all sums.
-    contribute : Contributions
-    empty : tuple of BoundedSums or ProductSums
+    question : Question
     noise_shares : NoiseShares or None
         What the server takes the parties to have declared.
     """
@@ -65,25 +66,42 @@ class SumRequest:
     fit: str
     number: int
     n_bits: int
-    contribute: Contributions
-    empty: tuple[Sums, ...]
+    question: Question
     noise_shares: NoiseShares | None = None
+
+    @property
+    def _shapes(self) -> list[tuple[int, ...]]:
+        """Of the question's sums, in an answer: exact, or rounded to get noise."""
+        noisy, sums = self.noise_shares is not None, self.question.sums
+        return [s.shape if noisy else s.zeros().shape for s in sums]
 
     @property
     def n_numbers(self) -> int:
         """Number of integers in an answer."""
-        noisy = self.noise_shares is not None
-        return sum(of_block.n_numbers(noisy=noisy) for of_block in self.empty)
+        return sum(map(math.prod, self._shapes))
 
     @property
     def share(self) -> float:
         """Share of the squared budget."""
-        return sum(of_block.share for of_block in self.empty)
+        return math.fsum(sums.share for sums in self.question.sums)
 
     @property
     def n_changed(self) -> int:
         """Number of sums that a party rounds after it has summed them."""
-        return sum(of_block.n_changed for of_block in self.empty)
+        return sum(sums.n_changed for sums in self.question.sums)
+
+    def integers(self, totals: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+        """Exact sums as integers, which a party adds noise to or not."""
+        if self.noise_shares is not None:
+            of_sums = zip(self.question.sums, totals, strict=True)
+            totals = [sums.rounded(total) for sums, total in of_sums]
+        return np.concatenate([total.ravel() for total in totals]).astype(np.int64)
+
+    def split(self, integers: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """The sum of all answers, as one array for each of the question's sums."""
+        shapes = self._shapes
+        parts = np.split(integers, np.cumsum([math.prod(s) for s in shapes])[:-1])
+        return [part.reshape(s) for part, s in zip(parts, shapes, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -135,14 +153,14 @@ def request_bytes(request: SumRequest, agreed: Agreement) -> bytes:
         "noise_shares": None
         if shares is None
         else [shares.n_parties, shares.n_dropouts, shares.n_colluders],
-        "question": _question_fields(request.contribute, arrays),
-        "step": request.empty[0].step,
-        "sums": [_sum_fields(of_block, arrays) for of_block in request.empty],
+        "question": _question_fields(request.question, arrays),
+        "step": request.question.sums[0].step,
+        "sums": [_sum_fields(sums, arrays) for sums in request.question.sums],
     }
     return message(fields, arrays)
 
 
-def _sum_fields(sums: Sums, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def _sum_fields(sums: Any, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     if isinstance(sums, ProductSums):
         arrays["shares"] = sums.shares
         return {"least": sums.least, "share": sums.share}
@@ -150,37 +168,33 @@ def _sum_fields(sums: Sums, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def _question_fields(
-    contribute: Contributions, arrays: dict[str, NDArray[Any]]
+    question: Question, arrays: dict[str, NDArray[Any]]
 ) -> dict[str, Any]:
-    if isinstance(contribute, PatternContributions):
-        arrays["rows"] = contribute.rows
+    if isinstance(question, PatternQuestion):
+        arrays["rows"] = question.rows
         return {"kind": "pattern"}
-    if isinstance(contribute, CountContributions):
-        return {"kind": "counts", "totals": _total_fields(contribute.totals)}
-    if not isinstance(contribute, BlockContributions):
-        return {"kind": "totals"}
-    model = contribute.model
-    arrays["lengths"] = contribute.lengths
-    if contribute.row_weights is not None:
-        arrays["row_weights"] = contribute.row_weights
+    if isinstance(question, CountQuestion):
+        return {"kind": "counts", "totals": _total_fields(question.totals)}
+    if not isinstance(question, BlockQuestion):
+        return {"kind": "first"}
+    model = question.model
+    arrays["lengths"] = question.lengths
+    if question.row_weights is not None:
+        arrays["row_weights"] = question.row_weights
     for name in _OF_MODES:
-        for k, of_mode in enumerate(getattr(model, name) or []):
+        for k, of_mode in enumerate(getattr(model, name)):
             arrays[f"{name}.{k}"] = of_mode
     arrays |= {f"factors.{k}": factor for k, factor in enumerate(model.factors)}
     arrays["features"] = model.features
     return {
         "kind": "block",
-        "block": contribute.block,
-        "n_biases": contribute.n_biases,
-        "totals": _total_fields(contribute.totals),
+        "block": question.block,
+        "n_biases": question.n_biases,
+        "totals": _total_fields(question.totals),
         "has_factors": bool(model.form),
         "offset": float(model.offset),
         "noise": float(model.noise),
-        "bias_variance": float(model.bias_variance),
-        "groups": [
-            [size, float(variance)]
-            for size, variance in zip(model.groups, model.weight_variances, strict=True)
-        ],
+        "groups": [[size, float(variance)] for size, variance in model.groups],
     }
 
 
@@ -237,10 +251,10 @@ def read_request(
             "Server and parties must declare the same noise_shares. The server: "
             f"{json.dumps(servers)[:100]}; this party: {noise_shares}."
         )
-    question = fields.object("question")
-    read = _QUESTIONS[question.text("kind", "|".join(_QUESTIONS))]
-    contribute, expected = read(question, arrays, agreed)
-    question.end()
+    asked = fields.object("question")
+    read = _QUESTIONS[asked.text("kind", "|".join(_QUESTIONS))]
+    make, expected = read(asked, arrays, agreed)
+    asked.end()
     step = fields.number("step", 0.0, LARGEST)
     sums = fields.list("sums", len(expected))
     if len(sums) != len(expected):
@@ -249,10 +263,11 @@ def read_request(
         fields.text("fit", "[0-9a-f]{32}"),
         fields.integer("number", 0, 2**32 - 1),
         fields.integer("n_bits", 1, 64),
-        contribute,
-        tuple(
-            _sums(Fields(found, _WHAT, "sums: "), step, shape, arrays)
-            for found, shape in zip(sums, expected, strict=True)
+        make(
+            tuple(
+                _sums(Fields(found, _WHAT, "sums: "), step, shape, arrays)
+                for found, shape in zip(sums, expected, strict=True)
+            )
         ),
         noise_shares,
     )
@@ -262,25 +277,28 @@ def read_request(
     return request
 
 
+# Makes a question of its sums.
+_Make = Callable[[Any], Question]
 # By the sums of a question, their shape; None for the products of rows.
 _Expected = list[tuple[int, int] | None]
 
 
-def _totals_question(
+def _first_question(
     _: Fields, __: Arrays, agreed: Agreement
-) -> tuple[Contributions, _Expected]:
-    return add_totals, [(1, 3)]
+) -> tuple[_Make, _Expected]:
+    return FirstQuestion, [(1, piece.size) for piece in PIECES.values()]
 
 
-def _counts_question(
+def _count_question(
     fields: Fields, _: Arrays, agreed: Agreement
-) -> tuple[Contributions, _Expected]:
-    return CountContributions(_totals(fields)), [(size, 1) for size in agreed.sizes]
+) -> tuple[_Make, _Expected]:
+    make = partial(CountQuestion, totals=_totals(fields))
+    return make, [(size, 1) for size in agreed.sizes]
 
 
 def _pattern_question(
     _: Fields, arrays: Arrays, agreed: Agreement
-) -> tuple[Contributions, _Expected]:
+) -> tuple[_Make, _Expected]:
     n_rows = agreed.sizes[0]
     most = min(n_rows, _MOST_ROWS)
     shape = arrays.shape("rows")
@@ -289,12 +307,12 @@ def _pattern_question(
     rows = arrays.integers("rows", shape[0], n_rows - 1)
     if len(np.unique(rows)) < len(rows) or arrays.shape("shares") != shape:
         arrays.refuse("rows")
-    return PatternContributions(rows, n_rows), [None]
+    return partial(PatternQuestion, rows=rows, n_rows=n_rows), [None]
 
 
 def _block_question(
     fields: Fields, arrays: Arrays, agreed: Agreement
-) -> tuple[Contributions, _Expected]:
+) -> tuple[_Make, _Expected]:
     model, sizes = _model(fields, arrays, agreed), agreed.sizes
     blocks = model.form.blocks((1, *sizes))
     n_blocks = len(blocks) - 1 if model.form else len(sizes)
@@ -309,15 +327,21 @@ def _block_question(
         fields.refuse("block")
     lengths = arrays.take("lengths", (n_columns,), _LEAST)
     row_weights = arrays.take("row_weights", (n_rows,), 0.0) if is_mode else None
-    contribute = BlockContributions(
-        model, block, n_biases, lengths, _totals(fields), row_weights
+    make = partial(
+        BlockQuestion,
+        model=model,
+        block=block,
+        n_biases=n_biases,
+        lengths=lengths,
+        totals=_totals(fields),
+        row_weights=row_weights,
     )
-    return contribute, [(n_rows, n_columns), (1, contribute.n_totals)]
+    return make, [(n_rows, n_columns), (1, n_totals(model))]
 
 
 _QUESTIONS = {
-    "totals": _totals_question,
-    "counts": _counts_question,
+    "first": _first_question,
+    "counts": _count_question,
     "pattern": _pattern_question,
     "block": _block_question,
 }
@@ -338,16 +362,15 @@ def _model(fields: Fields, arrays: Arrays, agreed: Agreement) -> SharedModel:
     sizes, form = agreed.sizes, agreed.form
     if not fields.flag("has_factors") or not form:
         form = CPForm(0)
-    of_modes: dict[str, Any] = {}
-    if agreed.biases:
-        least = {"uncertainty": 0.0}
-        of_modes = {
-            name: [
-                arrays.take(f"{name}.{k}", (size + 1,), least.get(name, -LARGEST))
-                for k, size in enumerate(sizes)
-            ]
-            for name in _OF_MODES
-        }
+    least = {"uncertainty": 0.0}
+    of_modes: dict[str, Any] = {
+        name: [
+            arrays.take(f"{name}.{k}", (size + 1,), least.get(name, -LARGEST))
+            for k, size in enumerate(sizes)
+            if agreed.biases
+        ]
+        for name in _OF_MODES
+    }
     groups = []
     for found in fields.list("groups", _MOST_FEATURES):
         if not isinstance(found, list) or len(found) != 2 or type(found[0]) is not int:
@@ -356,30 +379,29 @@ def _model(fields: Fields, arrays: Arrays, agreed: Agreement) -> SharedModel:
         if not 0 < found[0] <= _MOST_FEATURES:
             fields.refuse("groups")
         groups.append((found[0], variance))
-    n_features = sum(size for size, _ in groups)
-    if n_features > _MOST_FEATURES:
+    n_features = sum(size for size, _ in groups) - agreed.biases
+    is_bias_alone = groups[:1] and groups[0][0] == 1
+    if not 0 <= n_features <= _MOST_FEATURES or (agreed.biases and not is_bias_alone):
         fields.refuse("groups")
     # The blocks of the form after that of the units.
     blocks = form.blocks((1, *sizes))[1:] if form else []
-    model = SharedModel(
+    return SharedModel(
         form,
         sizes,
         fields.number("offset", -1.0, 1.0),
-        None,
-        [arrays.take(f"factors.{k}", shape) for k, shape in enumerate(blocks)],
-        arrays.take("features", (sizes[0] + 1, n_features)),
-        fields.number("noise", _LEAST, LARGEST),
-        bias_variance=fields.number("bias_variance", _LEAST, LARGEST),
-        groups=tuple(size for size, _ in groups),
-        weight_variances=tuple(variance for _, variance in groups),
+        factors=[arrays.take(f"factors.{k}", shape) for k, shape in enumerate(blocks)],
+        features=arrays.take("features", (sizes[0] + 1, n_features)),
+        noise=fields.number("noise", _LEAST, LARGEST),
+        groups=tuple(groups),
+        n_units=math.nan,
+        **of_modes,
     )
-    return replace(model, **of_modes)
 
 
 def _sums(
     fields: Fields, step: float, shape: tuple[int, int] | None, arrays: Arrays
-) -> Sums:
-    """Empty sums; their lattice may have no more steps than integers hold."""
+) -> BoundedSums | ProductSums:
+    """The sums of a question, on a lattice whose steps integers can count."""
     share = fields.number("share", _LEAST, 1.0)
     if not math.sqrt(share) < step * MOST_STEPS:
         raise ValueError(

@@ -4,7 +4,6 @@ From it, each unit's row can be computed from that unit's entries. The mode of t
 comes first here, then the other modes in their order.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +21,7 @@ from ..tensor import (
 from ..tensor._unit_entries import UnitEntries
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class SharedModel:
     """All of a model but the rows of units, with half the range as the unit of values.
 
@@ -33,27 +32,25 @@ class SharedModel:
     sizes : tuple of int
         Sizes of the other modes.
     offset : float
-    biases : list of ndarray of shape (size + 1,) or None
-        Biases of the other modes; the last is that of an unknown index.
+    biases : list of ndarray of shape (size + 1,)
+        Biases of the other modes, or none; the last is that of an unknown index.
     factors : list of ndarray
         The blocks of the form after that of the units.
     features : ndarray of shape (sizes[0] + 1, n_features)
         Features of the rows of the first other mode and, last, of an unknown row.
     noise : float
         Variance of a value around the model.
-    uncertainty, excess : list of ndarray of shape (size + 1,) or None
+    uncertainty, excess : list of ndarray of shape (size + 1,)
         For each row, the variance that its error adds to a value, and how much it
         changes the expected squared residual of a value that the row was fitted to.
-    bias_variance : float
-        Prior variance of a unit's bias. That of each of its factors is one.
-    groups : tuple of int
-        Numbers of consecutive features whose weights have one prior variance.
-    weight_variances : tuple of float
-        Prior variances of a unit's weight for a feature, by group.
+    groups : tuple of (int, float)
+        Numbers of consecutive elements of a unit's row that have one prior variance,
+        and this: its bias, if there are biases, and its weights for features. That of
+        each of its factors, which come last, is one.
     unit : int
         The mode of the units in the tensor.
     n_units : float
-        Noisy number of units of the fit; NaN in models of earlier versions.
+        Noisy number of units of the fit.
     counts : list of ndarray of shape (size,)
         Released counts of the entries in rows of the other modes; zero only without
         noise, for rows without entries.
@@ -62,17 +59,15 @@ class SharedModel:
     form: CPForm | TuckerForm
     sizes: tuple[int, ...]
     offset: float
-    biases: list[NDArray[np.float64]] | None
+    biases: list[NDArray[np.float64]]
     factors: list[NDArray[np.float64]]
     features: NDArray[np.float64]
     noise: float
-    uncertainty: list[NDArray[np.float64]] | None = None
-    excess: list[NDArray[np.float64]] | None = None
-    bias_variance: float = 0.045
-    groups: tuple[int, ...] = ()
-    weight_variances: tuple[float, ...] = ()
+    uncertainty: list[NDArray[np.float64]]
+    excess: list[NDArray[np.float64]]
+    groups: tuple[tuple[int, float], ...]
+    n_units: float
     unit: int = 0
-    n_units: float = math.nan
     counts: list[NDArray[np.float64]] = field(default_factory=list)
 
     @property
@@ -81,15 +76,15 @@ class SharedModel:
         return self.form.blocks((1, *self.sizes))[0][1]
 
     @property
+    def n_biases(self) -> int:
+        """Number of biases in a unit's row."""
+        return int(bool(self.biases))
+
+    @property
     def _precision(self) -> NDArray[np.float64]:
         """Prior precisions of a unit's row: its bias, weights and factors."""
-        return np.concatenate(
-            [
-                np.full(int(self.biases is not None), 1 / self.bias_variance),
-                1 / np.repeat(self.weight_variances, self.groups),
-                np.ones(self.n_factors),
-            ]
-        )
+        groups = [np.full(size, 1 / variance) for size, variance in self.groups]
+        return np.concatenate([*groups, np.ones(self.n_factors)])
 
     def known(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
         """Offset plus the biases of the other modes: an array of shape (n,)."""
@@ -105,8 +100,7 @@ class SharedModel:
     def regressors(self, others: NDArray[np.integer]) -> NDArray[np.floating]:
         """Regressors of entries for a unit's bias, weights and factors."""
         rows = [np.zeros(len(others), dtype=np.intp), *others.T]
-        n_biases = int(self.biases is not None)
-        blocks: list[NDArray[np.floating]] = [np.ones((len(others), n_biases))]
+        blocks: list[NDArray[np.floating]] = [np.ones((len(others), self.n_biases))]
         blocks.append(self.features[others[:, 0]])
         if self.form:
             blocks.append(self.form.regressors(0, [None, *self.factors], rows))
@@ -146,8 +140,7 @@ class SharedModel:
 
     def split(self, rows: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Split rows of units into biases, weights and factors."""
-        n_biases = int(self.biases is not None)
-        ends = [n_biases, n_biases + self.features.shape[1]]
+        ends = [self.n_biases, self.n_biases + self.features.shape[1]]
         return np.split(rows, ends, axis=1)
 
     @property
@@ -174,7 +167,7 @@ class SharedModel:
         bias, weights, unit_factors = self.split(rows)
         shape = len(rows), *self.sizes
         terms: dict[str, Any] = {}
-        if self.biases is not None:
+        if self.biases:
             biases = [np.append(bias[:, 0], 0.0), *self.biases]
             terms["biases"] = [scale * b for b in biases]
         if self.form:
@@ -222,10 +215,10 @@ class SolvedUnits:
 
 
 def _at(
-    others: NDArray[np.integer], of_modes: list[NDArray[np.float64]] | None
+    others: NDArray[np.integer], of_modes: list[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """Sums over the modes of the numbers that belong to the rows of entries."""
     found = np.zeros(len(others))
-    for rows, of_rows in zip(others.T, of_modes or [], strict=False):
+    for rows, of_rows in zip(others.T, of_modes, strict=False):
         found += of_rows[rows]
     return found

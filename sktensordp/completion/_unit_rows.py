@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._local import Local
 
-class LocalRows:
+
+class LocalRows(Local):
     """Rows of units and the coordinates of their entries, for this process only.
-
-    Deep copies and pickles are empty, so that a model takes nothing of a unit along.
 
     Parameters
     ----------
@@ -23,7 +23,6 @@ class LocalRows:
     rows : ndarray of shape (n_units, n_columns), default=None
     where : ndarray of shape (n, n_modes), int, default=None
         Coordinates of the units' entries.
-    lost : bool, default=False
     elsewhere : PartitionedUnits, default=None
         Entries of further units, which answer for these units where they are.
 
@@ -31,8 +30,6 @@ class LocalRows:
     ----------
     model : UnitModel or None
         The prediction model, built on first use.
-    lost : bool
-        Whether a copy or a pickle dropped the rows and no warning has said so yet.
     """
 
     def __init__(
@@ -41,14 +38,12 @@ class LocalRows:
         rows: NDArray[np.float64] | None = None,
         where: NDArray[np.integer] | None = None,
         *,
-        lost: bool = False,
         elsewhere: Any = None,
     ) -> None:
         self.units = np.empty(0, dtype=np.int64) if units is None else units
         self.rows: Any = rows
         self.where: Any = where
         self.model: UnitModel | None = None
-        self.lost = lost
         self.elsewhere = elsewhere
 
     def replaced(
@@ -68,17 +63,6 @@ class LocalRows:
         where = np.concatenate([self.where[stays], where])
         order = np.argsort(units)
         return LocalRows(units[order], rows[order], where, elsewhere=self.elsewhere)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _dropped_rows, ()
-
-    def __repr__(self) -> str:
-        return "LocalRows()"
-
-
-def _dropped_rows() -> LocalRows:
-    """Stand in for `LocalRows` in copies and pickles."""
-    return LocalRows(lost=True)
 
 
 @dataclass(eq=False)

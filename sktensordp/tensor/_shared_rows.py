@@ -23,9 +23,7 @@ _N_LEVELS, _PRIOR_ROUNDS = 40, 50
 # Counts above this many standard deviations of the noise need no prior.
 _WELL_KNOWN = 8.0
 _LEAST_EIGENVALUE = 1e-6
-# Prior of the variance of biases, of which the logarithm is Gaussian: its median and
-# the standard deviation of the logarithm; and the variances that are tried.
-_USUAL_VARIANCE, _LOG_SPREAD = 0.02, 0.7
+# Variances of biases that are tried. All are equally likely.
 _VARIANCES = np.geomspace(0.0005, 0.25, 25)
 _ROUNDS = 30
 # Keeps divisions finite where there is neither noise nor signal.
@@ -62,15 +60,12 @@ class BiasPrior:
     of_prior : ndarray of shape (n, K)
         Those from which a row's prior mean follows. In rows that count as unknown, they
         are those of the average entry, where they are not declared.
-    precision : ndarray of shape (K,)
-        Prior precisions of the coefficients.
     known : ndarray of shape (n,)
         Counts of the rows; zero for rows that count as unknown.
     """
 
     explaining: NDArray[np.float64]
     of_prior: NDArray[np.float64]
-    precision: NDArray[np.float64]
     known: NDArray[np.float64]
 
 
@@ -84,7 +79,8 @@ def biases_from_sums(
 ) -> Biases:
     """Posterior of biases whose prior is learned from the sums of all rows.
 
-    The prior mean is linear in explanatory variables. Its coefficients, and the
+    The prior mean is linear in explanatory variables, with coefficients of unit prior
+    variance. These, and the
     variance around it, follow from the marginal likelihood of the sums, whose noise is
     known. The prior mean of a row that counts as unknown also has what the average
     entry's bias is above that.
@@ -104,20 +100,19 @@ def biases_from_sums(
         Variance of c_j. The sum of a row that may have no entries tells little, if the
         bias is expected far from s_j.
     """
-    explaining, precision = prior.explaining, prior.precision
+    explaining = prior.explaining
     noise = np.maximum(noise, _LEAST_NOISE)
     logs, coefficients = np.empty(len(_VARIANCES)), []
     for place, variance in enumerate(_VARIANCES):
         total = noise + weights**2 * variance
         design = explaining * weights[:, np.newaxis]
-        gram = design.T @ (design / total[:, np.newaxis]) + np.diag(precision)
+        gram = design.T @ (design / total[:, np.newaxis]) + np.eye(design.shape[1])
         found = np.linalg.solve(gram, design.T @ (sums / total))
         rest = sums - design @ found
         logs[place] = -(
             np.sum(rest**2 / total + np.log(total))
-            + precision @ found**2
+            + found @ found
             + np.linalg.slogdet(gram)[1]
-            + (np.log(variance / _USUAL_VARIANCE) / _LOG_SPREAD) ** 2
         )
         coefficients.append(found)
     posterior = np.exp((logs - logs.max()) / 2)

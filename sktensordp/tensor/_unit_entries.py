@@ -107,23 +107,17 @@ class UnitEntries:
         coordinates = np.repeat(self.units[asked], sizes), *self.others[own].T
         return UnitEntries(np.stack(coordinates).T, self._kept[own], self._levels)
 
-    def add_to(self, sums: Sequence[Any], contribute: Callable[..., None]) -> None:
-        """Add the contributions of all units to sums, chunk by chunk.
+    def summed(
+        self, contribute: Callable[..., Any], question: Any
+    ) -> tuple[Sequence[NDArray[Any]], None]:
+        """What all units contribute to a release; see `Units` of completions."""
+        return contribute(self, question), None
 
-        Parameters
-        ----------
-        sums : sequence of BoundedSums
-        contribute : callable
-            ``contribute(chunk, *sums)`` adds those of the units of a chunk.
-        """
-        for chunk in self.chunks():
-            contribute(chunk, *sums)
-
-    def chunks(self) -> Iterator["UnitEntries"]:
-        """Yield the units in order, in chunks of whole units."""
+    def chunks(self, many: int = 1) -> Iterator["UnitEntries"]:
+        """Yield the units in order, in chunks of whole units; `many` chunks as one."""
         first = 0
         while first < len(self.units):
-            limit = self.starts[first] + _CHUNK
+            limit = self.starts[first] + many * _CHUNK
             last = int(np.searchsorted(self.starts, limit, side="right")) - 1
             last = max(last, first + 1)
             yield self._chunk(first, last)

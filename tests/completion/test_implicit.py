@@ -31,7 +31,7 @@ from sktensordp.completion import (
     _products,
 )
 from sktensordp.completion._choices import Choices
-from sktensordp.completion._cooccurrence import plan_noise
+from sktensordp.completion._cooccurrence import plan_noise, release_sums
 from sktensordp.completion._item_choice import number_of_items
 from sktensordp.completion._products import ProductSums
 from sktensordp.completion._ranking import best_of
@@ -231,8 +231,14 @@ def test_integers_are_those_of_python_and_no_user_is_longer_than_one(m, kind, di
 def steps_of(chosen, shares, step, share=1.0):
     """The sum over these users in whole steps."""
     sums = ProductSums(shares, 1.0, share, step)
-    sums.add(chosen)
-    return sums.rounded()
+    return sums.rounded(limbs_of(sums, chosen))
+
+
+def limbs_of(sums, chosen):
+    """The exact sum over these users."""
+    limbs = sums.zeros()
+    sums.add(limbs, chosen)
+    return limbs
 
 
 @pytest.mark.parametrize("m", [*range(1, 10), 40])
@@ -284,24 +290,18 @@ def test_blocks_for_an_undivided_diagonal_would_wrap(monkeypatch):
 def test_users_may_come_in_any_parts(block, monkeypatch):
     monkeypatch.setattr(_products, "_BLOCK", block)
     chosen, shares = extremes(9), SHARES["even"](9).astype(np.int64)
-    whole = ProductSums(shares, 1.0, 0.5, 2.0**-30)
-    whole.add(chosen)
-    parts, other = whole.empty(), whole.empty()
+    sums = ProductSums(shares, 1.0, 0.5, 2.0**-30)
+    whole, parts = limbs_of(sums, chosen), sums.zeros()
     n = len(chosen.users)
-    parts.add(chosen.chunk(0, 2))
-    assert np.any(parts.steps)
-    parts.add(chosen.chunk(2, 5))
-    other.add(chosen.chunk(5, n))
-    parts.take(other.answer(noisy=False), None)
-    assert_array_equal(parts.rounded(), whole.rounded())
-    assert_array_equal(parts.total, whole.total)
+    sums.add(parts, chosen.chunk(0, 2))
+    assert np.any(parts)
+    sums.add(parts, chosen.chunk(2, 5))
+    parts += limbs_of(sums, chosen.chunk(5, n))
+    assert_array_equal(sums.on_lattice(parts), sums.on_lattice(whole))
     # Rounded by each party: apart by less than a step for each.
-    noisy = whole.empty()
-    halves = [whole.empty(), whole.empty()]
-    halves[0].add(chosen.chunk(0, 3))
-    halves[1].add(chosen.chunk(3, n))
-    noisy.take(sum(half.answer(noisy=True) for half in halves), 2)
-    assert np.abs(noisy.total - whole.total).max() <= 1.5 * 2.0**-30
+    halves = [chosen.chunk(0, 3), chosen.chunk(3, n)]
+    steps = sum(sums.rounded(limbs_of(sums, half)) for half in halves)
+    assert np.abs(steps - sums.rounded(whole)).max() <= 1.5
 
 
 def test_the_size_of_blocks_of_users_changes_no_bit(monkeypatch):
@@ -450,10 +450,8 @@ def test_twice_the_contributions_would_be_noticed(monkeypatch):
 
 
 def test_shares_above_the_budget_are_refused(monkeypatch):
-    monkeypatch.setattr(_cooccurrence, "_TOTALS", -0.1)
-    monkeypatch.setattr(
-        _cooccurrence.Releases, "_totals", lambda *a: (50.0, 5.0, False)
-    )
+    monkeypatch.setattr(_cooccurrence, "_MOST_COUNTS", 1.1)
+    monkeypatch.setattr(_cooccurrence, "_LEAST_COUNTS", 1.1)
     with pytest.raises(RuntimeError, match="exceed"):
         make().fit(X)
 
@@ -499,9 +497,8 @@ def test_the_diagonal_is_given_back_whole():
     streams, released_sums = NoiseStreams(0, 0), []
     for epsilon in (FREE, 300.0):
         noise = plan_noise(epsilon, 1e-3, SHAPE, 30)
-        releases = _cooccurrence.Releases(noise, streams, SHAPE, 30)
-        keys = X[:, 0] * 30 + X[:, 1]
-        released_sums.append(releases.release(Choices.of(keys, 30)))
+        chosen = Choices.of(X[:, 0] * 30 + X[:, 1], 30)
+        released_sums.append(release_sums(chosen, noise, streams, SHAPE[0], 30))
     free, noisy = released_sums
     place = np.argsort(free.items)[noisy.items]
     # Counts differ, so that the centring does; but hardly at this epsilon.

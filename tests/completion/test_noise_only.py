@@ -19,7 +19,7 @@ from sktensordp.completion import (
     TuckerCompletion,
     make_ranking_scorer,
 )
-from sktensordp.completion.measurements import _unit_run as of_values
+from sktensordp.completion.measurements import _unit_first as of_values
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import AveragesOnlyWarning, NoiseOnlyWarning
 from sktensordp.model_selection import PrivateSearchCV, UserKFold
@@ -134,13 +134,13 @@ def test_false_alarms_are_as_rare_as_stated(n_entries, n_units):
     log = (math.log(n_entries) - of_values.USUAL_LOG) / of_values.LOG_RANGE
     totals = n_units * np.array([1.0, 0.0, max(log, -1.0)])
     totals = totals + rng.standard_normal((200_000, 3))
-    assert np.mean([of_values._are_noise(total, 1.0) for total in totals]) < 1.4e-3
+    assert np.mean([of_values.are_noise(total, 1.0) for total in totals]) < 1.4e-3
 
 
 def test_what_is_nothing_is_found():
     rng = np.random.default_rng(0)
     nobody = rng.standard_normal((2000, 3))
-    assert np.mean([of_values._are_noise(total, 1.0) for total in nobody]) > 0.99
+    assert np.mean([of_values.are_noise(total, 1.0) for total in nobody]) > 0.99
     # Many users who have one entry each.
     ones = nobody + np.array([400.0, 0.0, -400.0])
-    assert np.mean([of_values._are_noise(total, 1.0) for total in ones]) > 0.99
+    assert np.mean([of_values.are_noise(total, 1.0) for total in ones]) > 0.99

@@ -591,10 +591,9 @@ def test_parties_round_products_before_they_add_noise():
     scale, noise = sums.answering[0]._noise.scale, []
     for k, answer in enumerate(answers):
         alone = party(model(), *of_party(k))
-        exact = read_request(request, alone._agreed, SHARES).empty[0]
-        limbs = alone.answer(without_noise(request)).astype(np.int64)
-        exact.take(limbs, None)
-        difference = signed(answer, n_bits) - exact.answer(noisy=True)
+        (products,) = read_request(request, alone._agreed, SHARES).question.sums
+        limbs = alone.answer(without_noise(request)).astype(np.int64).reshape(2, -1)
+        difference = signed(answer, n_bits) - products.rounded(limbs)
         noise.append(difference / scale)
     noise = np.concatenate(noise)
     assert abs(np.mean(noise**2) - 1) < 4.9 * math.sqrt(2 / noise.size)

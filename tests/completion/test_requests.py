@@ -61,7 +61,7 @@ def fit(request):
         question = header(one)["question"]
         name = question["kind"], question.get("block"), question.get("has_factors")
         several[name] = one
-    assert {name for name, *_ in several} == {"totals", "counts", "pattern", "block"}
+    assert {name for name, *_ in several} == {"first", "counts", "pattern", "block"}
     return completion(kind, rank), list(several.values())
 
 

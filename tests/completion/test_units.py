@@ -11,6 +11,7 @@ import math
 import pickle
 import tracemalloc
 import warnings
+from dataclasses import replace
 from unittest import mock
 
 import dask.array as dask_array
@@ -237,9 +238,9 @@ def test_one_unit_moves_the_pattern_and_all_else_by_one(form, order, unit, facto
 
 
 def test_longer_products_would_be_noticed(monkeypatch):
-    total = original("total of products").fget
-    twice = property(lambda sums: 2 * total(sums))
-    monkeypatch.setattr(*POINTS["total of products"], twice)
+    on_lattice = original("products on the lattice")
+    twice = lambda sums, limbs: 2 * on_lattice(sums, limbs)  # noqa: E731
+    monkeypatch.setattr(*POINTS["products on the lattice"], twice)
     with pytest.raises(AssertionError):
         lengths_with_a_pattern("CP", 2, 0)
 
@@ -271,14 +272,13 @@ def test_rounding_of_products_is_accounted_for():
 def test_every_release_is_within_its_share(form):
     """The shares of all releases add up to no more than the squared budget."""
     where, values = tiny(3, 0)
-    shares = []
+    shares, release = [], original("release of sums over units")
 
-    class Recorded(original("bounded sums of units")):
-        def __init__(self, shape, bound, share, step):
-            super().__init__(shape, bound, share, step)
-            shares.append(share)
+    def noted(releases, sums, *totals):
+        shares.extend(each.share for each in sums)
+        return release(releases, sums, *totals)
 
-    with mock.patch.object(*POINTS["bounded sums of units"], Recorded):
+    with mock.patch.object(*POINTS["release of sums over units"], noted):
         start = run(make(form, 3), where, values)
     assert 1 - 1e-9 < math.fsum(shares) <= 1 + 1e-12
     one = of_units(where, 0, 5)
@@ -290,7 +290,7 @@ def test_every_release_is_within_its_share(form):
 
 
 def test_shares_above_the_budget_are_refused(monkeypatch):
-    monkeypatch.setattr(*POINTS["shares of all releases"], 1.1)
+    monkeypatch.setattr(*POINTS["share of counts"], 1.1)
     with pytest.raises(RuntimeError, match="exceed the budget"):
         make().fit(*tiny(2, 0))
 
@@ -342,9 +342,9 @@ def test_larger_tensors_of_random_units(form, seed):
 
 @pytest.mark.parametrize("form", ["biases", "Tucker"])
 def test_twice_the_contributions_would_be_noticed(form, monkeypatch):
-    total = original("total of bounded sums").fget
-    twice = property(lambda sums: 2 * total(sums))
-    monkeypatch.setattr(*POINTS["total of bounded sums"], twice)
+    on_lattice = original("bounded sums on the lattice")
+    twice = lambda sums, totals: 2 * on_lattice(sums, totals)  # noqa: E731
+    monkeypatch.setattr(*POINTS["bounded sums on the lattice"], twice)
     where, values = tiny(2, 0)
     start, lengths = lengths_of_units(make(form), where, values, 0)
     assert max(lengths.values()) > 1.5 * bound_of(start)
@@ -1092,13 +1092,6 @@ def test_a_prior_that_is_not_learned_would_be_noticed(monkeypatch):
     assert np.any(rises() > MOST_RISE)
 
 
-class Forgotten(dict):
-    """Never has what it is asked for."""
-
-    def __contains__(self, key):
-        return False
-
-
 def test_rows_are_fitted_to_the_sums_of_all_passes(monkeypatch):
     """Beside a fit to those of the last pass alone, with the same noise.
 
@@ -1114,13 +1107,12 @@ def test_rows_are_fitted_to_the_sums_of_all_passes(monkeypatch):
         ]
 
     of_all = errors()
-    begin = original("start of factors of units")
+    fit = original("fit of rows to sums over units")
 
-    def forgetful(run):
-        begin(run)
-        run._information = Forgotten()
+    def forgetful(state, *args, **kwargs):
+        return fit(replace(state, known={}), *args, **kwargs)
 
-    monkeypatch.setattr(*POINTS["start of factors of units"], forgetful)
+    monkeypatch.setattr(*POINTS["fit of rows to sums over units"], forgetful)
     assert np.mean(np.divide(of_all, errors())) < 0.997
 
 

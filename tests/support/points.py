@@ -5,14 +5,15 @@ changes.
 """
 
 from sktensordp import base
-from sktensordp.completion import _entries, _products, _values
+from sktensordp.completion import _entries, _products, _releases, _values
 from sktensordp.completion.measurements import (
     _blocks,
     _gradient,
     _sums,
-    _unit_contributions,
+    _unit_first,
     _unit_pattern,
-    _unit_run,
+    _unit_questions,
+    _unit_rounds,
     _units,
 )
 from sktensordp.datasets import _cells
@@ -69,17 +70,17 @@ POINTS = {
     # Units.
     "entries of units": (_entries.Entries, "by_unit"),
     "chunk of entries": (_unit_entries, "_CHUNK"),
+    "release of sums over units": (_releases.Releases, "release"),
     "bounding": (_unit_kernels, "bounded_sums"),
-    "weights of units": (_unit_contributions.UnitTotals, "weights"),
-    "bounded sums of units": (_unit_run, "BoundedSums"),
-    "total of bounded sums": (_unit_contributions.BoundedSums, "total"),
+    "weights of units": (_unit_questions.UnitTotals, "weights"),
+    "bounded sums on the lattice": (_releases.BoundedSums, "on_lattice"),
     "plan of units": (_units, "plan_gaussian_sums"),
-    "shares of all releases": (_unit_run, "_TOTALS"),
-    "start of factors of units": (_unit_run.UnitRun, "_begin_factors"),
+    "share of counts": (_unit_first, "COUNTS"),
+    "fit of rows to sums over units": (_unit_rounds, "_with_rows"),
     "strength of a pattern": (_unit_pattern, "_STRENGTH"),
     "least rows of a pattern": (_unit_pattern, "_LEAST_ROWS"),
     "eigenvalues that stand out": (_unit_pattern, "_STANDS_OUT"),
-    "total of products": (_products.ProductSums, "total"),
+    "products on the lattice": (_products.ProductSums, "on_lattice"),
     "release of units": (_units.UnitPerturbation, "measure"),
     # Fits to what was released.
     "one thread of BLAS": (_blas, "one_blas_thread"),

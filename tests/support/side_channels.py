@@ -48,7 +48,7 @@ RELEASED = {
 # of users; and rejection, which depends on noise and sample together, although nothing
 # expected of it does.
 DEPENDS = {
-    "completion/measurements/_unit_contributions.py": {"_logarithms", "<listcomp>"},
+    "completion/measurements/_unit_questions.py": {"_logarithms", "<listcomp>"},
     "completion/_local_users.py": {"<genexpr>", "<listcomp>", "joined_by"},
 }
 REJECTS = "noise/_cap.py"

@@ -436,8 +436,7 @@ def bias_example(n=400, *, variance=0.05, noise=1.0, seed=0, slope=(0.1, 0.05)):
 
 def biases_of(sums, weights, noise, explaining):
     """Rows are known, and so are their counts."""
-    precision = np.append(200.0, np.full(explaining.shape[1] - 1, 300.0))
-    prior = BiasPrior(explaining, explaining, precision, weights)
+    prior = BiasPrior(explaining, explaining, weights)
     nothing = np.zeros(len(sums))
     return biases_from_sums(sums, weights, noise, prior, nothing, nothing)
 
@@ -451,7 +450,7 @@ def test_biases_are_posterior_means_given_what_was_learned():
     # that were tried, and hardly depend on them.
     total = noise + weights**2 * prior
     design = explaining * weights[:, np.newaxis]
-    precision = design.T @ np.diag(1 / total) @ design + np.diag([200.0, 300.0])
+    precision = design.T @ np.diag(1 / total) @ design + np.eye(2)
     coefficients = np.linalg.solve(precision, design.T @ (sums / total))
     assert found.centre == pytest.approx(weights @ found.means / weights.sum())
     around = explaining @ coefficients
@@ -467,8 +466,8 @@ def test_biases_with_much_and_with_no_information():
     found = biases_of(sums, weights, 1e12 * noise, explaining)
     assert_allclose(found.means, 0, atol=1e-3)
     assert abs(found.centre) < 1e-3
-    # What is usual, with the median of the prior.
-    assert found.spread == pytest.approx(0.02, rel=0.1)
+    # All variances that are tried are equally likely.
+    assert found.spread == pytest.approx(math.sqrt(0.0005 * 0.25), rel=0.1)
     # A row without entries is what explains it.
     weights[0] = sums[0] = 0.0
     found = biases_of(sums, weights, noise, explaining[:, :1])

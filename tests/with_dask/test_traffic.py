@@ -194,9 +194,7 @@ class Killer:
 
 def wait_when_told(told, waits):
     """On a worker that is to be killed: wait in a sweep as soon as a file exists."""
-    from sktensordp.completion.measurements._unit_contributions import (
-        BlockContributions,
-    )
+    from sktensordp.completion.measurements._unit_questions import BlockQuestion
     from sktensordp.tensor import SparseEntries
     from sktensordp.tensor._observations import Observations
 
@@ -211,7 +209,7 @@ def wait_when_told(told, waits):
 
     SparseEntries.sums = waiting(SparseEntries.sums)
     Observations.product_sums = waiting(Observations.product_sums)
-    BlockContributions.__call__ = waiting(BlockContributions.__call__)
+    BlockQuestion.add = waiting(BlockQuestion.add)
 
 
 @pytest.mark.slow

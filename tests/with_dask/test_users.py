@@ -307,13 +307,13 @@ def test_workers_that_are_killed_are_survived(client, tmp_path):  # noqa: F811
     parts = model().set_callbacks(killer)
 
     def die_once(marker=marker):
-        from sktensordp.completion.measurements import _unit_contributions
+        from sktensordp.completion.measurements._unit_questions import BlockQuestion
 
-        add = _unit_contributions.BlockContributions.__call__
+        add = BlockQuestion.add
 
-        def add_or_die(contribute, chunk, *sums):
-            add(contribute, chunk, *sums)
-            if contribute.block == 1 and contribute.n_biases and contribute.model.form:
+        def add_or_die(question, chunk, *totals):
+            add(question, chunk, *totals)
+            if question.block == 1 and question.n_biases and question.model.form:
                 try:
                     # Of all workers, only the first to get here dies.
                     os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
@@ -321,7 +321,7 @@ def test_workers_that_are_killed_are_survived(client, tmp_path):  # noqa: F811
                     return
                 os._exit(1)
 
-        _unit_contributions.BlockContributions.__call__ = add_or_die
+        BlockQuestion.add = add_or_die
 
     client.run(die_once)
     with client.as_current(), dask.config.set(scheduler="distributed"):

@@ -1,10 +1,10 @@
-"""Expected error under unit-level protection, from the shape and number of entries.
+"""Expected error under unit-level protection, from public or released numbers.
 
-Coordinates are private here, so the numbers of entries in the rows are assumed: the
-k-th largest number is in proportion to a negative power of k, as in ratings, except
-that a cell has at most one entry. Values are assumed to be sums of terms as in `_auto`,
-and the recovered shares of the terms follow as in `factors_pay`. "auto" is expected to
-choose as it would with these numbers of entries.
+Coordinates are private here. Before a fit, the numbers of entries in the rows are
+assumed: the k-th largest number is in proportion to a negative power of k, as in
+ratings, except that a cell has at most one entry. During a fit they have been
+released. Values are assumed to be sums of terms as in `_auto`. "auto" takes the
+perturbation whose expected error is less.
 """
 
 import math
@@ -16,15 +16,9 @@ from scipy.optimize import brentq
 
 from .._problem import Problem
 from ._expectation import SHARE_AT_START, Variances
-from ._unit_run import (
-    BOUND,
-    FACTOR_PASSES,
-    LEFT,
-    after_drift,
-    factors_pay,
-    planned_shares,
-)
-from ._units import UnitPerturbation
+from ._unit_first import LEFT, RowCounts
+from ._unit_questions import UnitTotals
+from ._unit_rounds import BOUND, FACTOR_PASSES, after_drift, planned_shares
 
 # Entries fall into the k-th most active row with a probability in proportion to
 # k^-power: powers for units, and for rows of the other modes.
@@ -39,6 +33,7 @@ def expected_unit_rmse(
     problem: Problem,
     n_entries: int,
     perturbation: str,
+    noise: float,
     variance: float | None = None,
     n_units: int | None = None,
 ) -> float:
@@ -51,6 +46,8 @@ def expected_unit_rmse(
     n_entries : int
     perturbation : {"auto", "sums", "statistics"}
         "auto" is the one of the others that a fit would take.
+    noise : float
+        Variance of the noise on vectors of length one.
     variance : float, default=None
         Variance of the values, in their units squared, if it is public. None takes the
         variance of ratings.
@@ -63,17 +60,65 @@ def expected_unit_rmse(
     error : float
         In units of the values.
     """
-    variances = Variances.of_values(problem, 0, variance)
-    noise = UnitPerturbation(problem, 0, perturbation).noise.noise_variance
     most, *others = problem.shape
     shape = (min(n_units or most, n_entries), *others)
-    activity = [_shares(shape, n_entries, mode) for mode in range(len(shape))]
-    expectation = _UnitExpectation(problem, variances, noise, n_entries, activity)
-    takes_factors = problem.form.rank > 0 and perturbation != "sums"
-    if takes_factors and perturbation == "auto":
-        takes_factors = expectation.factors_pay()
-    error = expectation.of_statistics() if takes_factors else expectation.of_sums()
+    of_units, *of_others = (_shares(shape, n_entries, k) for k in range(len(shape)))
+    sizes = n_entries * of_units
+    typical_size = math.exp(np.log(np.maximum(sizes, 1.0)).mean())
+    weights = 1 / np.sqrt(np.maximum(sizes, typical_size))
+    expectation = _Expectation(
+        problem,
+        Variances.of_values(problem, 0, variance),
+        noise,
+        LEFT,
+        sizes,
+        of_units,
+        [shares * (sizes @ weights) for shares in of_others],
+        float(sizes @ weights**2) / float(sizes @ weights),
+    )
+    errors = [expectation.of_sums()]
+    if problem.form.rank > 0 and perturbation != "sums":
+        errors.append(expectation.of_statistics())
+    error = min(errors) if perturbation == "auto" else errors[-1]
     return problem.domain.scale * math.sqrt(error)
+
+
+def best_name(
+    problem: Problem,
+    totals: UnitTotals,
+    counts: list[RowCounts],
+    sigma: float,
+    left: float,
+) -> str:
+    """The perturbation whose expected error is less, by what was released.
+
+    Parameters
+    ----------
+    problem : Problem
+        With biases and factors.
+    totals : UnitTotals
+    counts : list of RowCounts
+    sigma : float
+        Standard deviation of the noise on vectors of length one.
+    left : float
+        Share of the squared budget that is left.
+
+    Returns
+    -------
+    name : {"sums", "statistics"}
+    """
+    expectation = _Expectation(
+        problem,
+        Variances.of_values(problem, 0, None),
+        sigma**2,
+        left,
+        np.array([totals.typical_size]),
+        np.ones(1),
+        [of_mode.counts for of_mode in counts],
+        1 / math.sqrt(totals.typical_size),
+    )
+    pays = expectation.of_statistics() < expectation.of_sums()
+    return "statistics" if pays else "sums"
 
 
 def _shares(shape: tuple[int, ...], n_entries: int, mode: int) -> NDArray[np.float64]:
@@ -99,7 +144,7 @@ def _shares(shape: tuple[int, ...], n_entries: int, mode: int) -> NDArray[np.flo
 
 
 @dataclass(frozen=True, eq=False)
-class _UnitExpectation:
+class _Expectation:
     """Expected squared errors in half ranges squared, averaged over the entries.
 
     Attributes
@@ -108,76 +153,61 @@ class _UnitExpectation:
     variances : Variances
     noise : float
         Variance of the noise on vectors of length one.
-    n_entries : int
-    activity : list of ndarray
-        Each row's share of the entries, by mode.
+    left : float
+        Share of the squared budget for all passes.
+    sizes : ndarray of shape (n_units,)
+        Numbers of entries of the units.
+    of_units : ndarray of shape (n_units,)
+        Their shares of the entries.
+    counts : list of ndarray of shape (n_rows,)
+        Of the entries of rows, by mode, with the weights of their units.
+    weight : float
+        Mean weight of an entry, of those that the counts consist of.
     """
 
     problem: Problem
     variances: Variances
     noise: float
-    n_entries: int
-    activity: list[NDArray[np.float64]]
-
-    @property
-    def unit_sizes(self) -> NDArray[np.float64]:
-        """Numbers of entries of the units."""
-        return self.n_entries * self.activity[0]
-
-    @property
-    def typical_size(self) -> float:
-        """Geometric mean of the numbers of entries of the units."""
-        return math.exp(np.log(np.maximum(self.unit_sizes, 1.0)).mean())
-
-    @property
-    def unit_weights(self) -> NDArray[np.float64]:
-        """Weights of the units' entries; see `UnitTotals.weights`."""
-        return 1 / np.sqrt(np.maximum(self.unit_sizes, self.typical_size))
-
-    def factors_pay(self) -> bool:
-        """Whether "auto" takes factors."""
-        counts = self.activity[1] * (self.unit_sizes @ self.unit_weights)
-        return factors_pay(
-            self.problem,
-            counts,
-            self.typical_size,
-            sigma=math.sqrt(self.noise),
-            left=LEFT,
-        )
+    left: float
+    sizes: NDArray[np.float64]
+    of_units: NDArray[np.float64]
+    counts: list[NDArray[np.float64]]
+    weight: float
 
     def of_sums(self) -> float:
         """Error of biases from noisy sums."""
         around_biases = self.variances.residual + self.variances.interaction
-        shares = planned_shares(self.problem, "sums", LEFT)
+        shares = planned_shares(self.problem, "sums", self.left)
         return around_biases + self._biases(shares, 1, around_biases)
 
     def of_statistics(self) -> float:
         """Error of biases and factors from noisy regressions."""
         variances, rank = self.variances, self.problem.form.rank
-        shares = planned_shares(self.problem, "statistics", LEFT)
+        shares = planned_shares(self.problem, "statistics", self.left)
         term, n_columns = variances.interaction / rank, 1 + rank
-        unit_share, known = SHARE_AT_START, np.zeros(self.problem.shape[1])
-        item_share = SHARE_AT_START
+        item_share = unit_share = SHARE_AT_START
+        known = np.zeros(len(self.counts[0]))
         for of_pass in shares[-FACTOR_PASSES:]:
-            unrecovered = variances.interaction * (1 - item_share * unit_share)
-            around_model = variances.residual + unrecovered
+            around_model = self._around(item_share * unit_share)
             known = after_drift(known) + self._information(
-                1, term, n_columns, of_pass[1], around_model, unit_share
+                1, term * unit_share, n_columns, of_pass[1], around_model
             )
             item_share = self._recovered_share(1, known)
-            information = self.unit_sizes * term * item_share / around_model
-            unit_share = float(self.activity[0] @ (information / (1 + information)))
-        unrecovered = variances.interaction * (1 - item_share * unit_share)
-        around_model = variances.residual + unrecovered
+            information = self.sizes * term * item_share / around_model
+            unit_share = float(self.of_units @ (information / (1 + information)))
+        around_model = self._around(item_share * unit_share)
         return around_model + self._biases(shares[1:], n_columns, around_model)
+
+    def _around(self, recovered: float) -> float:
+        """Variance of values around a model with a share of the interaction."""
+        return self.variances.residual + self.variances.interaction * (1 - recovered)
 
     def _biases(
         self, shares: list[dict[int, float]], n_columns: int, around_model: float
     ) -> float:
         """Error of the biases of all modes; those of units are not released."""
         prior = self.variances.bias
-        unit_errors = 1 / (1 / prior + self.unit_sizes / around_model)
-        error = self.activity[0] @ unit_errors
+        error = self.of_units @ (1 / (1 / prior + self.sizes / around_model))
         for mode in range(1, len(self.problem.shape)):
             share = math.fsum(pass_shares[mode] for pass_shares in shares)
             known = self._information(mode, prior, n_columns, share, around_model)
@@ -194,16 +224,15 @@ class _UnitExpectation:
         n_columns: int,
         share: float,
         around_model: float,
-        moment: float = 1.0,
     ) -> NDArray[np.float64]:
         """What one release tells about the rows of a mode, times their variance."""
-        sizes, weights = self.unit_sizes, self.unit_weights
-        counts = self.activity[mode] * (sizes @ weights)
-        squares = self.activity[mode] * (sizes @ weights**2)
+        counts = self.counts[mode - 1]
         noise = self.noise * BOUND**2 * (around_model + 0.05) * n_columns / share
-        total = np.maximum(noise + around_model * squares, _LEAST_NOISE)
-        return variance * counts**2 * moment / total
+        total = np.maximum(noise + around_model * self.weight * counts, _LEAST_NOISE)
+        return variance * counts**2 / total
 
     def _recovered_share(self, mode: int, known: NDArray[np.float64]) -> float:
         """Share of the prior variance of rows that this information recovers."""
-        return float(self.activity[mode] @ (known / (1 + known)))
+        counts = self.counts[mode - 1]
+        recovered = counts @ (known / (1 + known))
+        return float(recovered) / max(float(counts.sum()), 1e-300)

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
-from .._products import SHARE_BITS, ProductSums
-from ._unit_contributions import PatternContributions, Units, UnitTotals
-from ._unit_run import RowCounts, UnitReleases
+from .._products import ProductSums, whole_shares
+from .._releases import Releases, Units
+from ._unit_first import RowCounts
+from ._unit_questions import PatternQuestion, UnitTotals
 
 # Shares of the squared budget between which the release is made.
 _LEAST_SHARE, _MOST_SHARE = 0.02, 0.15
@@ -68,10 +69,10 @@ def _share(m: Any, n_units: Any, sigma: float) -> Any:
 
 
 def release_pattern(
-    entries: Units,
+    units: Units,
+    releases: Releases,
     totals: UnitTotals,
     row_counts: RowCounts,
-    releases: UnitReleases,
     most: int,
     n_components: int | None,
 ) -> NDArray[np.float64]:
@@ -79,10 +80,11 @@ def release_pattern(
 
     Parameters
     ----------
-    entries : UnitEntries, or another `Units`
+    units : Units
+    releases : Releases
     totals : UnitTotals
     row_counts : RowCounts
-    releases : UnitReleases
+        Of the first other mode.
     most : int
         Result of `most_rows`.
     n_components : int or None
@@ -93,10 +95,10 @@ def release_pattern(
     features : ndarray of shape (n_rows, n_features)
         Each row has a length of at most one.
     """
-    counts = row_counts.counts[0]
+    counts, coverage = row_counts.counts, row_counts.shares
     order = np.argsort(-counts, kind="stable")[:most]
     m = np.arange(len(order), dtype=float) + 1
-    coverage = np.cumsum(counts[order]) / max(float(counts.sum()), 1e-300)
+    coverage = np.cumsum(coverage[order])
     needed = _share(m, totals.n_units * np.maximum(coverage, 1e-300), releases.sigma)
     pairs = totals.n_units * (totals.typical_size * coverage / m) ** 2
     n_rows = int(m[(needed <= _MOST_SHARE) & (pairs >= _LEAST_PAIRS)].max(initial=0))
@@ -104,13 +106,11 @@ def release_pattern(
         return np.empty((len(counts), 0))
     share = max(float(needed[n_rows - 1]), _LEAST_SHARE)
     rows = order[:n_rows]
-    expected = np.exp(row_counts.logs[0][rows])
-    whole = np.rint(expected / expected.sum() * 2**SHARE_BITS).astype(np.int64)
+    whole = whole_shares(np.exp(row_counts.logs[rows]))
     # Units below the typical size add shorter vectors, as to the counts.
     least = totals.typical_size / math.sqrt(2)
     sums = ProductSums(whole, least, share, releases.step)
-    entries.add_to((sums,), PatternContributions(rows, len(counts)))
-    ((noisy, error),) = releases.release(sums)
+    ((noisy, error),) = releases.ask(units, PatternQuestion((sums,), rows, len(counts)))
     most = _MOST_FEATURES if n_components is None else n_components
     found = _leading(sums.matrix(noisy), error, totals.n_units, most)
     features = np.zeros((len(counts), found.shape[1]))

@@ -24,17 +24,13 @@ from ...privacy._conditions import COLLUDERS, ONE_SUM, OWN_ANSWERS
 from .._domain import Domain
 from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
+from .._releases import Releases
 from .._shared_model import SharedModel
 from ._measurement import Measurement, OnSweep, Outcome
+from ._unit_expected import best_name
+from ._unit_first import release_counts, release_totals
 from ._unit_pattern import most_rows, release_pattern
-from ._unit_run import (
-    BIAS_PASSES,
-    FACTOR_PASSES,
-    UnitReleases,
-    UnitRun,
-    release_row_counts,
-    release_totals,
-)
+from ._unit_rounds import BIAS_PASSES, FACTOR_PASSES, First, fit
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -255,20 +251,20 @@ class UnitPerturbation(Measurement):
         Also whether the totals may be noise.
         """
         problem = self.problem
-        releases = UnitReleases(self.noise, streams)
+        releases = Releases(self.noise, streams)
         totals = release_totals(units, releases)
-        counts = release_row_counts(units, problem.shape[1:], totals, releases)
+        counts = release_counts(units, releases, problem.shape[1:], totals)
         pattern = release_pattern(
-            units, totals, counts, releases, self._most_rows, problem.n_components
+            units, releases, totals, counts[0], self._most_rows, problem.n_components
         )
-        run = UnitRun(problem, units, releases, totals, counts, pattern)
         name = self.name
         may_choose = self.perturbation == "auto" and problem.biases
-        if may_choose and name == "statistics" and not run.factors_pay():
-            name = "sums"
-        n_iter = run.passes(name, on_sweep)
+        if may_choose and name == "statistics":
+            name = best_name(problem, totals, counts, releases.sigma, releases.left)
+        first = First(problem, totals, counts, pattern)
+        model, n_iter = fit(units, releases, first, name, on_sweep)
         # Units need no counts for what they contribute.
-        model = replace(run.model, counts=counts.counts)
+        model = replace(model, counts=[of_mode.counts for of_mode in counts])
         return model, name, n_iter, totals.are_noise
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:

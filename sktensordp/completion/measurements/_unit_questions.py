@@ -1,0 +1,313 @@
+"""What a release asks of units, and what each contributes: a function of its entries.
+
+Each question is public: it follows from earlier releases. Its method `add` sums what
+some units contribute, given their entries. It reads nothing else, so it gives the same
+whole steps of the lattice wherever it runs; see `contribute`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...tensor._unit_entries import UnitEntries
+from .._choices import Choices
+from .._products import ProductSums
+from .._releases import BoundedSums
+from .._shared_model import SharedModel, SolvedUnits
+
+# Centre and half width of the range of the logarithm of a unit's number of entries.
+USUAL_LOG, LOG_RANGE = 4.0, 3.0
+# Number of statistics that tell how well the model fits a unit.
+N_FIT_TOTALS = 4
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of the first release: one vector of every unit.
+
+    Attributes
+    ----------
+    size : int
+        Number of its elements.
+    bound : float
+        Largest length of the vector.
+    share : float
+        Share of the squared budget.
+    vectors : callable
+        Maps entries of units to the vectors, of shape (n_units, size).
+    """
+
+    size: int
+    bound: float
+    share: float
+    vectors: Callable[[UnitEntries], NDArray[np.float64]]
+
+
+def _totals(chunk: UnitEntries) -> NDArray[np.float64]:
+    """One, the mean value and the logarithm of the size of every unit."""
+    means = _unit_sums(chunk, chunk.values[:, np.newaxis])[:, 0] / chunk.sizes
+    logs = np.clip((_logarithms(chunk.sizes) - USUAL_LOG) / LOG_RANGE, -1.0, 1.0)
+    return np.column_stack([np.ones(len(logs)), means, logs])
+
+
+PIECES = {"totals": Piece(3, math.sqrt(3.0), 0.03, _totals)}
+
+
+@dataclass(frozen=True)
+class FirstQuestion:
+    """The first release: vectors of units that need no earlier one.
+
+    Attributes
+    ----------
+    sums : tuple of BoundedSums
+        For each of the pieces.
+    """
+
+    sums: tuple[BoundedSums, ...]
+    many = 1
+
+    def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
+        """See `Question`."""
+        of_pieces = zip(PIECES.values(), self.sums, totals, strict=True)
+        for piece, sums, total in of_pieces:
+            sums.add_units(total, piece.vectors(chunk))
+
+
+@dataclass(frozen=True)
+class UnitTotals:
+    """Noisy totals over units.
+
+    Attributes
+    ----------
+    n_units : float
+    offset : float
+        Mean over the units of their mean values.
+    typical_size : float
+        Geometric mean of the units' numbers of entries.
+    are_noise : bool, default=False
+        Whether the number of units, or of their entries, is within its noise of
+        nothing.
+    """
+
+    n_units: float
+    offset: float
+    typical_size: float
+    are_noise: bool = False
+
+    def weights(self, chunk: UnitEntries) -> NDArray[np.float64]:
+        """For every unit, the weight of its entries; their squares add up to <= 1."""
+        return 1 / np.sqrt(np.maximum(chunk.sizes, self.typical_size))
+
+
+@dataclass(frozen=True)
+class CountQuestion:
+    """The counts of rows, to which units add the weights of their entries.
+
+    Attributes
+    ----------
+    sums : tuple of BoundedSums
+        For each mode but the units'.
+    totals : UnitTotals
+    """
+
+    sums: tuple[BoundedSums, ...]
+    totals: UnitTotals
+    many = 1
+
+    def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
+        """See `Question`."""
+        weights = self.totals.weights(chunk)[chunk.numbers, np.newaxis]
+        for block, (sums, total) in enumerate(zip(self.sums, totals, strict=True), 1):
+            sums.add_entries(total, chunk, block, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class PatternQuestion:
+    """The products of units' choices: which rows of the first other mode they have.
+
+    Attributes
+    ----------
+    sums : tuple of ProductSums
+        One.
+    rows : ndarray of shape (m,), int64
+        The rows that count.
+    n_rows : int
+        Number of all rows.
+    """
+
+    sums: tuple[ProductSums]
+    rows: NDArray[np.int64]
+    n_rows: int
+    many = 16
+    """Each chunk costs a matrix of products."""
+
+    def add(self, chunk: UnitEntries, *totals: NDArray[np.int64]) -> None:
+        """See `Question`."""
+        rows = chunk.others[:, 0]
+        # They are sorted, and an entry may be there more than once.
+        is_first = np.append(True, rows[1:] != rows[:-1])
+        is_first[chunk.starts[:-1]] = True
+        starts = np.append(0, np.cumsum(is_first))[chunk.starts]
+        items = rows[is_first].astype(np.int32)
+        chosen = Choices(chunk.units, starts, items, self.n_rows)
+        self.sums[0].add(totals[0], chosen.among(self.rows))
+
+
+@dataclass(frozen=True, eq=False)
+class BlockQuestion:
+    """The regressions of the rows of one block, and totals that tell the fit.
+
+    Attributes
+    ----------
+    sums : tuple of BoundedSums
+        Of the rows, and of the totals.
+    model : SharedModel
+        The released part of the model.
+    block : int
+    n_biases : int
+        1 if the first regressor of a row is that of its bias, otherwise 0.
+    lengths : ndarray of shape (n_columns,)
+        Root mean squares of the regressors.
+    totals : UnitTotals
+    row_weights : ndarray of shape (n_rows,) or None
+        Weights of the rows; None for a core.
+    """
+
+    sums: tuple[BoundedSums, BoundedSums]
+    model: SharedModel
+    block: int
+    n_biases: int
+    lengths: NDArray[np.float64]
+    totals: UnitTotals
+    row_weights: NDArray[np.float64] | None
+    many = 1
+
+    def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
+        """See `Question`."""
+        model, numbers, block = self.model, chunk.numbers, self.block
+        of_rows, of_totals = self.sums
+        solved = model.solve(chunk)
+        contributions: Any = [np.empty((len(numbers), 0))]
+        if model.form:
+            # A factor that had seen the entry would make its residual look explained.
+            products = solved.residuals[:, np.newaxis] * solved.held_out
+            places, blocks = [np.arange(len(numbers)), *chunk.others.T], [products]
+            blocks += model.factors
+            contributions = [model.form.regressors(block, blocks, places)]
+        contributions.insert(0, solved.residuals[:, np.newaxis][:, : self.n_biases])
+        unit_weights = self.totals.weights(chunk)[numbers]
+        weights = unit_weights.copy()
+        if self.row_weights is not None:
+            weights *= self.row_weights[chunk.others[:, block - 1]]
+        contributions = np.concatenate(contributions, axis=1)
+        contributions /= self.lengths
+        contributions *= weights[:, np.newaxis]
+        scales = of_rows.add_entries(totals[0], chunk, block, contributions)
+        statistics = [
+            self._fit_statistics(chunk, solved, unit_weights, scales),
+            self._prior_statistics(solved),
+            _moments(chunk, solved),
+        ]
+        of_totals.add_units(totals[1], np.concatenate(statistics, axis=1))
+
+    def _fit_statistics(
+        self,
+        chunk: UnitEntries,
+        solved: SolvedUnits,
+        weights: NDArray[np.float64],
+        scales: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Statistics of units that tell how well the model fits.
+
+        How much the contributions move with the biases, relative to a unit of the
+        typical size; the mean square of the residuals, less what is due to the
+        uncertainty of biases; the share of the entries that the fit leaves free; and
+        the sum of the squared weighted residuals over the variance of a value.
+        """
+        model, sizes = self.model, chunk.sizes[:, np.newaxis]
+        residuals, noise = solved.residuals, model.noise
+        leverages = np.clip(solved.leverages, 0.0, 1.0)
+        follow, squares, energy = np.hsplit(
+            _unit_sums(
+                chunk,
+                np.stack(
+                    [
+                        weights * (1 - leverages),
+                        solved.squares,
+                        (weights * residuals) ** 2 / noise,
+                    ],
+                    axis=1,
+                ),
+            ),
+            3,
+        )
+        follow *= scales[:, np.newaxis] / math.sqrt(self.totals.typical_size)
+        used = np.zeros((len(sizes), 1))
+        for known in solved.known.T:
+            used[:, 0] += known
+        return np.concatenate(
+            [
+                np.clip(follow, 0.0, 2.0),
+                np.clip(squares / sizes, -1.0, 1.0),
+                np.clip(1 - used / sizes, 0.0, 1.0),
+                np.clip(energy, 0.0, 2.0),
+            ],
+            axis=1,
+        )
+
+    def _prior_statistics(self, solved: SolvedUnits) -> NDArray[np.float64]:
+        """Statistics of units from which prior variances are learned.
+
+        For the bias, then for the weights of each group of features: the mean square
+        of the posterior means over the prior variance, and the mean share of the prior
+        variance that is known. The ratio of their totals estimates the true variance
+        over the prior variance (MacKay 1992).
+        """
+        statistics, first = [np.empty((len(solved.rows), 0))], 0
+        for size, variance in self.model.groups:
+            squares, known = np.zeros((2, len(solved.rows), 1))
+            for column in range(first, first + size):
+                squares[:, 0] += solved.rows[:, column] ** 2 / (size * variance)
+                known[:, 0] += solved.known[:, column] / size
+            statistics += [np.clip(squares, 0.0, 4.0), known]
+            first += size
+        return np.concatenate(statistics, axis=1)
+
+
+def n_totals(model: SharedModel) -> int:
+    """Number of totals: of the fit, of each prior variance, and of moments."""
+    n_moments = 1 + model.n_factors
+    return N_FIT_TOTALS + 2 * len(model.groups) + n_moments * (n_moments + 1) // 2
+
+
+def _moments(chunk: UnitEntries, solved: SolvedUnits) -> NDArray[np.float64]:
+    """Second moments of one and units' factors, as those regress on residuals."""
+    from ...tensor.kernels._units import unit_moments
+
+    n_factors = solved.held_out.shape[1]
+    n_pairs = (n_factors + 1) * (n_factors + 2) // 2
+    moments = np.empty((len(chunk.units), n_pairs))
+    free = 1 - np.clip(solved.leverages, 0.0, 1.0)
+    unit_moments(chunk.starts, free, solved.held_out, moments)
+    return moments
+
+
+def _unit_sums(
+    chunk: UnitEntries, numbers: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """Sums over the entries of every unit."""
+    from ...tensor.kernels._units import unit_sums
+
+    sums = np.empty((len(chunk.units), numbers.shape[1]))
+    unit_sums(chunk.starts, numbers, sums)
+    return sums
+
+
+def _logarithms(sizes: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Logarithms of integers; each is independent of the other integers."""
+    distinct, places = np.unique(sizes, return_inverse=True)
+    return np.array([math.log(size) for size in distinct.tolist()])[places]

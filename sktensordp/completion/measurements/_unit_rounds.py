@@ -1,0 +1,558 @@
+"""The rounds of one fit that protects units, and the model that they determine.
+
+After totals and counts, the rows of one mode after the other are fitted. Units compute
+their own rows from earlier releases, and contribute to the right-hand sides of the
+rows' regressions. The regressors are the units' own factors and, for tensors of more
+than two modes, factors of the other modes. The second moment of the units' factors is
+released as one matrix for all rows of a mode. The Gram matrix of a row is this matrix
+times the row's noisy count: noise on a matrix for every row would cost more than such
+matrices tell. What a unit contributes are residuals around the model of the pass
+before, so a wrong Gram matrix makes the next step wrong, but not the rows at which the
+steps end. A row is computed from the sums of all passes, and earlier passes count less.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...tensor import CPForm, TuckerForm
+from ...tensor._average_row import with_average
+from ...tensor._priors import (
+    CORE_VARIANCE,
+    INTERACTION_VARIANCE,
+    MODULATION_VARIANCE,
+    RESIDUAL_VARIANCE,
+)
+from ...tensor._shared_rows import (
+    BiasPrior,
+    biases_from_sums,
+    drifted,
+    inverse_of,
+    row_information,
+    rows_from_information,
+)
+from .._problem import Problem
+from .._releases import BoundedSums, Releases, Units
+from .._shared_model import SharedModel
+from ._measurement import OnSweep
+from ._unit_first import RowCounts
+from ._unit_questions import N_FIT_TOTALS, BlockQuestion, UnitTotals, n_totals
+
+# Of what is left after the counts, the share of the squared budget for the first pass,
+# which fits biases alone before factors follow.
+_FIRST = 0.1
+# Share of a block's budget for the totals that are released with it.
+_BLOCK_TOTALS = 0.05
+# Numbers of passes over the modes: for biases alone, and for factors.
+BIAS_PASSES, FACTOR_PASSES = 4, 7
+# Budget of a pass, relative to the pass before. Early passes find the direction; later
+# ones determine the result.
+_GROWTH = 1.5
+# In the first passes over factors, their prior variance stays as it is: what little is
+# known of them at first would make it vanish.
+_HELD = 4
+# Between passes, factors change as the units' own factors do. The covariance of the
+# change is taken as this share of the factors' prior covariance. The same for biases.
+_DRIFT = 0.03
+# Share of the variance of residuals that counts as new in every pass. It would be zero
+# if the model did not change between passes.
+_NEW_SHARE = 0.05
+# Bound on a unit's contribution: the root mean square over its entries, relative to the
+# standard deviation of a value around the model.
+BOUND = 0.7
+# Totals are expected to be one, within this standard deviation; see `_learned`.
+_SPREAD = 0.1
+# Prior variances, in half ranges squared, of a unit's bias, and of its weights for what
+# is known of rows: side information (for all its columns together), the logarithm of
+# the count, the bias, and the pattern.
+_UNITS_BIAS, _SIDE, _COUNT, _BIAS, _PATTERN = 0.045, 0.03, 0.003, 0.1, 0.01
+# Keep divisions finite where there is neither noise nor signal, nor anybody.
+_LEAST_NOISE, _LEAST_COUNT = 1e-12, 1e-6
+# Smallest eigenvalue of a second moment, relative to the largest.
+_LEAST_EIGENVALUE = 1e-3
+
+Known = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class First:
+    """What is known before the first round.
+
+    Attributes
+    ----------
+    problem : Problem
+        The unit's mode first.
+    totals : UnitTotals
+    counts : list of RowCounts
+        Of the other modes.
+    pattern : ndarray of shape (n_rows, n_features)
+        Features of the rows of the first other mode, by which units have them.
+    """
+
+    problem: Problem
+    totals: UnitTotals
+    counts: list[RowCounts]
+    pattern: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What is known between two rounds.
+
+    Attributes
+    ----------
+    first : First
+    model : SharedModel
+        Biases alone at first.
+    moment : ndarray of shape (F + 1, F + 1)
+        Second moment of one and the factors of a unit.
+    follow : float, default=1.0
+        By how much contributions follow the biases, relative to the counts.
+    known : dict of int to tuple
+        By block, what its sums so far tell: for biases alone, their sums and the
+        variances of the noise in these; for rows of factors, precisions, and these
+        times the rows that the sums suggest.
+    covariances : dict of int to ndarray
+        Prior covariances of rows of factors, by block.
+    prior : dict of int to tuple
+        By block, the biases before the model had factors, and their variances: the
+        prior of biases since then.
+    """
+
+    first: First
+    model: SharedModel
+    moment: NDArray[np.float64]
+    follow: float = 1.0
+    known: Mapping[int, Known] = field(default_factory=dict)
+    covariances: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
+    prior: Mapping[int, Known] = field(default_factory=dict)
+
+    def has_biases(self, block: int) -> bool:
+        """Whether rows of a block have biases: those of a core do not."""
+        return bool(self.model.biases) and block <= len(self.first.counts)
+
+
+def fit(
+    units: Units, releases: Releases, first: First, name: str, on_sweep: OnSweep
+) -> tuple[SharedModel, int]:
+    """Fit a model block by block, each to a release of its own, in several passes.
+
+    Parameters
+    ----------
+    units : Units
+    releases : Releases
+    first : First
+    name : {"sums", "statistics"}
+    on_sweep : callable
+        Called after every pass; true ends the fit.
+
+    Returns
+    -------
+    model : SharedModel
+    n_passes : int
+    """
+    state, problem = _start(first), first.problem
+    planned = planned_shares(problem, name, releases.left)
+    for number, shares in enumerate(planned):
+        if name == "statistics" and number == problem.biases:
+            state = _with_factors(state)
+        learns = number >= len(planned) - FACTOR_PASSES + _HELD
+        for block, share in shares.items():
+            question = _question(state, block, share, releases.step)
+            (sums, error), totals = releases.ask(units, question)
+            state, energy = _learned(state, *totals)
+            if state.model.form:
+                state = _with_rows(state, question, sums, error, energy, learns=learns)
+            else:
+                state = _with_biases(state, block, sums[:, 0], error, energy)
+        # Units fit weights of features from the second pass on. In the first, the sums
+        # have to show what features explain in all units alike.
+        state = _with_features(state)
+        if on_sweep(number):
+            break
+    return state.model, number + 1
+
+
+def planned_shares(problem: Problem, name: str, left: float) -> list[dict[int, float]]:
+    """For every pass, the shares of the squared budget of the blocks that it fits.
+
+    Parameters
+    ----------
+    problem : Problem
+    name : {"sums", "statistics"}
+    left : float
+        Share of the squared budget that is left for all passes together.
+
+    Returns
+    -------
+    shares : list of dict of int to float
+        By pass; the keys are the numbers of the blocks.
+    """
+    modes = {k: math.sqrt(n) for k, n in enumerate(problem.shape[1:], start=1)}
+    if name == "sums":
+        growing = {number: _GROWTH**number for number in range(BIAS_PASSES)}
+        return [_divided(modes, share) for share in _divided(growing, left).values()]
+    shapes = problem.form.blocks(problem.shape)
+    blocks = {k: math.sqrt(math.prod(shape)) for k, shape in enumerate(shapes) if k}
+    first = _FIRST * problem.biases
+    growing = {number: _GROWTH**number for number in range(FACTOR_PASSES)}
+    of_passes = _divided(growing, left * (1 - first)).values()
+    passes = [_divided(blocks, share) for share in of_passes]
+    return ([_divided(modes, left * first)] if first else []) + passes
+
+
+def after_drift(known: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Information about rows, times their variance, after factors have changed."""
+    return known / (1 + _DRIFT * known)
+
+
+def _divided(lengths: Mapping[int, float], whole: float) -> dict[int, float]:
+    """Divide a share in proportion to lengths."""
+    total = math.fsum(lengths.values())
+    return {key: whole * length / total for key, length in lengths.items()}
+
+
+# --- the model between rounds ---------------------------------------------------------
+
+
+def _start(first: First) -> State:
+    """A model whose biases are zero, if it has any."""
+    sizes, totals = first.problem.shape[1:], first.totals
+    zeros = [np.zeros(size + 1) for size in sizes if first.problem.biases]
+    model = SharedModel(
+        form=CPForm(0),
+        sizes=sizes,
+        offset=totals.offset,
+        biases=zeros,
+        factors=[],
+        features=np.zeros((sizes[0] + 1, 0)),
+        noise=RESIDUAL_VARIANCE,
+        uncertainty=zeros,
+        excess=zeros,
+        groups=((1, _UNITS_BIAS),) if first.problem.biases else (),
+        n_units=totals.n_units,
+    )
+    return State(first, model, _prior_moment(0))
+
+
+def _with_factors(state: State) -> State:
+    """Add factors to the model, at a fixed random start, with their priors."""
+    problem = state.first.problem
+    form = problem.form
+    generator, factors, covariances = np.random.default_rng(0), [], {}
+    for block, shape in enumerate(form.blocks(problem.shape)):
+        variance = _prior_variance(form, block)
+        covariances[block] = variance * np.eye(shape[1])
+        # Block 0 has a row for each declared unit, and a fit needs none of them.
+        if block:
+            deviations = generator.standard_normal(shape) * math.sqrt(variance)
+            factors.append(form.centre(block) + deviations)
+    if hasattr(form, "ranks"):
+        factors[-1] = form.centre(len(form.ranks))[np.newaxis]
+    model = replace(state.model, form=form, factors=factors)
+    return replace(
+        state,
+        model=model,
+        moment=_prior_moment(model.n_factors),
+        known={},
+        covariances=covariances,
+        prior={
+            block: (biases[:-1], variances[:-1])
+            for block, (biases, variances) in enumerate(
+                zip(model.biases, model.uncertainty, strict=True), start=1
+            )
+        },
+    )
+
+
+def _with_features(state: State) -> State:
+    """Add to the model what is known of the rows of the first other mode."""
+    first, model = state.first, state.model
+    side, counts = first.problem.side_information.T, first.counts[0]
+    groups = [(_SIDE / max(len(side), 1), [*side])]
+    if model.biases:
+        logs = counts.logs - counts.shares @ counts.logs
+        logs = logs / max(math.sqrt(counts.shares @ logs**2), 1e-9)
+        biases = model.biases[0][:-1]
+        groups += [(_COUNT, [logs]), (_BIAS, [biases - counts.shares @ biases])]
+    groups.append((_PATTERN, [*first.pattern.T]))
+    columns = [column for _, of_group in groups for column in of_group]
+    features = np.reshape(columns, (len(columns), len(counts.counts))).T
+    features = with_average(features, counts.known)
+    # What is declared is known of every row.
+    features[:-1, : len(side)] = side.T
+    # Variances of the first pass have been learned since.
+    new = [(len(of_group), variance) for variance, of_group in groups if of_group]
+    if len(model.groups) > model.n_biases:
+        new = []
+    return replace(
+        state, model=replace(model, features=features, groups=(*model.groups, *new))
+    )
+
+
+# --- a round --------------------------------------------------------------------------
+
+
+def _question(state: State, block: int, share: float, step: float) -> BlockQuestion:
+    """Ask for the regressions of the rows of a block, and for totals."""
+    model, first = state.model, state.first
+    is_mode, n_biases = block <= len(first.counts), int(state.has_biases(block))
+    # Over these lengths, regressors have a mean square of about one.
+    lengths = np.sqrt(np.diag(_moment(state, block)))[1 - n_biases :]
+    bound = BOUND * math.sqrt((model.noise + 0.05) * (n_biases + model.form.rank))
+    most = 2.5 + len(model.groups) / 4 + model.form.rank / 2
+    n_rows = len(first.counts[block - 1].counts) if is_mode else 1
+    sums = (
+        BoundedSums((n_rows, len(lengths)), bound, share * (1 - _BLOCK_TOTALS), step),
+        BoundedSums((1, n_totals(model)), most, share * _BLOCK_TOTALS, step),
+    )
+    row_weights = first.counts[block - 1].weights if is_mode else None
+    return BlockQuestion(
+        sums, model, block, n_biases, lengths, first.totals, row_weights
+    )
+
+
+def _moment(state: State, block: int) -> NDArray[np.float64]:
+    """Second moment of one and the regressors of a block, as far as known."""
+    form, moments = state.model.form, [state.moment]
+    if not form:
+        return np.ones((1, 1))
+    for counts, factor in zip(state.first.counts, state.model.factors, strict=False):
+        rows = np.insert(factor, 0, 1.0, axis=1)
+        moments.append((rows.T * counts.shares) @ rows)
+    moment = form.moments(block, moments, state.model.factors[-1])
+    return moment + _LEAST_NOISE * np.eye(len(moment))
+
+
+def _learned(
+    state: State, totals: NDArray[np.float64], error: float
+) -> tuple[State, float]:
+    """Learn variances and the moments of units' factors from noisy totals.
+
+    Returns
+    -------
+    state : State
+    energy : float
+        Variance of the sum of a row per count, without weights of rows.
+    """
+    # The number of units is known better from the first release. Few vectors of totals
+    # are scaled down.
+    first, model = state.first, state.model
+    n = first.totals.n_units
+    error, means = error / n, totals[0] / n
+
+    def known(value: float, prior: float, spread: float = _SPREAD) -> float:
+        """Posterior mean of a total, whose prior is Gaussian."""
+        return prior + (value - prior) / (1 + (error / spread) ** 2)
+
+    follow = max(known(float(means[0]), 1.0), 0.1)
+    squares, freedom = np.maximum(means[1:3], [1e-6, 0.1]).tolist()
+    noise = known(squares / freedom, RESIDUAL_VARIANCE, _SPREAD * freedom)
+    noise = min(max(noise, 1e-4), 1.0)
+    energy = max(known(float(means[3]), 1.0), 0.1) * model.noise
+    energy *= n / max(float(first.counts[0].counts.sum()), 1e-300)
+    n_groups = len(model.groups)
+    squares, shares = means[N_FIT_TOTALS : N_FIT_TOTALS + 2 * n_groups].reshape(-1, 2).T
+    shares = np.maximum(shares, 1e-9)
+    change = np.maximum(squares, 0.0) / shares - 1
+    factors = 1 + change / (1 + (error / shares / _SPREAD) ** 2)
+    groups = [
+        (size, variance * factor)
+        for (size, variance), factor in zip(
+            model.groups, np.clip(factors, 0.1, 4.0).tolist(), strict=True
+        )
+    ]
+    prior = _prior_moment(model.n_factors)
+    moment, upper = np.empty_like(prior), np.triu_indices(len(prior))
+    moment[upper] = moment[upper[::-1]] = means[N_FIT_TOTALS + 2 * n_groups :]
+    moment = _positive(prior + (moment - prior) / (1 + (error / _SPREAD) ** 2))
+    model = replace(model, noise=noise, groups=tuple(groups))
+    return replace(state, model=model, follow=follow, moment=moment), energy
+
+
+def _with_biases(
+    state: State, block: int, sums: NDArray[np.float64], error: float, energy: float
+) -> State:
+    """Fit the biases of a mode to the sums of all passes so far."""
+    counts, model = state.first.counts[block - 1], state.model
+    weights, start = state.follow * counts.counts, model.biases[block - 1][:-1]
+    # Sums of residuals around biases of zero.
+    sums = sums / counts.weights + weights * start
+    noise = (error / counts.weights) ** 2
+    if block in state.known:
+        before, before_noise = state.known[block]
+        drift = _DRIFT * model.uncertainty[block - 1][-1]
+        before_noise = before_noise + drift * weights**2
+        share = before_noise / np.maximum(before_noise + noise, _LEAST_NOISE)
+        if not error:
+            share = np.ones_like(share)
+        sums, noise = before + share * (sums - before), share * noise
+    sampled = energy * counts.counts
+    found = biases_from_sums(
+        sums,
+        weights,
+        noise + sampled,
+        _bias_prior(state.first, block),
+        start,
+        state.follow**2 * counts.variances,
+    )
+    model = _replaced(model, "biases", block, np.append(found.means, found.centre))
+    variances = np.append(found.variances, found.spread)
+    model = _with_uncertainty(model, block, variances, noise, sampled)
+    return replace(state, model=model, known={**state.known, block: (sums, noise)})
+
+
+def _bias_prior(first: First, block: int) -> BiasPrior:
+    """What is known of the biases of a block before their sums."""
+    counts = first.counts[block - 1]
+    logs = counts.logs - counts.logs.mean()
+    declared = np.ones((len(logs), 1))
+    released = logs[:, np.newaxis] / max(logs.std(), 1e-9)
+    if block == 1:
+        declared = np.insert(first.problem.side_information, 0, 1.0, axis=1)
+        released = np.concatenate([released, first.pattern], axis=1)
+    of_prior = with_average(released, counts.known)[:-1]
+    return BiasPrior(
+        np.concatenate([declared, released], axis=1),
+        np.concatenate([declared, of_prior], axis=1),
+        counts.known,
+    )
+
+
+def _with_uncertainty(
+    model: SharedModel,
+    block: int,
+    variances: NDArray[np.float64],
+    noise: NDArray[np.float64],
+    sampled: NDArray[np.float64],
+) -> SharedModel:
+    """Store how well rows are known, and how much their errors add to residuals.
+
+    The error of a row is noise to units, so it makes residuals larger. But a row is
+    also fitted to the values themselves, which makes their residuals smaller.
+
+    Parameters
+    ----------
+    model : SharedModel
+    block : int
+    variances : ndarray of shape (n_rows + 1,)
+    noise, sampled : ndarray of shape (n_rows,)
+        Variances that noise and that the residuals of values contribute.
+    """
+    share = np.append(sampled / np.maximum(noise + sampled, _LEAST_NOISE), 0.0)
+    model = _replaced(model, "uncertainty", block, variances)
+    return _replaced(model, "excess", block, variances * (1 - 2 * share))
+
+
+def _replaced(
+    model: SharedModel, name: str, block: int, rows: NDArray[np.float64]
+) -> SharedModel:
+    """The model with other rows of a block."""
+    lists: dict[str, Sequence[NDArray[np.float64]]] = {name: [*getattr(model, name)]}
+    lists[name] = [*lists[name][: block - 1], rows, *lists[name][block:]]
+    return replace(model, **lists)  # type: ignore[arg-type]
+
+
+def _with_rows(
+    state: State,
+    question: BlockQuestion,
+    sums: NDArray[np.float64],
+    error: float,
+    energy: float,
+    *,
+    learns: bool,
+) -> State:
+    """Fit the rows of a block to the sums of all passes so far."""
+    first, model, n_biases = state.first, state.model, question.n_biases
+    block, lengths = question.block, question.lengths
+    moment = _moment(state, block)[1 - n_biases :, 1 - n_biases :]
+    moment = moment / lengths / lengths[:, np.newaxis]
+    weights, residual = _weights_of_rows(state, block)
+    residual = residual * model.noise
+    before = model.factors[block - 1]
+    centre = np.broadcast_to(model.form.centre(block), before.shape)
+    bias_variance = np.empty((len(before), 0))
+    if n_biases:
+        before = np.insert(before, 0, model.biases[block - 1][:-1], axis=1)
+        bias, variance = state.prior[block]
+        centre = np.insert(centre, 0, bias, axis=1)
+        bias_variance = variance[:, np.newaxis]
+    precision, shift = row_information(
+        sums,
+        weights,
+        moment,
+        error**2,
+        _NEW_SHARE * residual,
+        before * lengths,
+    )
+    precision = precision * lengths * lengths[:, np.newaxis]
+    shift = shift * lengths
+    covariance = state.covariances[block]
+    if block in state.known:
+        drift = np.zeros((len(lengths), len(lengths)))
+        drift[n_biases:, n_biases:] = _DRIFT * covariance
+        earlier, earlier_shift = drifted(*state.known[block], drift)
+        precision, shift = precision + earlier, shift + earlier_shift
+    known = {**state.known, block: (precision, shift)}
+    # All passes share the residuals of the values.
+    floor = _LEAST_COUNT * max(float(weights.max()), 1e-140)
+    common = (1 - _NEW_SHARE) * residual / np.maximum(weights, floor) ** 2
+    inverse = inverse_of(moment) / lengths / lengths[:, np.newaxis]
+    means, spread, covariance = rows_from_information(
+        *drifted(precision, shift, common[:, np.newaxis, np.newaxis] * inverse),
+        centre,
+        bias_variance,
+        covariance,
+        learn=learns and block <= len(first.counts),
+    )
+    if n_biases:
+        biases = np.append(means[:, 0], model.biases[block - 1][-1])
+        of_regressors = moment * lengths * lengths[:, np.newaxis]
+        of_rows = np.einsum("jab,ab->j", spread, of_regressors)
+        variances = np.append(of_rows, model.uncertainty[block - 1][-1])
+        noise = np.full(len(residual), error**2)
+        model = _replaced(model, "biases", block, biases)
+        model = _with_uncertainty(model, block, variances, noise, residual)
+    model = _replaced(model, "factors", block, means[:, n_biases:])
+    covariances = {**state.covariances, block: covariance}
+    return replace(state, model=model, known=known, covariances=covariances)
+
+
+def _weights_of_rows(state: State, block: int) -> Known:
+    """Approximate sums of the weights of rows' entries, and of their squares."""
+    totals, counts = state.first.totals, state.first.counts
+    root = math.sqrt(totals.typical_size)
+    if block > len(counts):
+        weights = np.array([state.follow * totals.n_units * root])
+        return weights, weights / root
+    row_weights = counts[block - 1].weights
+    weights = state.follow * counts[block - 1].counts * row_weights
+    return weights, weights * row_weights / root
+
+
+# --- priors ---------------------------------------------------------------------------
+
+
+def _prior_moment(n_factors: int) -> NDArray[np.float64]:
+    """Prior second moment of one and the factors of a unit."""
+    return np.diag(np.append(1.0, np.full(n_factors, 0.5)))
+
+
+def _positive(moment: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Raise small eigenvalues of a second moment of one and other variables."""
+    values, vectors = np.linalg.eigh(moment)
+    if not values[-1] > 0:  # without noise, nobody is there
+        return _prior_moment(len(moment) - 1)
+    moment = (vectors * np.maximum(values, _LEAST_EIGENVALUE * values[-1])) @ vectors.T
+    return moment / moment[0, 0]
+
+
+def _prior_variance(form: CPForm | TuckerForm, block: int) -> float:
+    """Prior variance of the elements of a block around its centre."""
+    if block == 1:
+        return INTERACTION_VARIANCE / form.rank
+    is_core = block == len(getattr(form, "ranks", ()))
+    return CORE_VARIANCE if is_core else MODULATION_VARIANCE
