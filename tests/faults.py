@@ -2338,8 +2338,8 @@ OF_COMPLETION = [
     Fault(
         "a later pass over users takes more than is left of the budget",
         "completion/measurements/_unit_rounds.py",
-        "of_passes = _divided(growing, left * (1 - first)).values()",
-        "of_passes = [left * (1 - first) * g / 10 for g in growing.values()]",
+        "of_factors = FACTOR_PASSES * [_divided(blocks, (left - first) / FACTOR_PASSES)]",
+        "of_factors = FACTOR_PASSES * [_divided(blocks, (left - first) / 5)]",
         ("completion/test_units.py",),
     ),
     Fault(

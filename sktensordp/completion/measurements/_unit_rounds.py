@@ -48,12 +48,6 @@ _FIRST = 0.1
 _BLOCK_TOTALS = 0.05
 # Numbers of passes over the modes: for biases alone, and for factors.
 BIAS_PASSES, FACTOR_PASSES = 4, 7
-# Budget of a pass, relative to the pass before. Early passes find the direction; later
-# ones determine the result.
-_GROWTH = 1.5
-# In the first passes over factors, their prior variance stays as it is: what little is
-# known of them at first would make it vanish.
-_HELD = 4
 # Between passes, factors change as the units' own factors do. The covariance of the
 # change is taken as this share of the factors' prior covariance. The same for biases.
 _DRIFT = 0.03
@@ -159,13 +153,12 @@ def fit(
     for number, shares in enumerate(planned):
         if name == "statistics" and number == problem.biases:
             state = _with_factors(state)
-        learns = number >= len(planned) - FACTOR_PASSES + _HELD
         for block, share in shares.items():
             question = _question(state, block, share, releases.step)
             (sums, error), totals = releases.ask(units, question)
             state, energy = _learned(state, *totals)
             if state.model.form:
-                state = _with_rows(state, question, sums, error, energy, learns=learns)
+                state = _with_rows(state, question, sums, error)
             else:
                 state = _with_biases(state, block, sums[:, 0], error, energy)
         # Units fit weights of features from the second pass on. In the first, the sums
@@ -191,17 +184,13 @@ def planned_shares(problem: Problem, name: str, left: float) -> list[dict[int, f
     shares : list of dict of int to float
         By pass; the keys are the numbers of the blocks.
     """
-    modes = {k: math.sqrt(n) for k, n in enumerate(problem.shape[1:], start=1)}
+    modes = [(size,) for size in problem.shape[1:]]
     if name == "sums":
-        growing = {number: _GROWTH**number for number in range(BIAS_PASSES)}
-        return [_divided(modes, share) for share in _divided(growing, left).values()]
-    shapes = problem.form.blocks(problem.shape)
-    blocks = {k: math.sqrt(math.prod(shape)) for k, shape in enumerate(shapes) if k}
-    first = _FIRST * problem.biases
-    growing = {number: _GROWTH**number for number in range(FACTOR_PASSES)}
-    of_passes = _divided(growing, left * (1 - first)).values()
-    passes = [_divided(blocks, share) for share in of_passes]
-    return ([_divided(modes, left * first)] if first else []) + passes
+        return BIAS_PASSES * [_divided(modes, left / BIAS_PASSES)]
+    blocks = problem.form.blocks(problem.shape)[1:]
+    first = left * _FIRST * problem.biases
+    of_factors = FACTOR_PASSES * [_divided(blocks, (left - first) / FACTOR_PASSES)]
+    return [_divided(modes, first)] * problem.biases + of_factors
 
 
 def after_drift(known: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -209,10 +198,11 @@ def after_drift(known: NDArray[np.float64]) -> NDArray[np.float64]:
     return known / (1 + _DRIFT * known)
 
 
-def _divided(lengths: Mapping[int, float], whole: float) -> dict[int, float]:
-    """Divide a share in proportion to lengths."""
-    total = math.fsum(lengths.values())
-    return {key: whole * length / total for key, length in lengths.items()}
+def _divided(shapes: Sequence[tuple[int, ...]], whole: float) -> dict[int, float]:
+    """Divide a share among blocks in proportion to the roots of their sizes."""
+    roots = [math.sqrt(math.prod(shape)) for shape in shapes]
+    total = math.fsum(roots)
+    return {block: whole * root / total for block, root in enumerate(roots, start=1)}
 
 
 # --- the model between rounds ---------------------------------------------------------
@@ -387,8 +377,6 @@ def _with_biases(
         drift = _DRIFT * model.uncertainty[block - 1][-1]
         before_noise = before_noise + drift * weights**2
         share = before_noise / np.maximum(before_noise + noise, _LEAST_NOISE)
-        if not error:
-            share = np.ones_like(share)
         sums, noise = before + share * (sums - before), share * noise
     sampled = energy * counts.counts
     found = biases_from_sums(
@@ -461,9 +449,6 @@ def _with_rows(
     question: BlockQuestion,
     sums: NDArray[np.float64],
     error: float,
-    energy: float,
-    *,
-    learns: bool,
 ) -> State:
     """Fit the rows of a block to the sums of all passes so far."""
     first, model, n_biases = state.first, state.model, question.n_biases
@@ -506,7 +491,7 @@ def _with_rows(
         centre,
         bias_variance,
         covariance,
-        learn=learns and block <= len(first.counts),
+        learn=block <= len(first.counts),
     )
     if n_biases:
         biases = np.append(means[:, 0], model.biases[block - 1][-1])
