@@ -2359,8 +2359,8 @@ OF_COMPLETION = [
     Fault(
         'the expected error of "auto" is not that of what it would take',
         "completion/measurements/_unit_expected.py",
-        'min(errors) if perturbation == "auto" else errors[-1]',
-        "errors[-1]",
+        "takes_factors = expectation.takes_factors",
+        "takes_factors = not expectation.takes_factors",
         ("model_selection/test_expected_error.py",),
     ),
     Fault(

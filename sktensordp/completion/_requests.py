@@ -179,8 +179,6 @@ def _question_fields(
         return {"kind": "first"}
     model = question.model
     arrays["lengths"] = question.lengths
-    if question.row_weights is not None:
-        arrays["row_weights"] = question.row_weights
     for name in _OF_MODES:
         for k, of_mode in enumerate(getattr(model, name)):
             arrays[f"{name}.{k}"] = of_mode
@@ -326,7 +324,6 @@ def _block_question(
     if not n_columns:
         fields.refuse("block")
     lengths = arrays.take("lengths", (n_columns,), _LEAST)
-    row_weights = arrays.take("row_weights", (n_rows,), 0.0) if is_mode else None
     make = partial(
         BlockQuestion,
         model=model,
@@ -334,7 +331,6 @@ def _block_question(
         n_biases=n_biases,
         lengths=lengths,
         totals=_totals(fields),
-        row_weights=row_weights,
     )
     return make, [(n_rows, n_columns), (1, n_totals(model))]
 

@@ -21,8 +21,6 @@ from ._unit_questions import (
 COUNTS = 0.12
 # What is left after the first two releases.
 LEFT = 1 - COUNTS - sum(piece.share for piece in PIECES.values())
-# Weights of rows fall with this power of their counts, in favour of rare rows.
-_RARE = 0.25
 # A total is within its noise of nothing up to so many standard deviations. Units have
 # hardly an entry if the logarithm of their number exceeds 1 by less than this part of
 # its range, even by so many standard deviations of the number of units.
@@ -71,8 +69,6 @@ class RowCounts:
         Each entry counts with the weight of its unit.
     variances : ndarray of shape (n_rows,)
         Variances of the counts, given the noisy ones.
-    weights : ndarray of shape (n_rows,)
-        Weights of the rows, larger for rare rows.
     logs : ndarray of shape (n_rows,)
         Logarithms of the counts, of which very small ones are raised.
     known : ndarray of shape (n_rows,)
@@ -83,7 +79,6 @@ class RowCounts:
 
     counts: NDArray[np.float64]
     variances: NDArray[np.float64]
-    weights: NDArray[np.float64]
     logs: NDArray[np.float64]
     known: NDArray[np.float64]
 
@@ -123,12 +118,9 @@ def _read(noisy: NDArray[np.float64], error: float, whole: float) -> RowCounts:
     unit = whole / total if total > 0 else 1.0
     counts *= unit
     largest = 1e-3 * float(counts.max())
-    weights = np.maximum(counts, max(error, largest, 1e-12)) ** -_RARE
-    scale = math.sqrt((counts @ weights**2) / max(float(counts.sum()), 1e-300))
     return RowCounts(
         counts=counts,
         variances=variances * unit**2,
-        weights=weights / max(scale, 1e-300),
         logs=np.log(np.maximum(counts, max(0.05 * error, largest, 1e-300))),
         known=np.where(noisy > error, counts, 0.0),
     )

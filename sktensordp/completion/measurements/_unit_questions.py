@@ -173,8 +173,6 @@ class BlockQuestion:
     lengths : ndarray of shape (n_columns,)
         Root mean squares of the regressors.
     totals : UnitTotals
-    row_weights : ndarray of shape (n_rows,) or None
-        Weights of the rows; None for a core.
     """
 
     sums: tuple[BoundedSums, BoundedSums]
@@ -183,7 +181,6 @@ class BlockQuestion:
     n_biases: int
     lengths: NDArray[np.float64]
     totals: UnitTotals
-    row_weights: NDArray[np.float64] | None
     many = 1
 
     def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
@@ -199,16 +196,13 @@ class BlockQuestion:
             blocks += model.factors
             contributions = [model.form.regressors(block, blocks, places)]
         contributions.insert(0, solved.residuals[:, np.newaxis][:, : self.n_biases])
-        unit_weights = self.totals.weights(chunk)[numbers]
-        weights = unit_weights.copy()
-        if self.row_weights is not None:
-            weights *= self.row_weights[chunk.others[:, block - 1]]
+        weights = self.totals.weights(chunk)[numbers]
         contributions = np.concatenate(contributions, axis=1)
         contributions /= self.lengths
         contributions *= weights[:, np.newaxis]
         scales = of_rows.add_entries(totals[0], chunk, block, contributions)
         statistics = [
-            self._fit_statistics(chunk, solved, unit_weights, scales),
+            self._fit_statistics(chunk, solved, weights, scales),
             self._prior_statistics(solved),
             _moments(chunk, solved),
         ]

@@ -30,7 +30,6 @@ from ...tensor._shared_rows import (
     BiasPrior,
     biases_from_sums,
     drifted,
-    inverse_of,
     row_information,
     rows_from_information,
 )
@@ -43,7 +42,7 @@ from ._unit_questions import N_FIT_TOTALS, BlockQuestion, UnitTotals, n_totals
 
 # Of what is left after the counts, the share of the squared budget for the first pass,
 # which fits biases alone before factors follow.
-_FIRST = 0.1
+_FIRST = 0.2
 # Share of a block's budget for the totals that are released with it.
 _BLOCK_TOTALS = 0.05
 # Numbers of passes over the modes: for biases alone, and for factors.
@@ -51,9 +50,6 @@ BIAS_PASSES, FACTOR_PASSES = 4, 7
 # Between passes, factors change as the units' own factors do. The covariance of the
 # change is taken as this share of the factors' prior covariance. The same for biases.
 _DRIFT = 0.03
-# Share of the variance of residuals that counts as new in every pass. It would be zero
-# if the model did not change between passes.
-_NEW_SHARE = 0.05
 # Bound on a unit's contribution: the root mean square over its entries, relative to the
 # standard deviation of a value around the model.
 BOUND = 0.7
@@ -63,8 +59,8 @@ _SPREAD = 0.1
 # is known of rows: side information (for all its columns together), the logarithm of
 # the count, the bias, and the pattern.
 _UNITS_BIAS, _SIDE, _COUNT, _BIAS, _PATTERN = 0.045, 0.03, 0.003, 0.1, 0.01
-# Keep divisions finite where there is neither noise nor signal, nor anybody.
-_LEAST_NOISE, _LEAST_COUNT = 1e-12, 1e-6
+# Keeps divisions finite where there is neither noise nor signal.
+_LEAST_NOISE = 1e-12
 # Smallest eigenvalue of a second moment, relative to the largest.
 _LEAST_EIGENVALUE = 1e-3
 
@@ -299,10 +295,7 @@ def _question(state: State, block: int, share: float, step: float) -> BlockQuest
         BoundedSums((n_rows, len(lengths)), bound, share * (1 - _BLOCK_TOTALS), step),
         BoundedSums((1, n_totals(model)), most, share * _BLOCK_TOTALS, step),
     )
-    row_weights = first.counts[block - 1].weights if is_mode else None
-    return BlockQuestion(
-        sums, model, block, n_biases, lengths, first.totals, row_weights
-    )
+    return BlockQuestion(sums, model, block, n_biases, lengths, first.totals)
 
 
 def _moment(state: State, block: int) -> NDArray[np.float64]:
@@ -370,8 +363,7 @@ def _with_biases(
     counts, model = state.first.counts[block - 1], state.model
     weights, start = state.follow * counts.counts, model.biases[block - 1][:-1]
     # Sums of residuals around biases of zero.
-    sums = sums / counts.weights + weights * start
-    noise = (error / counts.weights) ** 2
+    sums, noise = sums + weights * start, np.full(len(sums), error**2)
     if block in state.known:
         before, before_noise = state.known[block]
         drift = _DRIFT * model.uncertainty[block - 1][-1]
@@ -455,8 +447,13 @@ def _with_rows(
     block, lengths = question.block, question.lengths
     moment = _moment(state, block)[1 - n_biases :, 1 - n_biases :]
     moment = moment / lengths / lengths[:, np.newaxis]
-    weights, residual = _weights_of_rows(state, block)
-    residual = residual * model.noise
+    # Sums of the weights of rows' entries; those of their squares are approximate.
+    root = math.sqrt(first.totals.typical_size)
+    counts = np.array([first.totals.n_units * root])
+    if block <= len(first.counts):
+        counts = first.counts[block - 1].counts
+    weights = state.follow * counts
+    residual = model.noise * weights / root
     before = model.factors[block - 1]
     centre = np.broadcast_to(model.form.centre(block), before.shape)
     bias_variance = np.empty((len(before), 0))
@@ -470,7 +467,7 @@ def _with_rows(
         weights,
         moment,
         error**2,
-        _NEW_SHARE * residual,
+        residual,
         before * lengths,
     )
     precision = precision * lengths * lengths[:, np.newaxis]
@@ -482,12 +479,9 @@ def _with_rows(
         earlier, earlier_shift = drifted(*state.known[block], drift)
         precision, shift = precision + earlier, shift + earlier_shift
     known = {**state.known, block: (precision, shift)}
-    # All passes share the residuals of the values.
-    floor = _LEAST_COUNT * max(float(weights.max()), 1e-140)
-    common = (1 - _NEW_SHARE) * residual / np.maximum(weights, floor) ** 2
-    inverse = inverse_of(moment) / lengths / lengths[:, np.newaxis]
     means, spread, covariance = rows_from_information(
-        *drifted(precision, shift, common[:, np.newaxis, np.newaxis] * inverse),
+        precision,
+        shift,
         centre,
         bias_variance,
         covariance,
@@ -504,18 +498,6 @@ def _with_rows(
     model = _replaced(model, "factors", block, means[:, n_biases:])
     covariances = {**state.covariances, block: covariance}
     return replace(state, model=model, known=known, covariances=covariances)
-
-
-def _weights_of_rows(state: State, block: int) -> Known:
-    """Approximate sums of the weights of rows' entries, and of their squares."""
-    totals, counts = state.first.totals, state.first.counts
-    root = math.sqrt(totals.typical_size)
-    if block > len(counts):
-        weights = np.array([state.follow * totals.n_units * root])
-        return weights, weights / root
-    row_weights = counts[block - 1].weights
-    weights = state.follow * counts[block - 1].counts * row_weights
-    return weights, weights * row_weights / root
 
 
 # --- priors ---------------------------------------------------------------------------
