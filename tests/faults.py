@@ -2338,8 +2338,8 @@ OF_COMPLETION = [
     Fault(
         "a later pass over users takes more than is left of the budget",
         "completion/measurements/_unit_rounds.py",
-        "of_factors = FACTOR_PASSES * [_divided(blocks, (left - first) / FACTOR_PASSES)]",
-        "of_factors = FACTOR_PASSES * [_divided(blocks, (left - first) / 5)]",
+        "[_divided(blocks, (left - first) / FACTOR_PASSES)]",
+        "[_divided(blocks, (left - first) / 5)]",
         ("completion/test_units.py",),
     ),
     Fault(
