@@ -1816,8 +1816,8 @@ OF_COMPLETION = [
     Fault(
         "what a user adds to counts grows with the user's choices",
         "completion/_cooccurrence.py",
-        "np.sqrt(np.maximum(choices.sizes, least))",
-        "np.sqrt(np.maximum(1, least))",
+        "_length(sums) / np.sqrt(choices.sizes)",
+        "_length(sums) / np.sqrt(np.minimum(choices.sizes, 1))",
         ("completion/test_implicit.py",),
     ),
     Fault(
@@ -1858,8 +1858,8 @@ OF_COMPLETION = [
     Fault(
         "users with few choices weigh more than the floor allows",
         "completion/_cooccurrence.py",
-        "max(_LEAST_SIZE * totals.typical_size, _LEAST_LENGTH)",
-        "_LEAST_SIZE * totals.typical_size",
+        "_LEAST_LENGTH = 1.0",
+        "_LEAST_LENGTH = 1e-3",
         ("completion/test_implicit.py",),
     ),
     Fault(

@@ -11,15 +11,14 @@ of vectors of length at most sqrt(s), with noise of the same sigma:
 
 1. Totals: each user adds 1 and the logarithm of n_u, the number of the user's choices.
    From these follow the number of users and n_typ, a typical number of choices.
-2. Counts: each user adds w_u for every chosen item, where
-   w_u^2 max(n_u, n_typ / 20) = s.
+2. Counts: each user adds w_u for every chosen item, where w_u^2 n_u = s.
 3. Co-occurrences of the m items with the largest noisy counts: each user adds c_u T_u,
    where T_u is the upper triangle of y_u y_u' with half of its diagonal. Here y_u is
    x_u less n_u q, n_u counts only these items, q are their shares of the noisy counts,
-   and c_u = sqrt(s) / max(|T_u|, n_typ / 20, 1). If the counts are too noisy for that,
+   and c_u = sqrt(s) / max(|T_u|, 1). If the counts are too noisy for that,
    or M = 0, a second release of counts takes its place.
 
-The shares of releases 2 and 3, n_typ, the m items and q follow from earlier releases.
+n_typ, the m items and q follow from earlier releases.
 Below, I is the number of items, and M is `max_items`, the largest m.
 
 **Proof.** In each release a user adds one vector, a function of the user's own choices
@@ -65,12 +64,10 @@ from ._releases import BoundedSums, Releases
 
 # A coarser lattice would round contributions to nothing.
 _LARGEST_STEP = 2.0**-6
-# Counts get the share that makes their noise this fraction of the number of users,
-# within limits.
-_COUNT_NOISE, _LEAST_COUNTS, _MOST_COUNTS = 0.02, 0.15, 0.5
-# Users with fewer choices than this fraction of the typical number get the weight of
-# that fraction. So do users whose products are shorter than that, or than 1.
-_LEAST_SIZE, _LEAST_LENGTH = 0.05, 1.0
+# Share of the squared budget for the first counts.
+_COUNTS = 0.15
+# Users whose products are shorter than this add vectors that are shorter in proportion.
+_LEAST_LENGTH = 1.0
 # Prior for the typical number of choices. It weighs as many users as this many standard
 # deviations of the noisy number of users.
 _PRIOR_SIZE, _PRIOR_USERS = 40.0, 3.0
@@ -103,8 +100,7 @@ class ItemSums:
     ----------
     totals : ChoiceTotals
     counts : ndarray of shape (n_items,)
-        For each item, the noisy sum of its users' weights, 1 / sqrt(max(n_u,
-        `typical_size` / 20)).
+        For each item, the noisy sum of its users' weights, 1 / sqrt(n_u).
     counts_noise : float
         Standard deviation of the noise in `counts`.
     items : ndarray of shape (m,), int64
@@ -219,14 +215,10 @@ def release_sums(
     steps = [PIECES[name].steps(choices, _length(first[name])) for name in first]
     answers = dict(zip(first, releases.release([*first.values()], steps), strict=True))
     totals = _read_totals(first["totals"], *answers["totals"], choices.n_items)
-    share = releases.sigma * math.sqrt(totals.typical_size)
-    share = (share / (_COUNT_NOISE * totals.n_users)) ** 2
-    share = float(np.clip(share, _LEAST_COUNTS, _MOST_COUNTS))
 
     def counted(share: float) -> tuple[NDArray[np.float64], float]:
         sums = BoundedSums((1, choices.n_items), 1.0, share, step)
-        least = _LEAST_SIZE * totals.typical_size
-        weights = np.floor(_length(sums) / np.sqrt(np.maximum(choices.sizes, least)))
+        weights = np.floor(_length(sums) / np.sqrt(choices.sizes))
         # Sums of whole numbers are exact in floating point.
         steps = np.bincount(
             choices.items, np.repeat(weights, choices.sizes), choices.n_items
@@ -234,7 +226,7 @@ def release_sums(
         ((noisy, error),) = releases.release((sums,), (steps,))
         return noisy, error
 
-    counts, error = counted(share)
+    counts, error = counted(_COUNTS)
     order = np.argsort(-counts, kind="stable")
     n_best = number_of_items(
         counts[order],
@@ -254,8 +246,7 @@ def release_sums(
         none = np.empty((0, 0))
         return ItemSums(totals, counts, error, best, none.ravel(), none, 0.0)
     whole = whole_shares(np.maximum(counts[best], max(error, 1e-3 * counts.max())))
-    least = max(_LEAST_SIZE * totals.typical_size, _LEAST_LENGTH)
-    sums = ProductSums(whole, least, releases.left, step)
+    sums = ProductSums(whole, _LEAST_LENGTH, releases.left, step)
     limbs = sums.zeros()
     sums.add(limbs, choices.among(best))
     ((noisy, products_error),) = releases.release((sums,), (limbs,))

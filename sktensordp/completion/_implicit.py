@@ -99,7 +99,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         recommends the most popular items to everybody.
     item_counts_ : ndarray of shape (n_items,)
         Noisy weighted counts of all items. Each choice of a user with n choices weighs
-        1 / sqrt(n); for users with very few choices, less.
+        1 / sqrt(n).
     similarity_ : ndarray of shape (n_similar, n_similar)
         How much a choice of the row's item raises the score of the column's item; rows
         and columns are numbered as in `items_`. Zeros on the diagonal.

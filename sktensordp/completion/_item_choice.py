@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-# Largest eigenvalue, in units of what popularity would give, and how many there are.
-_FIRST, _N_EIGENVALUES = 0.5, 300
+# Largest eigenvalue, in units of what popularity would give.
+_FIRST = 0.5
 # Expected share of items that nobody chose among those whose counts are called real.
 _NOT_REAL = 0.15
 # With fewer items, popularity is better.
@@ -76,10 +76,9 @@ def number_of_items(
     coverage = np.clip(coverage, 1e-300, 1.0)
     squares = np.maximum(np.cumsum(counts**2) - m * counts_noise**2, counts_noise**2)
     strength = _FIRST * squares / (n_users * coverage) / (products_noise * np.sqrt(m))
-    n_visible = np.minimum(np.minimum(strength, m), _N_EIGENVALUES).astype(int)
+    n_visible = np.minimum(strength, m).astype(int)
     # The sum of t_k - m s^2 / t_k over the visible k, in units of the first.
-    k = np.arange(1.0, _N_EIGENVALUES + 1)
-    without_noise = np.append(0.0, np.cumsum(1 / k))[n_visible]
+    without_noise = np.append(0.0, np.cumsum(1 / m))[n_visible]
     kept = without_noise - n_visible * (n_visible + 1) / 2 / strength**2
     value = np.where(m >= least, coverage * kept, 0.0)
     best = int(np.argmax(value))

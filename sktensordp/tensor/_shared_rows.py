@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ._average_row import average_row
 
 # The prior of counts: its number of levels, and rounds in which it is found.
-_N_LEVELS, _PRIOR_ROUNDS = 40, 50
+_N_LEVELS, _PRIOR_ROUNDS = 40, 20
 # Counts above this many standard deviations of the noise need no prior.
 _WELL_KNOWN = 8.0
 _LEAST_EIGENVALUE = 1e-6
