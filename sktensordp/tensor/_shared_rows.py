@@ -182,6 +182,12 @@ def row_information(
     return precision, shift + np.einsum("jab,jb->ja", precision, start)
 
 
+def inverse_of(moment: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The inverse of a moment whose small eigenvalues are raised."""
+    strengths, vectors = _spectrum(moment)
+    return (vectors / strengths) @ vectors.T
+
+
 def _spectrum(
     moment: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -30,6 +30,7 @@ from ...tensor._shared_rows import (
     BiasPrior,
     biases_from_sums,
     drifted,
+    inverse_of,
     row_information,
     rows_from_information,
 )
@@ -50,6 +51,10 @@ BIAS_PASSES, FACTOR_PASSES = 4, 7
 # Between passes, factors change as the units' own factors do. The covariance of the
 # change is taken as this share of the factors' prior covariance. The same for biases.
 _DRIFT = 0.03
+# Share of the variance of residuals that counts as new in every pass. It would be zero
+# if the model did not change between passes. If it were one, the last pass would count
+# too little without noise.
+_NEW_SHARE = 0.05
 # Bound on a unit's contribution: the root mean square over its entries, relative to the
 # standard deviation of a value around the model.
 BOUND = 0.7
@@ -59,8 +64,8 @@ _SPREAD = 0.1
 # is known of rows: side information (for all its columns together), the logarithm of
 # the count, the bias, and the pattern.
 _UNITS_BIAS, _SIDE, _COUNT, _BIAS, _PATTERN = 0.045, 0.03, 0.003, 0.1, 0.01
-# Keeps divisions finite where there is neither noise nor signal.
-_LEAST_NOISE = 1e-12
+# Keep divisions finite where there is neither noise nor signal, nor anybody.
+_LEAST_NOISE, _LEAST_COUNT = 1e-12, 1e-6
 # Smallest eigenvalue of a second moment, relative to the largest.
 _LEAST_EIGENVALUE = 1e-3
 
@@ -467,7 +472,7 @@ def _with_rows(
         weights,
         moment,
         error**2,
-        residual,
+        _NEW_SHARE * residual,
         before * lengths,
     )
     precision = precision * lengths * lengths[:, np.newaxis]
@@ -479,9 +484,12 @@ def _with_rows(
         earlier, earlier_shift = drifted(*state.known[block], drift)
         precision, shift = precision + earlier, shift + earlier_shift
     known = {**state.known, block: (precision, shift)}
+    # All passes share the residuals of the values.
+    floor = _LEAST_COUNT * max(float(weights.max()), 1e-140)
+    common = (1 - _NEW_SHARE) * residual / np.maximum(weights, floor) ** 2
+    inverse = inverse_of(moment) / lengths / lengths[:, np.newaxis]
     means, spread, covariance = rows_from_information(
-        precision,
-        shift,
+        *drifted(precision, shift, common[:, np.newaxis, np.newaxis] * inverse),
         centre,
         bias_variance,
         covariance,
