@@ -2,6 +2,9 @@
 
 Entries are sorted by unit. The result for a unit is a function of its own entries
 alone, down to the last bit: the entries of other units, and their order, do not matter.
+
+`solve_units` stands beside the one solver of rows, since contributions need what that
+does not compute: the leverage of every entry, and a unit's row without the entry.
 """
 
 import numpy as np
