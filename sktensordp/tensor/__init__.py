@@ -2,7 +2,6 @@
 
 from ._algebra import cp_to_dense, cp_to_tucker, mode_products
 from ._cp import CPForm, max_cp_rank, point_model
-from ._cp_fit import continue_structured_cp, fit_structured_cp
 from ._cp_rows import fit_cp, padded
 from ._grouped import (
     DenseEntries,
@@ -37,14 +36,12 @@ __all__ = [
     "TuckerForm",
     "as_coordinates",
     "check_tucker_size",
-    "continue_structured_cp",
     "continue_structured_tucker",
     "continued",
     "cp_to_dense",
     "cp_to_tucker",
     "fit_biases_to_sums",
     "fit_cp",
-    "fit_structured_cp",
     "fit_structured_tucker",
     "group_by_mode",
     "max_cp_rank",

@@ -21,11 +21,9 @@ from typing import Any, NamedTuple, TypeAlias
 import dask
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ._algebra import diagonal
 from ._grouped import SparseEntries, array_of
-from ._leading_terms import product, scaled_gram, with_random_signs
 from ._likelihood import TableLikelihood
 from ._row_fit import RowFit, RowWeighting
 from ._tucker_fit import TuckerFit
@@ -374,7 +372,8 @@ class DistributedEntries:
 
     def fit_class(self, local: type) -> Any:
         """The class that fits to partitions, for a class that fits to local entries."""
-        return {RowFit: _DistributedCP, TuckerFit: _DistributedTucker}[local]
+        classes: dict[type, Any] = {TuckerFit: _DistributedTucker}
+        return classes[local]
 
 
 def _energies(group: _Group, mode: int) -> tuple[Any, ...]:
@@ -620,10 +619,6 @@ class _DistributedRows(RowFit):
         deviation = squares - 2 * prior * means + n_rows * prior**2
         return n_rows, np.maximum(deviation, 0.0), variances
 
-    def residuals(self) -> Any:
-        """What the fit leaves of a matrix, by partition; see `RowFit.residuals`."""
-        return _DistributedResiduals(self.entries, self._on_groups(_residuals))
-
     def gather(self) -> None:
         """Bring the posterior of all rows, and their weights, into this process."""
         if self._local_rows is None:
@@ -646,117 +641,6 @@ class _DistributedRows(RowFit):
         """The fitted model, with all rows in this process; see `RowFit.model`."""
         self.gather()
         return super().model(scale)
-
-
-class _DistributedResiduals:
-    """Residuals of a matrix in partitions; see `Residuals` of `leading_terms`.
-
-    Parameters
-    ----------
-    entries : DistributedEntries
-    groups : list of Delayed of list of list of csr_array
-        The residuals of every partition, with a row for each of its rows.
-    """
-
-    def __init__(self, entries: DistributedEntries, groups: Sequence[Any]) -> None:
-        self.counts, self.mode = [*entries.counts], entries.mode
-        self._entries, self._groups = entries, in_memory(*groups)
-
-    def gram(
-        self,
-        weights: Sequence[NDArray[np.float64]],
-        vectors: NDArray[np.float64],
-        flipped: bool,
-    ) -> NDArray[np.float64]:
-        """A' A times vectors; see `Residuals`."""
-        numbers = range(len(self._entries.cuts) - 1) if flipped else None
-        products = self._on_groups(_residual_gram, weights, vectors, numbers)
-        (product,) = self._entries.partitions.computed(tree_sum(products))
-        return product
-
-    def project(
-        self, weights: Sequence[NDArray[np.float64]], vectors: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """A times vectors; see `Residuals`."""
-        products = computed(*self._on_groups(_projected_residuals, weights, vectors))
-        return np.concatenate(self._entries.partitions.by_partition(products))
-
-    def _on_groups(
-        self,
-        function: Callable[..., Any],
-        weights: Sequence[NDArray[np.float64]],
-        vectors: NDArray[np.float64],
-        numbers: Iterable[int] | None = None,
-    ) -> list[Any]:
-        """Delayed results of a function of every group, for `gram` and `project`."""
-        entries, function = self._entries, dask.delayed(function, pure=False)
-        own, other = entries.split(weights[0]), weights[1]
-        if numbers is None:
-            numbers = [-1] * len(own)
-        by_group = entries.partitions.split([*zip(own, numbers, strict=True)])
-        shared = dask.delayed((other, vectors), traverse=False)
-        groups = zip(self._groups, by_group, strict=True)
-        return [
-            function(group, dask.delayed(each, traverse=False), shared)
-            for group, each in groups
-        ]
-
-
-# The residuals of the partitions of a group, by thread, and for each of them the
-# weights of its rows and its number, which is -1 if signs are not random.
-_ResidualGroup: TypeAlias = list[list[sparse.csr_array]]
-_Own: TypeAlias = list[list[tuple[NDArray[np.float64], int]]]
-
-
-def _residuals(
-    state: Any, others: Sequence[Any], group: _Group, group_rows: _GroupRows
-) -> _ResidualGroup:
-    """What the fit leaves of the entries of every partition of a group."""
-
-    def in_turn(
-        partitions: list[SparseEntries], rows: list[_Rows]
-    ) -> list[sparse.csr_array]:
-        pairs = zip(partitions, rows, strict=True)
-        fits = (_local_fit(state, others, *pair) for pair in pairs)
-        return [fit.residual_matrix(state.mode) for fit in fits]
-
-    return by_thread(in_turn, group, group_rows)
-
-
-def _residual_gram(
-    group: _ResidualGroup, own: _Own, shared: tuple[NDArray[np.float64], ...]
-) -> tuple[NDArray[np.float64]]:
-    """A' A times vectors, for the partitions of a group."""
-    other, vectors = shared
-
-    def in_turn(
-        matrices: list[sparse.csr_array], own: list[tuple[NDArray[np.float64], int]]
-    ) -> NDArray[np.float64]:
-        total: Any = 0.0
-        for matrix, (weights, number) in zip(matrices, own, strict=True):
-            signed = with_random_signs(matrix, (0, number)) if number >= 0 else matrix
-            total = total + scaled_gram(signed, weights, other, vectors)
-        return total
-
-    return (sum(by_thread(in_turn, group, own)),)
-
-
-def _projected_residuals(
-    group: _ResidualGroup, own: _Own, shared: tuple[NDArray[np.float64], ...]
-) -> list[list[NDArray[np.float64]]]:
-    """A times vectors, for the partitions of a group."""
-    other, vectors = shared
-    return [
-        [
-            weights[:, np.newaxis] * product(matrix, other, vectors)
-            for matrix, (weights, _) in zip(*each, strict=True)
-        ]
-        for each in zip(group, own, strict=True)
-    ]
-
-
-class _DistributedCP(_DistributedRows, RowFit):
-    local = RowFit
 
 
 class _DistributedTucker(_DistributedRows, TuckerFit):

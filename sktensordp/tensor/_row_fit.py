@@ -15,16 +15,13 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ._algebra import cp_to_dense, diagonal, packed_squares
 from ._blas import one_blas_thread
 from ._chain import path_eigenvalues, solve_chain
 from ._grouped import DenseEntries, GroupedEntries, SparseEntries
-from ._leading_terms import LocalResiduals, counts_of
 from ._likelihood import TableLikelihood
 from ._priors import BIAS_PRECISION, LARGEST_PRECISION, SMALLEST_PRECISION
-from ._rows import Rows, rescaled
 
 # One array for each mode: a list of arrays, or the rows of one array.
 ByMode: TypeAlias = Any
@@ -270,40 +267,7 @@ class RowFit:
 
     def model(self, scale: float) -> Any:
         """The fitted model, with its values multiplied by `scale`."""
-        shape, fixed = self.entries.shape, self.fixed
-        means, covariances = [], []
-        for mode, size in enumerate(shape):
-            own = np.empty((size + 1, self.means.shape[1]), self.means.dtype)
-            packed = np.empty((size + 1, self.covariances.shape[1]), own.dtype)
-            self.write_rows(mode, np.ones(own.shape[1]), own, packed)
-            means.append(own[:-1])
-            covariances.append(packed[:-1, self._free_pairs(mode)])
-        unknown = np.where(fixed, 1.0, self.prior_mean)
-        unknown[1, self.features(1)] = self.prior_mean[1][self.features(1)]
-        features = means[1][:, self.features(1)]
-        weights = self.row_weights
-        stated = weights if self.stated_weights is None else self.stated_weights
-        rows = Rows(
-            shape,
-            tuple(np.arange(size) for size in shape),
-            fixed,
-            self.prior_mean,
-            self.precision,
-            self.tie,
-            tuple(means),
-            tuple(covariances),
-            self.noise,
-            unknown,
-            np.append(features, unknown[1:2, self.features(1)], axis=0),
-            weights,
-            stated,
-        )
-        return rescaled(rows, scale)
-
-    def _free_pairs(self, mode: int) -> NDArray[np.bool_]:
-        """Which of the packed pairs of columns are free in a mode."""
-        one, other = np.triu_indices(self.fixed.shape[1])
-        return ~(self.fixed[mode][one] | self.fixed[mode][other])
+        raise NotImplementedError
 
     def learn(
         self,
@@ -374,32 +338,6 @@ class RowFit:
             counts = sum(self.map_rows(observe, mode, pool, n_threads))
         entries.values_changed()
         return counts
-
-    def residuals(self) -> Any:
-        """What the fit leaves of a matrix, as `Residuals` of `leading_terms`."""
-        # Singular vectors are searched for in the other mode, which is the smaller one.
-        mode = int(np.argmax(self.entries.shape))
-        matrix = self.residual_matrix(mode)
-        counts = counts_of(matrix)
-        return LocalResiduals(matrix, counts[::-1] if mode else counts, mode)
-
-    def residual_matrix(self, mode: int) -> sparse.csr_array:
-        """Entries less their fitted values, with a row for each of a mode's rows."""
-        entries: Any = self.entries
-        shape = entries.shape[mode], entries.shape[1 - mode]
-        fitted = self.fitted_values(mode, slice(0, shape[0]))
-        if isinstance(entries, DenseEntries):
-            where = np.nonzero(entries.mask > 0)
-            left = entries.values[where] - fitted
-            rows, columns = where[mode], where[1 - mode]
-            return sparse.coo_array((left, (rows, columns)), shape=shape).tocsr()
-        starts, others, values = entries.groups[mode]
-        columns = others[:, 0] - (0 if mode else shape[0])
-        left = values - fitted
-        # One type for both, or SciPy stores columns in the larger one.
-        if len(left) <= np.iinfo(columns.dtype).max:
-            starts = starts.astype(columns.dtype)
-        return sparse.csr_array((left, columns, starts), shape=shape)
 
     def gather(self) -> None:
         """Bring the posterior of all rows into this process, if it is elsewhere."""

@@ -24,7 +24,6 @@ from sktensordp.papers import _cheng_2022, _wei_2022
 from sktensordp.privacy.budgets import _file, _ledger
 from sktensordp.tensor import (
     _blas,
-    _cp_fit,
     _cp_rows,
     _shared_rows,
     _tucker_fit,
@@ -84,7 +83,6 @@ POINTS = {
     "release of units": (_units.UnitPerturbation, "measure"),
     # Fits to what was released.
     "one thread of BLAS": (_blas, "one_blas_thread"),
-    "least entries for independent columns": (_cp_fit, "_LEAST_INDEPENDENT"),
     "few entries": (_cp_rows, "_FEW_ENTRIES"),
     "weighing of rows": (_cp_rows, "weighing"),
     "choice of terms": (_cp_rows, "with_terms"),

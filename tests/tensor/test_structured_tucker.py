@@ -9,11 +9,8 @@ from sktensordp.tensor import (
     DenseEntries,
     SparseEntries,
     TuckerForm,
-    continue_structured_cp,
     continue_structured_tucker,
-    fit_structured_cp,
     fit_structured_tucker,
-    point_model,
     point_tucker_model,
     update_structured_tucker,
 )
@@ -22,7 +19,7 @@ from sktensordp.tensor._priors import CORE_PRECISION
 from sktensordp.tensor._tucker import TuckerColumns, core_of_squares
 from sktensordp.tensor._tucker_fit import TuckerFit
 from tests.support.points import POINTS
-from tests.support.tensors import as_dense, random_problem, unpacked
+from tests.support.tensors import as_dense, fit_of, random_problem, unpacked
 
 pytestmark = pytest.mark.thorough
 OPTIONS = {"value_scale": 1.0, "noise_floor": 0.0, "max_iter": 5}
@@ -330,7 +327,8 @@ def test_a_matrix_is_fitted_as_well_as_by_a_cp():
     entries = DenseEntries(noisy, mask)
     options = {**OPTIONS, "max_iter": 40, "biases": True}
     tucker, _ = fit_structured_tucker(entries, ranks=(3, 3), **options)
-    cp, _ = fit_structured_cp(entries, rank=3, **options)
+    where = np.argwhere(mask)
+    cp, _ = fit_of(where, noisy[mask], mask.shape, rank=3)
     errors = [np.mean((m.dense() - tensor)[~mask] ** 2) for m in (tucker, cp)]
     assert errors[0] < 1.1 * errors[1] < 0.5 * np.var(tensor)
 
@@ -355,27 +353,6 @@ def test_an_array_equals_coordinates(ranks):
     for model in models[1:]:
         np.testing.assert_allclose(model.dense(), models[0].dense(), atol=1e-9)
         assert model.noise_variance == pytest.approx(models[0].noise_variance)
-
-
-def test_biases_alone_equal_those_of_a_cp():
-    """From the same start, since the fits draw different numbers of columns."""
-    shape = (6, 5, 4)
-    coordinates, values = random_problem(shape, 200)
-    entries = SparseEntries(coordinates, values, shape)
-    nothing = [np.zeros(n + 1) for n in shape]
-    models = [
-        continue_structured_tucker(
-            point_tucker_model(shape, 0.5, float, biases=nothing), entries, max_iter=3
-        ),
-        continue_structured_cp(
-            point_model(shape, 0.5, float, biases=nothing), entries, max_iter=3
-        ),
-    ]
-    asked = np.vstack([coordinates, [[-1, 1, -1], [0, -1, 2]]])
-    found, expected = (m.predict(asked) for m in models)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    for found, expected in zip(*[m.variance(asked) for m in models], strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_ties_make_neighbours_alike():
