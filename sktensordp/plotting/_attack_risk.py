@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import PrivacyGuarantee
-from ..privacy._numbers import shown
 from ..privacy._risk import max_accuracy
-from ._claims import by_label, difference_notes, guarantees_of, legend_text
-from ._curves import CurvesDisplay
+from ._claims import by_label, claims_and_notes, guarantees_of
+from ._curves import GuaranteesDisplay
 from ._docs import with_shared_text
 from ._privacy_profile import trade_off
-from ._style import claimed_style, shade, wrapped
 
 _FPRS = np.linspace(0.0, 1.0, 201)
 _PRIORS = np.linspace(0.01, 0.99, 99)
 # Epsilons whose lines bound the true positive rate.
 _EPSILONS = np.concatenate([[0.0], np.geomspace(1e-4, 600.0, 400)])
-_LABELS = {
-    "tpr": ("false positive rate", "largest true positive rate", "guessing"),
-    "accuracy": (
-        "probability of the suspicion before the release",
-        "largest probability of a right guess",
-        "without the release",
-    ),
-}
 
 
 @with_shared_text
-class AttackRiskDisplay(CurvesDisplay):
+class AttackRiskDisplay(GuaranteesDisplay):
     """What an attacker can achieve: true positives, or right guesses.
 
     The attacker knows all the rest of the data and tests a suspicion about one unit.
@@ -75,6 +65,15 @@ class AttackRiskDisplay(CurvesDisplay):
     >>> {label: tpr[20].round(2) for label, tpr in display.tprs.items()}
     {'Laplace': np.float64(0.23), 'Gaussian': np.float64(0.16)}
     """
+
+    _labels: ClassVar = {
+        "tpr": ("false positive rate", "largest true positive rate", "guessing"),
+        "accuracy": (
+            "probability of the suspicion before the release",
+            "largest probability of a right guess",
+            "without the release",
+        ),
+    }
 
     def __init__(
         self,
@@ -136,15 +135,10 @@ class AttackRiskDisplay(CurvesDisplay):
             label: _rates(g.delta_at, g.epsilon_at(0.0))
             for label, g in guarantees.items()
         }
-        lists = {label: [g] for label, g in guarantees.items()}
-        return cls(
-            _FPRS,
-            {label: tpr for label, (tpr, _) in pairs.items()},
-            _PRIORS,
-            {label: accuracy for label, (_, accuracy) in pairs.items()},
-            claimed={label: g.claimed for label, g in guarantees.items() if g.claimed},
-            notes=difference_notes(lists, at_delta=False),
-        ).plot(kind=kind, ax=ax)
+        tprs = {label: tpr for label, (tpr, _) in pairs.items()}
+        accuracies = {label: accuracy for label, (_, accuracy) in pairs.items()}
+        claims = claims_and_notes(guarantees)
+        return cls(_FPRS, tprs, _PRIORS, accuracies, **claims).plot(kind=kind, ax=ax)
 
     @classmethod
     def from_estimator(
@@ -178,11 +172,6 @@ class AttackRiskDisplay(CurvesDisplay):
         guarantees = guarantees_of(estimator)
         return cls.from_guarantee(guarantees, kind=kind, ax=ax)
 
-    claims_: dict[str, Any]
-    # State of the plot while it is being drawn.
-    _kind: str
-    _handles: list[Any]
-
     def plot(self, *, kind: str = "tpr", ax: Any = None) -> Self:
         """Draw the curves and the claims.
 
@@ -213,49 +202,24 @@ class AttackRiskDisplay(CurvesDisplay):
         >>> display.plot(kind="accuracy", ax=Figure().subplots()).ax_.get_ylabel()
         'largest probability of a right guess'
         """
-        if kind not in _LABELS:
-            raise ValueError(f"kind must be 'tpr' or 'accuracy', got {kind!r}.")
-        self._kind, self._handles, self.claims_ = kind, [], {}
-        self._draw_curves(self.tprs, ax)
-        x_label, y_label, reference = _LABELS[kind]
-        self.ax_.set(xlabel=x_label, ylabel=y_label)
-        x = np.asarray(self.fprs if kind == "tpr" else self.priors, dtype=float)
-        known = x if kind == "tpr" else np.maximum(x, 1 - x)
-        self._handles += self.ax_.plot(
-            x, known, color=shade(self.ax_, 0.4), linewidth=1, label=reference
-        )
-        self._draw_legend(self._handles)
-        return self
+        return self._draw(self.tprs, kind, ax)
 
-    def _draw_curve(self, label: str, line: str, marker: str) -> Any:
-        """Draw the true curve and the claim, if any; return the true curve."""
-        is_tpr = self._kind == "tpr"
-        x = self.fprs if is_tpr else self.priors
-        values = (self.tprs if is_tpr else self.accuracies)[label]
-        every = (0.03 * (len(self.lines_) % 4), 0.12)
-        lines = self.ax_.plot(
-            x,
-            values,
-            linestyle=line,
-            marker=marker,
-            markevery=every,
-            label=wrapped(legend_text(label, self.notes, {})),
-        )
-        if label in self.claimed:
-            epsilon, delta = self.claimed[label]
-            claims = _rates(_worst_curve(epsilon, delta), epsilon, x)
-            text = f"{label}: claimed ({shown(epsilon)}, {shown(delta)})"
-            lines += self.ax_.plot(
-                x,
-                claims[0] if is_tpr else claims[1],
-                marker=marker,
-                markevery=every,
-                label=wrapped(text),
-                **claimed_style(self.ax_),
-            )
-            self.claims_[label] = lines[1]
-        self._handles += lines
-        return lines[0]
+    @property
+    def _x(self) -> NDArray[np.float64]:
+        return np.asarray(self.fprs if self._kind == "tpr" else self.priors, float)
+
+    def _truth(self, label: str) -> tuple[ArrayLike, ArrayLike]:
+        return self._x, (self.tprs if self._kind == "tpr" else self.accuracies)[label]
+
+    def _claim(
+        self, epsilon: float, delta: float
+    ) -> tuple[tuple[ArrayLike, ArrayLike], dict[str, Any]]:
+        rates = _rates(_worst_curve(epsilon, delta), epsilon, self._x)
+        return (self._x, rates[self._kind == "accuracy"]), {}
+
+    def _nothing(self) -> tuple[ArrayLike, ArrayLike]:
+        x = self._x
+        return x, x if self._kind == "tpr" else np.maximum(x, 1 - x)
 
 
 def _worst_curve(epsilon: float, delta: float) -> Callable[[float], float]:

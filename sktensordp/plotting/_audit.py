@@ -109,12 +109,8 @@ class AuditDisplay:
         if ax is None:
             ax = new_axes(figsize=(6.4, 1.2 + 0.4 * len(rows)))
         self.ax_, self.figure_ = ax, ax.figure
-        self.bars_ = ax.barh(
-            rows,
-            [r.epsilon_lower for r in reports],
-            edgecolor=shade(ax, 1.0),
-            height=0.6,
-        )
+        bounds, black = [r.epsilon_lower for r in reports], shade(ax, 1.0)
+        self.bars_ = ax.barh(rows, bounds, edgecolor=black, height=0.6)
         handles: dict[str, Any] = {}
         for bar, report in zip(self.bars_, reports, strict=True):
             if report.violated:
@@ -125,24 +121,12 @@ class AuditDisplay:
         claims = [(r.claimed, row) for row, r in zip(rows, reports, strict=True)]
         claims = [(c, row) for c, row in claims if c is not None and np.isfinite(c)]
         if claims:
-            (handles[_CLAIMED],) = ax.plot(
-                *zip(*claims, strict=True),
-                linestyle="none",
-                marker="|",
-                color=shade(ax, 1.0),
-                markersize=18,
-                mew=3,
-            )
+            points, style = zip(*claims, strict=True), {"markersize": 18, "mew": 3}
+            (handles[_CLAIMED],) = ax.plot(*points, "|", color=black, **style)
         ax.set_yticks(rows, labels=[wrapped(label) for label in self.reports])
         ax.invert_yaxis()
         ax.set_xlim(left=0)
         ax.set_xlabel("epsilon")
-        ax.legend(
-            handles.values(),
-            handles.keys(),
-            loc="lower right",
-            bbox_to_anchor=(1, 1),
-            ncols=len(handles),
-            frameon=False,
-        )
+        place = {"loc": "lower right", "bbox_to_anchor": (1, 1), "frameon": False}
+        ax.legend(handles.values(), handles.keys(), ncols=len(handles), **place)
         return self

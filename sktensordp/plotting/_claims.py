@@ -38,6 +38,15 @@ def by_label(
     return dict(guarantee)
 
 
+def claims_and_notes(guarantees: Mapping[str, PrivacyGuarantee]) -> dict[str, Any]:
+    """What legends say beside true curves: parameters of a display of guarantees."""
+    lists = {label: [g] for label, g in guarantees.items()}
+    return {
+        "claimed": {label: g.claimed for label, g in guarantees.items() if g.claimed},
+        "notes": difference_notes(lists, at_delta=False),
+    }
+
+
 def guarantees_of(estimator: Any) -> dict[str, PrivacyGuarantee]:
     """Total guarantees of fitted estimators by label; see `privacy_of`."""
     if not isinstance(estimator, Mapping):

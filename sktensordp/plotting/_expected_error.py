@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown, shown_below
 from ._claims import check_labels, difference_notes, legend_text, true_epsilons
-from ._curves import CurvesDisplay
+from ._curves import EpsilonsDisplay
 from ._docs import with_shared_text
-from ._style import AXIS_WIDTH, REFERENCE_STYLES, claimed_style, shade, wrapped
+from ._style import AXIS_WIDTH, REFERENCE_STYLES, shade, wrapped
 
 _ROUNDING = 1e-12
 
 
 @with_shared_text
-class ExpectedErrorDisplay(CurvesDisplay):
+class ExpectedErrorDisplay(EpsilonsDisplay):
     """Expected errors over epsilon, one curve per estimator, and epsilons for a target.
 
     A curve whose epsilons are claimed but not true is drawn thin, dotted and grey with
@@ -156,9 +156,8 @@ class ExpectedErrorDisplay(CurvesDisplay):
             curves[label] = curve = expected_error(
                 model, rows, y, epsilons=epsilons, n_users=n_users
             )
-            guarantees[label] = _fit_guarantees(
-                model, np.shape(rows)[1:], curve.epsilons
-            )
+            shape = np.shape(rows)[1:]
+            guarantees[label] = _fit_guarantees(model, shape, curve.epsilons)
             true = true_epsilons(curve.epsilons, guarantees[label])
             if true is not None:
                 truths[label] = true
@@ -171,13 +170,9 @@ class ExpectedErrorDisplay(CurvesDisplay):
                 needed[label] = epsilon_needed(
                     model, rows, y, error=target, n_users=n_users
                 )
-        return cls(
-            curves,
-            target=target,
-            needed=needed,
-            true_epsilons=truths,
-            notes=difference_notes(guarantees),
-        ).plot(ax=ax)
+        texts: dict[str, Any] = {"true_epsilons": truths}
+        texts["notes"] = difference_notes(guarantees)
+        return cls(curves, target=target, needed=needed, **texts).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the curves and the target.
@@ -225,15 +220,10 @@ class ExpectedErrorDisplay(CurvesDisplay):
             points = np.column_stack([points, (self.needed[label], self.target)])
             has_marker = np.append(has_marker, False)
         order = np.argsort(points[0])
-        is_claim = label in self.true_epsilons
-        style = claimed_style(self.ax_) if is_claim else {"linestyle": line}
+        style = {"marker": marker, "markersize": 4, **self._line_style(label, line)}
+        every = np.flatnonzero(has_marker[order]).tolist()
         (curve_line,) = self.ax_.plot(
-            *points[:, order],
-            marker=marker,
-            markersize=4,
-            label=wrapped(text),
-            markevery=np.flatnonzero(has_marker[order]).tolist(),
-            **style,
+            *points[:, order], label=wrapped(text), markevery=every, **style
         )
         self._draw_without_noise(curve, curve_line)
         return curve_line
@@ -257,19 +247,12 @@ class ExpectedErrorDisplay(CurvesDisplay):
     def _draw_target(self) -> None:
         if self.target is None:
             return
-        ax, grey = self.ax_, {"color": shade(self.ax_, 0.65)}
-        ax.axhline(self.target, linestyle=REFERENCE_STYLES[1], linewidth=1.2, **grey)
+        ax, grey, black = self.ax_, shade(self.ax_, 0.65), shade(self.ax_, 1.0)
+        self._draw_level(self.target, REFERENCE_STYLES[1])
         for epsilon in self.needed.values():
-            ax.plot([epsilon] * 2, [0, self.target], linewidth=0.8, **grey)
-            ax.plot(
-                epsilon,
-                self.target,
-                linestyle="none",
-                marker="o",
-                fillstyle="none",
-                color=shade(ax, 1.0),
-                markersize=9,
-            )
+            ax.plot([epsilon] * 2, [0, self.target], linewidth=0.8, color=grey)
+            ring = {"markersize": 9, "fillstyle": "none", "color": black}
+            ax.plot(epsilon, self.target, "o", **ring)
 
     def _draw_without_noise(self, curve: Any, line: Any) -> None:
         errors = curve.errors[np.isinf(curve.epsilons)]

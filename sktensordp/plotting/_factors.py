@@ -9,12 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._columns import (
-    choose_components,
-    column_names,
-    components_by_name,
-    meaning_of,
-)
+from ._columns import choose_components, column_names, components_by_name, meaning_of
 from ._style import shade, wrapped
 
 # A larger mode gets no bar for every index, or no name below every tick.
@@ -335,13 +330,9 @@ class FactorsDisplay:
             return grid.subplots(squeeze=False)
         import matplotlib.pyplot as plt
 
-        return plt.subplots(
-            *shape,
-            squeeze=False,
-            height_ratios=heights,
-            layout="constrained",
-            figsize=(max(_WIDTH * shape[1], 4.8), sum(heights) + 0.3),
-        )[1]
+        size = max(_WIDTH * shape[1], 4.8), sum(heights) + 0.3
+        figure = plt.figure(layout="constrained", figsize=size)
+        return figure.subplots(*shape, squeeze=False, height_ratios=heights)
 
     def _draw_mode(self, row: NDArray[Any], mode: int) -> None:
         columns = [columns[mode] for columns in self.components.values()]
@@ -353,17 +344,8 @@ class FactorsDisplay:
         name = wrapped(str(self.mode_names[mode]), _LONGEST_NAME)
         if mode in self.private:
             text = f"{name}: not released, because each of its indices is protected"
-            row[0].text(
-                0.0,
-                0.5,
-                text,
-                color=shade(row[0], 1.0),
-                transform=row[0].transAxes,
-                va="center",
-                style="italic",
-                fontsize="small",
-                in_layout=False,
-            )
+            style = {"va": "center", "style": "italic", "fontsize": "small"}
+            self._write(row[0], 0.0, 0.5, text, **style)
         for axes in [axes for axes in row if axes.axison][:1]:
             axes.set_ylabel(name)
 
@@ -400,15 +382,19 @@ class FactorsDisplay:
         axes.plot(indices, column[order], color=shade(axes, 0.85), linewidth=1.2)
         if not n:
             return
-        style = {
-            "transform": axes.transAxes,
-            "fontsize": "x-small",
-            "in_layout": False,
-            "color": shade(axes, 1.0),
-        }
-        highest, lowest = names[:n], names[len(names) - n :]
-        axes.text(0.05, 0.95, "\n".join(["highest:", *highest]), va="top", **style)
-        axes.text(0.95, 0.05, "\n".join(["lowest:", *lowest]), ha="right", **style)
+        small = {"fontsize": "x-small"}
+        highest, lowest = (
+            ["highest:", *names[:n]],
+            ["lowest:", *names[len(names) - n :]],
+        )
+        self._write(axes, 0.05, 0.95, "\n".join(highest), va="top", **small)
+        self._write(axes, 0.95, 0.05, "\n".join(lowest), ha="right", **small)
+
+    @staticmethod
+    def _write(axes: Any, x: float, y: float, text: str, **style: Any) -> None:
+        """Write into axes, for which the layout makes no room."""
+        style |= {"transform": axes.transAxes, "color": shade(axes, 1.0)}
+        axes.text(x, y, text, in_layout=False, **style)
 
 
 def _title(name: str) -> str:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import PrivacyGuarantee
-from ..privacy._numbers import shown
-from ._claims import by_label, difference_notes, guarantees_of, legend_text
-from ._curves import CurvesDisplay
+from ._claims import by_label, claims_and_notes, guarantees_of
+from ._curves import LEAST_DELTA, GuaranteesDisplay
 from ._docs import with_shared_text
-from ._style import claimed_style, shade, wrapped
 
 _N_EPSILONS = 121
-# Lower end of the axis of delta.
-_LEAST_DELTA = 1e-12
 # Stands for zero on the logarithmic axis.
 _NEARLY_ZERO = 1e-300
+_ALPHAS = np.linspace(0.0, 1.0, 201)
+# Style of a claim in the profile: a point.
+_POINT = {
+    "linestyle": "none", "markersize": 12, "markevery": None, "clip_on": False,
+    "zorder": 6,
+}  # fmt: skip
 
 
 @with_shared_text
-class PrivacyProfileDisplay(CurvesDisplay):
+class PrivacyProfileDisplay(GuaranteesDisplay):
     """Delta over epsilon of guarantees, or errors of tests that tell neighbours apart.
 
     Parameters
@@ -55,6 +57,15 @@ class PrivacyProfileDisplay(CurvesDisplay):
     >>> sorted(display.deltas)
     ['Gaussian', 'Laplace']
     """
+
+    _labels: ClassVar = {
+        "profile": ("epsilon", "delta", ""),
+        "tradeoff": (
+            "type I error",
+            "smallest type II error of any test",
+            "nothing revealed",
+        ),
+    }
 
     def __init__(
         self,
@@ -122,10 +133,8 @@ class PrivacyProfileDisplay(CurvesDisplay):
             label: np.array([g.delta_at(e) for e in grid])
             for label, g in guarantees.items()
         }
-        claimed = {label: g.claimed for label, g in guarantees.items() if g.claimed}
-        lists = {label: [g] for label, g in guarantees.items()}
-        notes = difference_notes(lists, at_delta=False)
-        return cls(grid, deltas, claimed=claimed, notes=notes).plot(kind=kind, ax=ax)
+        display = cls(grid, deltas, **claims_and_notes(guarantees))
+        return display.plot(kind=kind, ax=ax)
 
     @classmethod
     def from_estimator(
@@ -164,11 +173,6 @@ class PrivacyProfileDisplay(CurvesDisplay):
         guarantees = guarantees_of(estimator)
         return cls.from_guarantee(guarantees, epsilons=epsilons, kind=kind, ax=ax)
 
-    claims_: dict[str, Any]
-    # State of the plot while it is being drawn.
-    _kind: str
-    _handles: list[Any]
-
     def plot(self, *, kind: str = "profile", ax: Any = None) -> Self:
         """Draw the curves and the claims.
 
@@ -197,95 +201,24 @@ class PrivacyProfileDisplay(CurvesDisplay):
         >>> display.plot(ax=Figure().subplots()).ax_.get_xlabel()
         'epsilon'
         """
-        if kind not in ("profile", "tradeoff"):
-            raise ValueError(f"kind must be 'profile' or 'tradeoff', got {kind!r}.")
-        self._kind, self._handles, self.claims_ = kind, [], {}
-        self._draw_curves(self.deltas, ax)
-        ax, handles = self.ax_, self._handles
-        if kind == "profile":
-            ax.set(xlabel="epsilon", ylabel="delta", yscale="log")
-            ax.set_ylim(_LEAST_DELTA, 2.0)
-        else:
-            ax.set(xlabel="type I error", ylabel="smallest type II error of any test")
-            handles += ax.plot(
-                [0, 1],
-                [1, 0],
-                color=shade(ax, 0.4),
-                linewidth=1,
-                label="nothing revealed",
-            )
-        self._draw_legend(handles)
-        return self
+        return self._draw(self.deltas, kind, ax)
 
-    def _draw_curve(self, label: str, line: str, marker: str) -> Any:
-        """Draw the true curve and the claim, if any; return the true curve."""
-        draw = self._draw_profile if self._kind == "profile" else self._draw_tradeoff
-        lines = draw(label, line, marker, 0.03 * (len(self.lines_) % 4))
-        if label in self.claimed:
-            self.claims_[label] = lines[1]
-        self._handles += lines
-        return lines[0]
-
-    def _draw_profile(
-        self, label: str, line: str, marker: str, start: float
-    ) -> list[Any]:
-        deltas = np.maximum(np.asarray(self.deltas[label], dtype=float), _NEARLY_ZERO)
-        lines = self._draw_line(
-            self.epsilons,
-            deltas,
-            start,
-            linestyle=line,
-            marker=marker,
-            label=self._text(label),
-        )
-        if label in self.claimed:
-            epsilon, delta = self.claimed[label]
-            lines += self.ax_.plot(
-                epsilon,
-                max(delta, _LEAST_DELTA),
-                marker=marker,
-                markersize=12,
-                clip_on=False,
-                zorder=6,
-                label=self._claim_text(label),
-                **{**claimed_style(self.ax_), "linestyle": "none"},
-            )
-        return lines
-
-    def _draw_tradeoff(
-        self, label: str, line: str, marker: str, start: float
-    ) -> list[Any]:
-        alpha = np.linspace(0.0, 1.0, 201)
+    def _truth(self, label: str) -> tuple[ArrayLike, ArrayLike]:
+        epsilons = np.asarray(self.epsilons, dtype=float)
         deltas = np.asarray(self.deltas[label], dtype=float)
-        curve = trade_off(np.asarray(self.epsilons, dtype=float), deltas, alpha)
-        lines = self._draw_line(
-            alpha, curve, start, linestyle=line, marker=marker, label=self._text(label)
-        )
-        if label in self.claimed:
-            epsilon, delta = np.array(self.claimed[label])[:, np.newaxis]
-            claim = trade_off(epsilon, delta, alpha)
-            lines += self._draw_line(
-                alpha,
-                claim,
-                start,
-                marker=marker,
-                label=self._claim_text(label),
-                **claimed_style(self.ax_),
-            )
-        return lines
+        if self._kind == "profile":
+            return epsilons, np.maximum(deltas, _NEARLY_ZERO)
+        return _ALPHAS, trade_off(epsilons, deltas, _ALPHAS)
 
-    def _draw_line(
-        self, x: ArrayLike, y: ArrayLike, start: float, **style: Any
-    ) -> list[Any]:
-        """Draw a line with markers at equal distances along it."""
-        return self.ax_.plot(x, y, markevery=(start, 0.12), **style)
+    def _claim(
+        self, epsilon: float, delta: float
+    ) -> tuple[tuple[ArrayLike, ArrayLike], dict[str, Any]]:
+        if self._kind == "profile":
+            return ([epsilon], [max(delta, LEAST_DELTA)]), _POINT
+        return (_ALPHAS, trade_off(np.array([epsilon]), np.array([delta]), _ALPHAS)), {}
 
-    def _text(self, label: str) -> str:
-        return wrapped(legend_text(label, self.notes, {}))
-
-    def _claim_text(self, label: str) -> str:
-        epsilon, delta = self.claimed[label]
-        return wrapped(f"{label}: claimed ({shown(epsilon)}, {shown(delta)})")
+    def _nothing(self) -> tuple[ArrayLike, ArrayLike]:
+        return [0, 1], [1, 0]
 
 
 def trade_off(

@@ -17,9 +17,9 @@ from ._claims import (
     legend_text,
     true_epsilons,
 )
-from ._curves import CurvesDisplay
+from ._curves import EpsilonsDisplay
 from ._docs import with_shared_text
-from ._style import AXIS_WIDTH, REFERENCE_STYLES, claimed_style, shade, wrapped
+from ._style import AXIS_WIDTH, REFERENCE_STYLES, wrapped
 
 # Metrics whose common names differ from their names in scikit-learn.
 _METRICS = {
@@ -31,7 +31,7 @@ _METRICS = {
 
 
 @with_shared_text
-class PrivacyUtilityDisplay(CurvesDisplay):
+class PrivacyUtilityDisplay(EpsilonsDisplay):
     """Score over epsilon, one curve per method, beside references without privacy.
 
     A curve whose epsilons are claimed but not true is drawn thin, dotted and grey with
@@ -260,17 +260,11 @@ class PrivacyUtilityDisplay(CurvesDisplay):
         splits = list(check_cv(cv, y, classifier=classify).split(X, y))
         sign, score_name = _sign_and_name(scoring, *estimator.values())
         points, without_noise, grid = defaultdict(list), {}, sorted(epsilons)
+        how = {"cv": splits, "scoring": scoring, "n_jobs": n_jobs}
         for label, model in estimator.items():
             for epsilon in grid:
-                result = cross_validate(
-                    clone(model).set_params(**{names[label]: epsilon}),
-                    X,
-                    y,
-                    cv=splits,
-                    scoring=scoring,
-                    n_jobs=n_jobs,
-                    return_estimator=True,
-                )
+                candidate = clone(model).set_params(**{names[label]: epsilon})
+                result = cross_validate(candidate, X, y, return_estimator=True, **how)
                 scores, fits = sign * result["test_score"], result["estimator"]
                 if np.isinf(epsilon):
                     without_noise[label] = scores.mean()
@@ -297,13 +291,9 @@ class PrivacyUtilityDisplay(CurvesDisplay):
             true = true_epsilons(columns[0], guarantees[label])
             if true is not None:
                 truths[label] = true
-        return cls(
-            curves,
-            references=references,
-            score_name=score_name,
-            true_epsilons=truths,
-            notes=difference_notes(guarantees),
-        )
+        texts: dict[str, Any] = {"true_epsilons": truths}
+        texts["notes"] = difference_notes(guarantees)
+        return cls(curves, references=references, score_name=score_name, **texts)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the curves and the references.
@@ -330,15 +320,7 @@ class PrivacyUtilityDisplay(CurvesDisplay):
         references = []
         for i, (label, score) in enumerate((self.references or {}).items()):
             dashes = REFERENCE_STYLES[i % len(REFERENCE_STYLES)]
-            references += [
-                self.ax_.axhline(
-                    score,
-                    color=shade(self.ax_, 0.65),
-                    linestyle=dashes,
-                    linewidth=1.2,
-                    label=wrapped(label),
-                )
-            ]
+            references.append(self._draw_level(score, dashes, label=wrapped(label)))
         self._label_epsilons([epsilon for epsilon, *_ in self.curves.values()])
         self.ax_.set_ylabel(wrapped(self.score_name, AXIS_WIDTH))
         self._draw_legend([*self.lines_, *references])
@@ -346,18 +328,10 @@ class PrivacyUtilityDisplay(CurvesDisplay):
 
     def _draw_curve(self, label: str, line: str, marker: str) -> Any:
         epsilon, mean, spread = self.curves[label]
-        is_claim = label in self.true_epsilons
-        style = claimed_style(self.ax_) if is_claim else {"linestyle": line}
-        return self.ax_.errorbar(
-            epsilon,
-            mean,
-            yerr=spread,
-            marker=marker,
-            capsize=3,
-            elinewidth=0.8,
-            label=wrapped(legend_text(label, self.notes, self.true_epsilons)),
-            **style,
-        )
+        text = wrapped(legend_text(label, self.notes, self.true_epsilons))
+        style = {"marker": marker, "capsize": 3, "elinewidth": 0.8, "label": text}
+        style |= self._line_style(label, line)
+        return self.ax_.errorbar(epsilon, mean, yerr=spread, **style)
 
 
 def _epsilon_parameter(names: Iterable[str]) -> str:

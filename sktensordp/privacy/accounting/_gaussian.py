@@ -128,8 +128,8 @@ def gaussian_delta_above(epsilon: float, mu: float) -> float:
     if mu == 0 or math.isinf(epsilon) or math.isinf(mu):
         return gaussian_delta(epsilon, mu)
     epsilon, mu = float(epsilon), float(mu)
-    # The error of -t^2 / 2 that rounding the two terms of t causes, and some more. Beyond
-    # the largest ratio, whose square is finite, delta is zero whatever the error.
+    # The error of -t^2 / 2 that rounding the two terms of t causes, and some more.
+    # Beyond this ratio, whose square is finite, delta is zero whatever the error.
     ratio = min(epsilon / mu, 1e150)
     t = ratio - mu / 2
     error = 5e-13 + 1e-15 * abs(t) * (ratio + mu)
