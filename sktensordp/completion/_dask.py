@@ -671,15 +671,19 @@ class ChunkedObservations:
         reads: Collection[int] | None = None,
     ) -> Any:
         """Sums over chunks; see `Observations.total`."""
-        if reads is not None:
-            rows = _with_rows_of(rows, reads)
-        return computed(tree_sum(self._tasks(_answered, function, rows, arguments)))[0]
+        question = function, _read_alone(rows, reads), arguments
+        return computed(tree_sum(self._tasks(_answered, *question)))[0]
 
     def change_rows(
-        self, function: Callable[..., Any], rows: Any, *arguments: Any
+        self,
+        function: Callable[..., Any],
+        rows: Any,
+        *arguments: Any,
+        reads: Collection[int] | None = None,
     ) -> tuple[Any, Self, Any]:
         """Change the rows that are with the entries; see `Observations`."""
-        own, total = self._changed(_with_changed_rows, function, rows, arguments)
+        question = function, _read_alone(rows, reads), arguments
+        own, total = self._changed(_with_changed_rows, *question)
         return rows, replace(self, own=own), total
 
     def change_values(
@@ -723,9 +727,10 @@ class ChunkedObservations:
         return [run(chunk, own, sent) for chunk, own in pairs]
 
 
-def _with_rows_of(rows: Any, modes: Collection[int]) -> Any:
-    """The same rows without means and covariances of all other modes."""
-    for mode in set(range(rows.n_modes)).difference(modes):
+def _read_alone(rows: Any, modes: Collection[int] | None) -> Any:
+    """The same rows without what a chunk does not read: features, and other modes."""
+    rows, every = replace(rows, features=rows.features[:0]), range(rows.n_modes)
+    for mode in set(every).difference(every if modes is None else modes):
         means, covariances = rows.means[mode][:0], rows.covariances[mode][:0]
         rows = rows.with_mode(mode, means, covariances)
     return rows

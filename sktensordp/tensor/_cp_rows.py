@@ -214,7 +214,7 @@ def swept(fit: Fit) -> Fit:
     if fit.weighs and fit.n_iter >= _BEFORE_WEIGHTS:
         how = weighing(rows.noise, found[0], entries.counts[0], floor)
         if how is not None and entries.has_rows(0):
-            rows, entries, _ = entries.change_rows(_weighed, rows, how)
+            rows, entries, _ = entries.change_rows(_weighed, rows, how, reads=[])
         elif how is not None:
             rows = weigh(rows, entries.counts[0], how)
     rows = _with_learned_prior(fit, rows, found, crosses)

@@ -136,7 +136,11 @@ class Observations:
         return function(rows, self, *arguments)
 
     def change_rows(
-        self, function: Callable[..., Any], rows: Any, *arguments: Any
+        self,
+        function: Callable[..., Any],
+        rows: Any,
+        *arguments: Any,
+        reads: Collection[int] | None = None,
     ) -> tuple[Any, Self, Any]:
         """Change the rows that are with the entries.
 
@@ -147,6 +151,8 @@ class Observations:
             numbers or arrays, which are added up over chunks.
         rows : Rows
         *arguments : object
+        reads : collection of int, default=None
+            See `total`.
 
         Returns
         -------
