@@ -342,7 +342,9 @@ class Rows:
             Variance of the linearised model. Divided by the variance of a value, it is
             the weight of a value in its own prediction.
         """
-        one, other = np.triu_indices(self.fixed.shape[1])
+        # Of other pairs of columns, no more than one mode has a covariance.
+        shared = np.flatnonzero(np.sum(~self.fixed, axis=0) > 1)
+        one, other = (shared[k] for k in np.triu_indices(len(shared)))
         twice = np.where(one == other, 1.0, 2.0)
         variance, linear = np.empty((2, len(coordinates)))
         for begin in range(0, len(coordinates), _CHUNK // 16):
@@ -361,9 +363,37 @@ class Rows:
                 change = change * outer + square * covariance
                 square = square * outer
                 moment = moment * (outer + covariance)
-            variance[chunk] = np.maximum((moment - square).sum(axis=1), 0)
-            linear[chunk] = np.maximum(np.sum(change, axis=1), 0)
-        return variance, linear
+            variance[chunk] = (moment - square).sum(axis=1)
+            linear[chunk] = np.sum(change, axis=1)
+        of_single = sum(self._variance_of(m, coordinates) for m in range(self.n_modes))
+        return np.maximum(variance + of_single, 0), np.maximum(linear + of_single, 0)
+
+    def _variance_of(
+        self, mode: int, coordinates: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
+        """What covariances of a mode's rows that no other mode has add to variances."""
+        free, single = self.free(mode), self.single[self.free(mode)]
+        one, other = np.triu_indices(len(free))
+        weights = np.where(one == other, 1.0, 2.0) * (single[one] | single[other])
+        found, matrix = np.zeros(len(coordinates)), np.zeros((len(free),) * 2)
+        if not single.any():
+            return found
+        at = places_of(coordinates[:, mode], self.used[mode])
+        prior = packed(np.diag(self.prior_variance(mode)[free])[np.newaxis])[0]
+        order = np.argsort(at, kind="stable")
+        for begin in range(0, len(order), _CHUNK):
+            places = order[begin : begin + _CHUNK]
+            others = (m for m in range(self.n_modes) if m != mode)
+            regressors: Any = math.prod(
+                self.rows_at(m, coordinates[places, m])[:, free].astype(float)
+                for m in others
+            )
+            for run in _runs(at[places]):
+                row, own = at[places[run.start]], regressors[run]
+                covariance = prior if row < 0 else self.covariances[mode][row]
+                matrix[one, other] = weights * covariance
+                found[places[run]] = np.sum((own @ matrix) * own, axis=1)
+        return found
 
     def packed_places(
         self, mode: int, one: NDArray[np.integer], other: NDArray[np.integer]
