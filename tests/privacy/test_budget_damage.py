@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from sktensordp.privacy import PrivacyBudget
+from sktensordp.privacy.budgets import _file
 from tests.support.budgets import n_released
 from tests.support.guarantees import pure
 
@@ -160,6 +161,36 @@ def test_damages_are_refused_or_harmless(whole, tmp_path, start):
         if damage not in (flip, swap, mix) and not same:
             assert noticed[0], (seed, damage)
     assert n_noticed > N_DAMAGES // 8
+
+
+def test_what_is_no_text_is_an_os_error(whole, tmp_path):
+    """SQLite quotes the name of the table, which Python cannot decode."""
+    copied, data = tmp_path / "bytes.db", whole[0].read_bytes()
+    assert data.count(b"CREATE TABLE releases") == 1
+    spoiled = data.replace(b"CREATE TABLE releases", b"CREATE TABLE \xcc\xcceases")
+    copied.write_bytes(spoiled)
+    with pytest.raises(OSError, match="is not a budget, or is damaged"):
+        PrivacyBudget(EPSILON, path=copied)
+    assert copied.read_bytes() == spoiled
+
+
+def test_what_is_not_found_again_is_not_recorded(whole, tmp_path, monkeypatch):
+    """As if the row had gone into another page of the file."""
+    copied, run = tmp_path / "elsewhere.db", _file._run
+    shutil.copyfile(whole[0], copied)
+
+    def losing(connection, query, *values):
+        lost = query.startswith("INSERT INTO releases")
+        return [] if lost else run(connection, query, *values)
+
+    budget, before = PrivacyBudget(EPSILON, path=copied), copied.read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(_file, "_run", losing)
+        with pytest.raises(OSError, match="is not a budget, or is damaged"):
+            budget.spend(pure(0.1))
+    assert copied.read_bytes() == before
+    budget.spend(pure(0.1))
+    assert n_released(budget) == N_RELEASES + 1
 
 
 def restored(whole, folder):
