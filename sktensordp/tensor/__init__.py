@@ -14,7 +14,7 @@ from ._likelihood import TableLikelihood
 from ._observations import Observations
 from ._pattern import Pattern, pattern_of
 from ._row_posterior import row_posterior
-from ._rows import Rows, continued, rescaled, updated
+from ._rows import Rows, continued, rescaled, updated, with_indices
 from ._sums import fit_biases_to_sums
 from ._tucker import StructuredTucker, TuckerForm, point_tucker_model
 from ._tucker_fit import (
@@ -55,4 +55,5 @@ __all__ = [
     "times_recurring",
     "update_structured_tucker",
     "updated",
+    "with_indices",
 ]

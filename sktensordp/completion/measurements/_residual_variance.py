@@ -22,6 +22,7 @@ from ...tensor import (
     continue_structured_tucker,
     continued,
     rescaled,
+    with_indices,
 )
 from .._problem import Problem
 
@@ -122,7 +123,9 @@ def _moved(
 ) -> Rows:
     """The fit to values that are moved with random signs."""
     scale = problem.domain.scale
-    rows, entries = entries.with_rows(rescaled(model, 1 / scale))
+    # Where no term of a smooth mode is left, its rows without entries were dropped.
+    rows = with_indices(rescaled(model, 1 / scale), entries.used)
+    rows, entries = entries.with_rows(rows)
     entries, _ = entries.change_values(_moved_values, rows, likelihood, move / scale)
     rows = continued(
         entries.gathered(rows), entries, n_sweeps=_SWEEPS, n_threads=problem.n_threads
