@@ -18,7 +18,7 @@ of vectors of length at most sqrt(s), with noise of the same sigma:
    and c_u = sqrt(s) / max(|T_u|, 1). If the counts are too noisy for that,
    or M = 0, a second release of counts takes its place.
 
-n_typ, the m items and q follow from earlier releases.
+The shares of releases 2 and 3, n_typ, the m items and q follow from earlier releases.
 Below, I is the number of items, and M is `max_items`, the largest m.
 
 **Proof.** In each release a user adds one vector, a function of the user's own choices
@@ -64,8 +64,10 @@ from ._releases import BoundedSums, Releases
 
 # A coarser lattice would round contributions to nothing.
 _LARGEST_STEP = 2.0**-6
-# Share of the squared budget for the first counts.
-_COUNTS = 0.15
+# Counts get the share that makes their noise this fraction of the number of users,
+# within limits. A share of 0.15 alone costs a quarter of the recall of artists at
+# epsilon 1.
+_COUNT_NOISE, _LEAST_COUNTS, _MOST_COUNTS = 0.02, 0.15, 0.5
 # Users whose products are shorter than this add vectors that are shorter in proportion.
 _LEAST_LENGTH = 1.0
 # Prior for the typical number of choices. It weighs as many users as this many standard
@@ -226,7 +228,9 @@ def release_sums(
         ((noisy, error),) = releases.release((sums,), (steps,))
         return noisy, error
 
-    counts, error = counted(_COUNTS)
+    share = releases.sigma * math.sqrt(totals.typical_size)
+    share = (share / (_COUNT_NOISE * totals.n_users)) ** 2
+    counts, error = counted(float(np.clip(share, _LEAST_COUNTS, _MOST_COUNTS)))
     order = np.argsort(-counts, kind="stable")
     n_best = number_of_items(
         counts[order],

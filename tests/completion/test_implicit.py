@@ -450,7 +450,8 @@ def test_twice_the_contributions_would_be_noticed(monkeypatch):
 
 
 def test_shares_above_the_budget_are_refused(monkeypatch):
-    monkeypatch.setattr(_cooccurrence, "_COUNTS", 1.1)
+    monkeypatch.setattr(_cooccurrence, "_MOST_COUNTS", 1.1)
+    monkeypatch.setattr(_cooccurrence, "_LEAST_COUNTS", 1.1)
     with pytest.raises(RuntimeError, match="exceed"):
         make().fit(X)
 
