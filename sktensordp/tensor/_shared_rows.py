@@ -23,6 +23,8 @@ _N_LEVELS, _PRIOR_ROUNDS = 40, 20
 # Counts above this many standard deviations of the noise need no prior.
 _WELL_KNOWN = 8.0
 _LEAST_EIGENVALUE = 1e-6
+# Prior precision of the coefficients that explain biases.
+_COEFFICIENTS = 200.0
 # Variances of biases that are tried. All are equally likely.
 _VARIANCES = np.geomspace(0.0005, 0.25, 25)
 _ROUNDS = 30
@@ -79,8 +81,8 @@ def biases_from_sums(
 ) -> Biases:
     """Posterior of biases whose prior is learned from the sums of all rows.
 
-    The prior mean is linear in explanatory variables, with coefficients of unit prior
-    variance. These, and the
+    The prior mean is linear in explanatory variables, whose coefficients have a
+    Gaussian prior. These, and the
     variance around it, follow from the marginal likelihood of the sums, whose noise is
     known. The prior mean of a row that counts as unknown also has what the average
     entry's bias is above that.
@@ -106,12 +108,13 @@ def biases_from_sums(
     for place, variance in enumerate(_VARIANCES):
         total = noise + weights**2 * variance
         design = explaining * weights[:, np.newaxis]
-        gram = design.T @ (design / total[:, np.newaxis]) + np.eye(design.shape[1])
+        gram = design.T @ (design / total[:, np.newaxis])
+        gram += _COEFFICIENTS * np.eye(design.shape[1])
         found = np.linalg.solve(gram, design.T @ (sums / total))
         rest = sums - design @ found
         logs[place] = -(
             np.sum(rest**2 / total + np.log(total))
-            + found @ found
+            + _COEFFICIENTS * found @ found
             + np.linalg.slogdet(gram)[1]
         )
         coefficients.append(found)

@@ -24,7 +24,6 @@ from ...tensor._priors import (
     CORE_VARIANCE,
     INTERACTION_VARIANCE,
     MODULATION_VARIANCE,
-    RESIDUAL_VARIANCE,
 )
 from ...tensor._shared_rows import (
     BiasPrior,
@@ -58,6 +57,8 @@ _NEW_SHARE = 0.05
 # Bound on a unit's contribution: the root mean square over its entries, relative to the
 # standard deviation of a value around the model.
 BOUND = 0.7
+# Prior mean of the variance of a value around the model.
+_NOISE = 0.14
 # Totals are expected to be one, within this standard deviation; see `_learned`.
 _SPREAD = 0.1
 # Prior variances, in half ranges squared, of a unit's bias, and of its weights for what
@@ -220,7 +221,7 @@ def _start(first: First) -> State:
         biases=zeros,
         factors=[],
         features=np.zeros((sizes[0] + 1, 0)),
-        noise=RESIDUAL_VARIANCE,
+        noise=_NOISE,
         uncertainty=zeros,
         excess=zeros,
         groups=((1, _UNITS_BIAS),) if first.problem.biases else (),
@@ -338,7 +339,7 @@ def _learned(
 
     follow = max(known(float(means[0]), 1.0), 0.1)
     squares, freedom = np.maximum(means[1:3], [1e-6, 0.1]).tolist()
-    noise = known(squares / freedom, RESIDUAL_VARIANCE, _SPREAD * freedom)
+    noise = known(squares / freedom, _NOISE, _SPREAD * freedom)
     noise = min(max(noise, 1e-4), 1.0)
     energy = max(known(float(means[3]), 1.0), 0.1) * model.noise
     energy *= n / max(float(first.counts[0].counts.sum()), 1e-300)
