@@ -68,9 +68,9 @@ def main() -> None:
         fit()
         seconds = time.perf_counter() - start
         print(f"{number} of {len(_FITS)}: {name}, {seconds:.1f} s", flush=True)
-    from ..tensor.kernels._cp import solve_rows
+    from ..tensor.kernels._rows import product_sums
 
-    folder = solve_rows.stats.cache_path
+    folder = product_sums.stats.cache_path
     if folder is not None and Path(folder).exists():
         print(f"Compiled kernels are in {folder}")
     else:

@@ -26,9 +26,7 @@ from scipy import sparse
 from .._random import NoiseStreams
 from .._validation import range_of
 from ..privacy._conditions import CLIENTS
-from ..tensor import SparseEntries
 from ..tensor._blas import one_blas_thread
-from ..tensor._distributed import DistributedEntries
 from ..tensor._leading_terms import product, scaled_gram, with_random_signs
 from ..tensor._observations import Observations
 from ..tensor._pattern import Pattern, leading_pattern, pattern_from
@@ -566,34 +564,6 @@ class PartitionedDraws:
             chunks, cuts, mode, tuple(used), counts, self.dtype, float(energy)
         )
 
-    def grouped(
-        self, offset: float, scale: float, move: float = 0.0, reuse: Any = None
-    ) -> DistributedEntries:
-        """Entries for fits of the old engine; see `Draws.grouped`."""
-        entries, mode = self.entries, self.entries.mode
-        if reuse is None:
-            made_with, chunks = (self.randomizer, self.dtype, mode), []
-            for chunk, (a, b) in zip(self.chunks, pairwise(entries.cuts), strict=True):
-                shape = *entries.shape[:mode], int(b - a), *entries.shape[mode + 1 :]
-                chunks.append(task(_grouped)(chunk, int(a), shape, made_with))
-            cuts, counts = entries.cuts, entries.counts
-            reuse = DistributedEntries(
-                chunks, cuts, mode, entries.shape, counts, self.dtype
-            )
-        reuse.rescale(offset, scale, move)
-        return reuse
-
-
-def _grouped(
-    chunk: tuple[NDArray[Any], ...], first: int, shape: Any, made_with: Any
-) -> SparseEntries:
-    (where, drawn, tags), (randomizer, dtype, mode) = chunk, made_with
-    where = np.array(where, order="F")
-    where[:, mode] -= first
-    outputs = drawn if randomizer.has_table else None
-    values = randomizer.values_of(drawn, dtype)
-    return SparseEntries(where, values, shape, np.sign(tags), outputs)
-
 
 def _sum_of(
     chunk: tuple[NDArray[Any], ...], randomizer: EntryRandomizer, dtype: np.dtype[Any]
@@ -706,6 +676,11 @@ class ChunkedObservations:
         own: Any = (None if p[0] is None else np.concatenate(p) for p in found)
         return rows.with_rows(self.mode, OfMode(*own))
 
+    def here(self) -> Observations:
+        """All entries, in the memory of this process; see `Observations`."""
+        where, values = _joined(*computed(*map(task(_listed), self.chunks)))
+        return Observations.of(where, values, self.used)
+
     def residuals(self, rows: Any) -> ChunkedMatrix:
         """What rows leave of a matrix."""
         left = self._tasks(_answered, _residual_matrix, rows, (self.mode,))
@@ -725,6 +700,10 @@ class ChunkedObservations:
         run, sent = task(answer, **options), shared((self.mode, *question))
         pairs = zip(self.chunks, self.own, strict=True)
         return [run(chunk, own, sent) for chunk, own in pairs]
+
+
+def _listed(chunk: Observations) -> tuple[NDArray[Any], ...]:
+    return chunk.coordinates, chunk.values[0]
 
 
 def _read_alone(rows: Any, modes: Collection[int] | None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tensor import DenseEntries, Observations, SparseEntries
+from ..tensor import Observations
 from ._values import EntryRandomizer
 
 # Largest number of values that are compared with a model.
@@ -81,38 +81,6 @@ class Draws:
         chosen = slice(None, None, math.ceil(len(self.drawn) / MOST_COMPARED))
         moved = signs(0, len(self.drawn))
         return self.entries.coordinates[chosen], self.drawn[chosen], moved[chosen]
-
-    def grouped(
-        self,
-        offset: float,
-        scale: float,
-        move: float = 0.0,
-        reuse: SparseEntries | DenseEntries | None = None,
-    ) -> SparseEntries | DenseEntries:
-        """Shifted and scaled values at their coordinates, stored for fast sums.
-
-        Parameters
-        ----------
-        offset, scale : float
-            Each value less `offset` is divided by `scale`.
-        move : float, default=0.0
-            Added to each value first, with a random sign.
-        reuse : SparseEntries or DenseEntries, default=None
-            What this method returned before, if it is not needed any more. It is
-            changed and returned, so that no value is grouped twice.
-
-        Returns
-        -------
-        grouped : SparseEntries or DenseEntries
-        """
-        if reuse is None:
-            reuse = self.entries.with_values(
-                self.randomizer.values_of(self.drawn, self.dtype),
-                signs(0, len(self.drawn)),
-                self.drawn if self.randomizer.has_table else None,
-            )
-        reuse.rescale(offset, scale, move)
-        return reuse
 
 
 def signs(first: int, last: int) -> NDArray[np.int8]:

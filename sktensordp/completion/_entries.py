@@ -18,9 +18,7 @@ from .._random import NoiseStreams
 from .._validation import range_of
 from ..privacy._conditions import CLIENTS
 from ..tensor import (
-    DenseEntries,
     Pattern,
-    SparseEntries,
     as_coordinates,
     pattern_of,
 )
@@ -150,28 +148,6 @@ class Entries:
     def with_rows_of(self, units: UnitEntries, fitted: Any) -> Any:
         """A fit to these entries with the rows of their units; see `FittedToUnits`."""
         return fitted.with_units(units)
-
-    def with_values(
-        self,
-        values: NDArray[np.floating],
-        signs: NDArray[np.int8],
-        outputs: NDArray[np.uint8] | None = None,
-    ) -> SparseEntries | DenseEntries:
-        """Store values at these places, in the form whose sums are fastest.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n,)
-        signs : ndarray of shape (n,), int8
-            Signs with which the `rescale` of the result moves the values.
-        outputs : ndarray of shape (n,), uint8, default=None
-            Numbers of the outputs of the table that randomised the values.
-        """
-        if self.where.dtype != bool:
-            return SparseEntries(self.where, values, self.shape, signs, outputs)
-        tensor = np.zeros(self.shape, dtype=values.dtype)
-        tensor[self.where] = values
-        return DenseEntries(tensor, self.where, signs, outputs)
 
 
 def present(

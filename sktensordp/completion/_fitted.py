@@ -17,10 +17,8 @@ from .._sklearn_compat import effective_n_threads
 from ..privacy import PrivacyGuarantee
 from ..tensor import (
     Rows,
-    StructuredTucker,
     padded,
     times_recurring,
-    update_structured_tucker,
     updated,
 )
 from ..tensor._unit_entries import UnitEntries
@@ -39,7 +37,7 @@ class Fitted:
 
     Attributes
     ----------
-    model : Rows or StructuredTucker
+    model : Rows
         The model without the offset.
     offset : float
     shape : tuple of int
@@ -223,7 +221,7 @@ class Fitted:
 
         Returns
         -------
-        model : Rows or StructuredTucker
+        model : Rows
         """
         randomized -= self.offset
         noise = self.noise_variance
@@ -231,15 +229,6 @@ class Fitted:
             # This call has another epsilon than the fit.
             noise = noise_variance + (self.residual_variance or 0.0)
         where = (self.observed or ())[-1].coordinates
-        if isinstance(self.model, StructuredTucker):
-            return update_structured_tucker(
-                self.model,
-                where,
-                randomized,
-                noise_variance=noise,
-                max_iter=max_iter,
-                n_threads=effective_n_threads(),
-            )
         return updated(
             self.model,
             where,

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from ..tensor import (
     CPForm,
     Rows,
-    StructuredTucker,
     TuckerForm,
     point_model,
     point_tucker_model,
@@ -148,9 +147,7 @@ class SharedModel:
         """The rows array for no units at all."""
         return np.empty((0, len(self._precision)))
 
-    def with_rows(
-        self, rows: NDArray[np.float64], scale: float
-    ) -> Rows | StructuredTucker:
+    def with_rows(self, rows: NDArray[np.float64], scale: float) -> Rows:
         """Build a model of these units; its last row is that of an unknown unit.
 
         Parameters
@@ -161,7 +158,7 @@ class SharedModel:
 
         Returns
         -------
-        model : Rows or StructuredTucker
+        model : Rows
         """
         rows = np.concatenate([rows, np.zeros((1, len(self._precision)))])
         bias, weights, unit_factors = self.split(rows)

@@ -60,12 +60,12 @@ class TuckerCompletion(BaseCompletion):
 
     Notes
     -----
-    "input" starts from a truncated higher-order singular value decomposition of the
-    randomised values if the tensor has three or more modes and at most 2**24 elements,
+    "input" starts from a CP if there are two modes. Otherwise, it starts from leading
+    singular vectors of the randomised values if the tensor has at most 2**24 elements,
     at least a fiftieth of it is observed, and less than four fifths of the variance of
-    the randomised values is noise. Otherwise it starts near a matrix factorisation of
-    the first two modes, which the other modes modulate. The time of the fit grows with
-    the square of the product of all ranks but one.
+    the randomised values is noise; or else near a matrix factorisation of the first two
+    modes, which the other modes modulate. The time of the fit grows with the square of
+    the product of all ranks but one.
 
     $notes
 

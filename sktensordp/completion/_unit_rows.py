@@ -71,7 +71,7 @@ class UnitModel:
 
     Attributes
     ----------
-    inner : Rows or StructuredTucker
+    inner : Rows
         The model with the mode of the units first. The last row of that mode is the
         one of all units without a row.
     units : ndarray of shape (n_units,), int

@@ -42,8 +42,8 @@ def column_names(model: Any) -> list[list[str | None]]:
     """
     released = model._fitted.released
     inner = getattr(released, "inner", released)
-    if hasattr(inner, "columns"):
-        names = _tucker_names(inner.columns)
+    if hasattr(inner, "ranks"):
+        names = _tucker_names(inner)
     else:
         names = _cp_names(inner.fixed)
         if hasattr(model.decomposition_, "core"):
@@ -76,16 +76,15 @@ def _cp_names(fixed: NDArray[np.bool_]) -> list[list[str | None]]:
     return [[name(mode, j) for j in range(n_columns)] for mode in range(n_modes)]
 
 
-def _tucker_names(columns: Any) -> list[list[str | None]]:
+def _tucker_names(model: Any) -> list[list[str | None]]:
+    n_features = model.features.shape[1]
+    # Columns of ones, and biases, come first.
+    first: list[str | None] = [None] if model.has_biases or n_features else []
+    first += ["bias"] * model.has_biases
     names = []
-    for mode, (size, rank) in enumerate(zip(columns.sizes, columns.ranks, strict=True)):
-        of_mode: list[str | None] = [None] * size
-        if columns.biases:
-            of_mode[1] = "bias"
-        of_mode[columns.factors(mode)] = [f"column {j}" for j in range(rank)]
-        n_features = columns.features(mode).stop - columns.features(mode).start
-        of_mode[columns.features(mode)] = [f"feature {j}" for j in range(n_features)]
-        names.append(of_mode)
+    for mode, rank in enumerate(model.ranks):
+        last = [f"feature {j}" for j in range(n_features)] if mode < 2 else []
+        names.append([*first, *(f"column {j}" for j in range(rank)), *last])
     return names
 
 

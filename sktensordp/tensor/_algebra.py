@@ -58,35 +58,6 @@ def cp_to_dense(factors: Sequence[NDArray[np.floating]]) -> NDArray[np.floating]
     return (product @ last.T).reshape([len(factor) for factor in factors])
 
 
-def packed_squares(rows: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The outer product of every row with itself, packed as an upper triangle.
-
-    The upper triangle is stored row by row, here and throughout the package.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, Q)
-
-    Returns
-    -------
-    squares : ndarray of shape (n, Q (Q + 1) / 2)
-        In C order.
-    """
-    n_rows, n_columns = rows.shape
-    squares = np.empty((n_rows, math.comb(n_columns + 1, 2)), rows.dtype)
-    place = 0
-    for first in range(n_columns):
-        end = place + n_columns - first
-        np.multiply(rows[:, first:], rows[:, [first]], out=squares[:, place:end])
-        place = end
-    return squares
-
-
-def diagonal(n_columns: int) -> NDArray[np.integer]:
-    """Positions of the diagonal in a packed upper triangle."""
-    return np.flatnonzero(np.equal(*np.triu_indices(n_columns)))
-
-
 def with_columns(
     rows: NDArray[np.floating],
     packed: NDArray[np.floating],

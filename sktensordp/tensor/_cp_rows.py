@@ -49,13 +49,15 @@ _FIRST_TERMS, _EXTRA_OF_MATRIX, _LEAST_STRENGTH = 10, 4, 1e-5
 _EXTRA_TERMS, _MOST_FIRST_SWEEPS = 2, 30
 # Fewer entries than this, with a share of noise below the second, are fitted from
 # several starts.
-_FEW_ENTRIES, _MOST_NOISE = 200_000, 0.8
+_FEW_ENTRIES, MOST_NOISE = 200_000, 0.8
 # Noise-free values are tried to be fitted exactly, by so many starts, if there are so
 # few of them that the tries take a second. A fit is exact if it leaves less than the
 # first share of the variance, and a try ends if five sweeps leave more than the second
 # share of the squared errors.
-_EXACT, _PROGRESS, _SWEEPS_OF_TRY = 1e-6, 0.9, 200
+EXACT, _PROGRESS, _SWEEPS_OF_TRY = 1e-6, 0.9, 200
 _MOST_TRIES, _ENTRIES_TRIED = 24, 30_000
+# Standard deviations of their starts; see above.
+_EXACT_SCALES = 0.2, 0.5
 # If values were randomised by a table, they are replaced by observations around the
 # predictions after this many sweeps; after each one, they change less.
 _OBSERVED_AFTER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -196,6 +198,8 @@ def swept(fit: Fit) -> Fit:
         likelihood.learn(counts)
     if likelihood is not None and likelihood.known_share is not None:
         floor = likelihood.known_share * rows.noise
+    is_learned = fit.n_learned + fit.n_iter - fit.terms_since > _BEFORE_LEARNING
+    rows = rows.with_core(entries, is_learned, fit.n_threads)
     # The first mode comes last, so that the errors of its rows are those of the sweep.
     # But weights come first of all, or biases of rows would take what features explain,
     # and nothing would be known of rows without entries.
@@ -225,7 +229,7 @@ def _observed(
     rows: Rows, entries: Observations, likelihood: TableLikelihood
 ) -> tuple[NDArray[np.floating], tuple[NDArray[np.float64]]]:
     """Observations around predictions, and counts of outputs."""
-    fitted, outputs = entries.fitted(rows.means), np.asarray(entries.outputs)
+    fitted, outputs = entries.fitted(rows), np.asarray(entries.outputs)
     values = np.empty_like(fitted)
     counts = likelihood.observe(fitted, outputs, values)
     return values, (counts,)
@@ -451,9 +455,7 @@ def fit_cp(
     n_iter : int
         Number of sweeps.
     """
-    eps: Any = np.finfo(entries.dtype).eps
-    floor = float(max(noise_floor, 1e-9, 16 * eps))
-    noise = max(entries.energy / entries.n_entries, floor)
+    fits, floor, noise = fits_to(entries, noise_floor, n_threads)
     start = partial(
         started,
         entries,
@@ -463,24 +465,21 @@ def fit_cp(
         features=features,
     )
 
-    def fits(rows: Rows, **options: Any) -> Fit:
-        rows, own = entries.with_rows(rows)
-        return Fit(rows, own, floor, n_threads=n_threads, **options)
-
     n_first = min(max_iter // 2, _MOST_FIRST_SWEEPS)
     with one_blas_thread:
         if len(entries.used) == 2 and rank:
             fit = fits(start(rank=0, noise=noise), likelihood=likelihood)
-            fit, n_iter = _grown(fit, rank, max_iter, smooth_modes, on_sweep)
+            fit, n_iter = grown(fit, rank, max_iter, smooth_modes, on_sweep)
         elif rank and n_first > _BEFORE_LEARNING:
             # Outputs replace no values yet: all starts read the same.
-            is_clear = floor < _MOST_NOISE * noise and entries.n_entries < _FEW_ENTRIES
+            is_clear = floor < MOST_NOISE * noise and entries.n_entries < _FEW_ENTRIES
             best, n_counted = None, 0
-            if floor <= _EXACT * noise:
-                best = _exact_start(fits, start, rank, noise)
+            if floor <= EXACT * noise:
+                exact = partial(start, rank=rank, scales=_EXACT_SCALES)
+                best = exact_start(fits, exact, entries.n_entries, noise)
             if best is None and is_clear:
                 tried = [
-                    _run(
+                    run(
                         fits(start(rank=rank + _EXTRA_TERMS, noise=noise, seed=k),
                         weighs=False), n_first,
                     )[0]
@@ -490,7 +489,7 @@ def fit_cp(
             stopped = False
             if best is None:
                 rows = start(rank=rank + _EXTRA_TERMS, noise=noise)
-                best, stopped = _run(fits(rows, weighs=False), n_first, on_sweep)
+                best, stopped = run(fits(rows, weighs=False), n_first, on_sweep)
                 n_counted = best.n_iter
             found = strengths(best.rows, best.entries)
             strongest = np.sort(np.argsort(-found, kind="stable")[:rank])
@@ -498,17 +497,31 @@ def fit_cp(
             rows = with_terms(rows, strongest, None, smooth_modes)
             fit = fits(rows, likelihood=likelihood, n_learned=best.n_iter)
             n_left = 0 if stopped else max_iter - n_counted
-            fit, _ = _run(fit, n_left, on_sweep, n_counted)
+            fit, _ = run(fit, n_left, on_sweep, n_counted)
             n_iter = n_counted + fit.n_iter
         else:
             fit = fits(start(rank=rank, noise=noise), likelihood=likelihood)
-            fit, _ = _run(fit, max_iter, on_sweep)
+            fit, _ = run(fit, max_iter, on_sweep)
             n_iter = fit.n_iter
     rows = fit.entries.gathered(fit.rows)
     return rows.with_average_rows(entries.counts), n_iter
 
 
-def _grown(
+def fits_to(
+    entries: Any, noise_floor: float, n_threads: int
+) -> tuple[Callable[..., Fit], float, float]:
+    """What starts a fit at rows; the smallest variance of the values, and the first."""
+    eps: Any = np.finfo(entries.dtype).eps
+    floor = float(max(noise_floor, 1e-9, 16 * eps))
+
+    def fits(rows: Rows, **options: Any) -> Fit:
+        rows, own = entries.with_rows(rows)
+        return Fit(rows, own, floor, n_threads=n_threads, **options)
+
+    return fits, floor, max(entries.energy / entries.n_entries, floor)
+
+
+def grown(
     fit: Fit,
     rank: int,
     max_iter: int,
@@ -517,19 +530,19 @@ def _grown(
 ) -> tuple[Fit, int]:
     """The fit of a matrix, whose terms start after biases and features."""
     stage = min(_STAGE, max_iter // 4)
-    fit, stopped = _run(fit, stage if fit.rows.fixed.size else 0, on_sweep)
+    fit, stopped = run(fit, stage if fit.rows.fixed.size else 0, on_sweep)
     while not stopped:
         may_grow = fit.n_iter + max(2 * stage, 1) <= max_iter
         fit = with_terms_that_stand_out(fit, rank, may_grow, smooth_modes)
         if fit.n_iter >= max_iter:
             break
         n = max(stage, 1) if fit.terms_since == fit.n_iter else _PRUNED_AFTER
-        fit, stopped = _run(fit, min(fit.n_iter + n, max_iter), on_sweep)
+        fit, stopped = run(fit, min(fit.n_iter + n, max_iter), on_sweep)
     return fit, fit.n_iter
 
 
-def _exact_start(
-    fits: Callable[..., Fit], start: Callable[..., Rows], rank: int, noise: float
+def exact_start(
+    fits: Callable[..., Fit], start: Callable[..., Rows], n_entries: int, noise: float
 ) -> Fit | None:
     """A start of few noise-free values from which a fit becomes exact, if one does.
 
@@ -538,23 +551,20 @@ def _exact_start(
     noise is taken to be small. One start of two to six then leads to an exact fit, if
     there is one (rank 3, 6 x 8 x 7 and 10 x 5 x 6, 15% missing).
     """
-    n_entries = fits(start(rank=0, noise=noise)).entries.n_entries
+    cap = noise / 10
     for seed in range(min(_MOST_TRIES, _ENTRIES_TRIED // max(n_entries, 1))):
-        cap = noise / 10
-        fit = fits(
-            start(rank=rank, noise=cap, seed=seed, scales=(0.2, 0.5)),
-            most_noise=cap, weighs=False, terms_since=math.inf,
-        )  # fmt: skip
+        rows = start(noise=cap, seed=seed)
+        fit = fits(rows, most_noise=cap, weighs=False, terms_since=math.inf)
         while fit.n_iter < _SWEEPS_OF_TRY:
-            before, (fit, _) = fit.error, _run(fit, fit.n_iter + 5)
-            if fit.rows.noise <= _EXACT * noise:
+            before, (fit, _) = fit.error, run(fit, fit.n_iter + 5)
+            if fit.rows.noise <= EXACT * noise:
                 return fit
             if fit.error > _PROGRESS * before:
                 break
     return None
 
 
-def _run(
+def run(
     fit: Fit,
     n_iter: int,
     on_sweep: Callable[[int], Any] | None = None,

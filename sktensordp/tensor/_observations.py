@@ -14,9 +14,12 @@ has compiled. Entries of three and more modes take a kernel of numba. All sums a
 double precision, whatever the type of the values.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from itertools import islice, pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -29,6 +32,8 @@ from ._leading_terms import LocalResiduals
 _MANY_ENTRIES = 500_000
 # Number of entries that are gathered at a time.
 _CHUNK = 2**14
+# Numbers in memory at a time while entries are contracted with a core.
+_BLOCK = 2**21
 
 
 class _Group(NamedTuple):
@@ -47,6 +52,26 @@ class _Group(NamedTuple):
     starts: NDArray[np.integer]
     others: NDArray[np.integer]
     order: NDArray[np.integer]
+
+
+class _Chunk(NamedTuple):
+    """Consecutive entries of a mode.
+
+    Attributes
+    ----------
+    rows : slice
+        The rows of the mode that have some of these entries.
+    bounds : list of int
+        The entries of the first of these rows are bounds[0] to bounds[1] of the chunk.
+    values : ndarray of shape (n,)
+    at : list by mode of ndarray of shape (n,), int
+        The rows of the entries in all other modes; an empty array for this mode.
+    """
+
+    rows: slice
+    bounds: list[int]
+    values: NDArray[np.floating]
+    at: list[NDArray[np.integer]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,17 +217,34 @@ class Observations:
         """Undo `with_rows`: rows that have those of all modes."""
         return rows
 
+    def here(self) -> Self:
+        """All entries, in the memory of this process."""
+        return self
+
+    @property
+    def coordinates(self) -> NDArray[np.integer]:
+        """Coordinates of the entries, by place in the first mode."""
+        starts, others, _ = self.groups[0]
+        own = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        pairs = zip(self.used, [own, *others.T], strict=True)
+        return np.column_stack([used[rows] for used, rows in pairs])
+
     def residuals(self, rows: Any) -> LocalResiduals:
         """What rows leave of a matrix."""
         mode = int(np.argmax([len(u) for u in self.used]))
         return LocalResiduals(self.residual_matrix(rows, mode), [*self.counts], mode)
 
     def residual_matrix(self, rows: Any, mode: int) -> sparse.csr_array:
-        """What rows leave of a matrix, by row of a mode."""
+        """What rows leave of the values, as a matrix with the rows of a mode."""
         starts, others, order = self.groups[mode]
-        left = self.values[mode] - self.fitted(rows.means)[order]
-        shape = len(self.used[mode]), len(self.used[1 - mode])
-        return sparse.csr_array((left, others[:, 0], starts), shape=shape)
+        left = self.values[mode] - self.fitted(rows)[order]
+        sizes = [len(used) for used in self.used]
+        n_rows = sizes.pop(mode)
+        columns = others[:, 0]
+        for other, size in zip(others[:, 1:].T, sizes[1:], strict=True):
+            columns = columns * size + other.astype(np.int64)
+        shape = n_rows, math.prod(sizes)
+        return sparse.csr_array((left, columns, starts), shape=shape)
 
     @property
     def n_entries(self) -> int:
@@ -322,24 +364,173 @@ class Observations:
             first = last
         return squares
 
-    def fitted(self, means: Sequence[NDArray[np.floating]]) -> NDArray[np.floating]:
-        """Sums over columns of products of the rows of every entry.
+    def contracted_sums(
+        self,
+        mode: int,
+        core: NDArray[np.float64],
+        tables: Sequence[NDArray[np.float64]],
+        n_values: int = 0,
+        n_threads: int = 1,
+    ) -> NDArray[np.float64]:
+        """Sums over the entries of a mode's rows of a core contracted with other rows.
 
         Parameters
         ----------
-        means : sequence by mode of ndarray of shape (n_rows, n_columns)
+        mode : int
+        core : ndarray of shape (n_columns of every mode)
+        tables : sequence by mode of ndarray of shape (Q, n_rows, n_columns), float64
+            The core is contracted Q times. The table of `mode` is not read.
+        n_values : int, default=0
+            Number of contractions, the last ones, that are multiplied by the value.
+        n_threads : int, default=1
 
         Returns
         -------
-        values : ndarray of shape (n_entries,)
+        sums : ndarray of shape (Q, n_rows, n_columns) of the mode
         """
+        small, width, n_rows = self._smallest, core.shape[mode], len(self.used[mode])
+        n_sums = len(tables[mode - 1])
+        if core.ndim == 2:
+            table = tables[1 - mode] @ np.moveaxis(core, mode, 1)
+            return self._matrix_sums(mode, table, n_values)
+        others = [k for k in range(core.ndim) if k not in (mode, small)]
+        if mode == small:
+            matrix = np.moveaxis(core, mode, -1).reshape(-1, width)
+
+            def add_row_by_row(total: Any, chunk: _Chunk) -> None:
+                outer = _summed_outer(
+                    chunk,
+                    [tables[k] for k in others],
+                    [chunk.at[k] for k in others],
+                    n_values,
+                )
+                total[:, chunk.rows] += outer @ matrix
+
+            shape, numbers = (n_sums, n_rows, width), n_sums * len(matrix)
+            return self._added_up(add_row_by_row, shape, numbers, n_threads)
+        # The core is contracted with the rows of the smallest mode first, once for all
+        # entries of a row.
+        size = math.prod(core.shape[k] for k in others)
+        matrix = core.transpose(small, *others, mode).reshape(-1, size * width)
+
+        def add_entry_by_entry(total: Any, chunk: _Chunk) -> None:
+            n = len(chunk.values)
+            outer = _outer(
+                [tables[k] for k in others], [chunk.at[k] for k in others], (n_sums, n)
+            )
+            halves = tables[small][:, chunk.rows] @ matrix
+            halves = halves.reshape(n_sums, -1, size, width)
+            products = np.empty((n, n_sums, width))
+            for t, (begin, end) in enumerate(pairwise(chunk.bounds)):
+                out = products[begin:end].transpose(1, 0, 2)
+                np.matmul(outer[:, begin:end], halves[:, t], out=out)
+            products[:, n_sums - n_values :] *= chunk.values[:, np.newaxis, np.newaxis]
+            at = np.ones(n), chunk.at[mode], np.arange(n + 1)
+            incidence = sparse.csc_array(at, shape=(n_rows, n))
+            total += incidence @ products.reshape(n, -1)
+
+        by_row = n_rows, n_sums * width
+        numbers = n_sums * size * width
+        found = self._added_up(add_entry_by_entry, by_row, numbers, n_threads)
+        return found.reshape(n_rows, n_sums, width).transpose(1, 0, 2)
+
+    def outer_sums(
+        self,
+        tables: Sequence[NDArray[np.float64]],
+        n_values: int = 0,
+        n_threads: int = 1,
+    ) -> NDArray[np.float64]:
+        """Sums over all entries of outer products of their rows; see `contracted_sums`.
+
+        Returns
+        -------
+        sums : ndarray of shape (Q, n_columns of every mode)
+        """
+        if len(tables) == 2:
+            sums = self._matrix_sums(0, tables[1], n_values)
+            return tables[0].transpose(0, 2, 1) @ sums
+        small, sizes = self._smallest, [table.shape[2] for table in tables]
+        others = [k for k in range(len(tables)) if k != small]
+        sizes = [sizes[small], *(sizes[k] for k in others)]
+        n_sums, size = len(tables[0]), math.prod(sizes[1:])
+
+        def add(total: Any, chunk: _Chunk) -> None:
+            outer = _summed_outer(
+                chunk,
+                [tables[k] for k in others],
+                [chunk.at[k] for k in others],
+                n_values,
+            )
+            total += tables[small][:, chunk.rows].transpose(0, 2, 1) @ outer
+
+        shape = n_sums, sizes[0], size
+        total = self._added_up(add, shape, n_sums * size, n_threads)
+        return np.moveaxis(total.reshape(n_sums, *sizes), 1, small + 1)
+
+    def _matrix_sums(
+        self, mode: int, table: NDArray[np.float64], n_values: int
+    ) -> NDArray[np.float64]:
+        """Sums over a matrix's entries of the rows of a table of the other mode."""
+        n_sums, n_others, width = table.shape
+        columns = table.transpose(1, 0, 2).reshape(n_others, -1)
+        every = slice(0, len(self.used[mode]))
+        sums = self.product_sums(mode, every, [columns], n_values * width)
+        return sums.reshape(-1, n_sums, width).transpose(1, 0, 2)
+
+    @property
+    def _smallest(self) -> int:
+        """The mode with the fewest rows."""
+        return int(np.argmin([len(used) for used in self.used]))
+
+    def _added_up(
+        self,
+        add: Callable[[Any, _Chunk], None],
+        shape: tuple[int, ...],
+        numbers: int,
+        n_threads: int,
+    ) -> NDArray[np.float64]:
+        """What `add` adds to zeros for every chunk of the smallest mode.
+
+        For every row it takes so many `numbers` in memory.
+        """
+
+        def sum_some(first: int) -> NDArray[np.float64]:
+            total = np.zeros(shape)
+            for chunk in islice(self._chunks(numbers), first, None, n_threads):
+                add(total, chunk)
+            return total
+
+        if n_threads == 1:
+            return sum_some(0)
+        with ThreadPoolExecutor(n_threads) as pool:
+            return sum(pool.map(sum_some, range(n_threads)), np.zeros(shape))
+
+    def _chunks(self, numbers: int) -> Iterator[_Chunk]:
+        """Entries in the order of the rows of the smallest mode; see `_added_up`."""
+        mode, most_rows = self._smallest, max(_BLOCK // numbers, 1)
+        group, values = self.groups[mode], self.values[mode]
+        starts, n_rows, begin = group.starts, len(self.used[mode]), 0
+        while begin < len(values):
+            first = int(np.searchsorted(starts, begin, side="right")) - 1
+            end = min(begin + _CHUNK, int(starts[min(first + most_rows, n_rows)]))
+            last = int(np.searchsorted(starts, end))
+            bounds = np.clip(starts[first : last + 1], begin, end) - begin
+            at = [*group.others[begin:end].T]
+            at.insert(mode, np.empty(0, np.int32))
+            rows = slice(first, last)
+            yield _Chunk(rows, bounds.tolist(), values[begin:end], at)
+            begin = end
+
+    def fitted(self, rows: Any) -> NDArray[np.floating]:
+        """The values that rows give to the entries, in the order of the caller."""
         starts, others, order = self.groups[0]
-        values = np.empty(len(order), means[0].dtype)
+        values = np.empty(len(order), rows.means[0].dtype)
         own = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
         for begin in range(0, len(order), _CHUNK):
             chunk = slice(begin, begin + _CHUNK)
-            rows = [own[chunk], *others[chunk].T]
-            values[order[chunk]] = row_products(means, rows).sum(axis=1)
+            at = [own[chunk], *others[chunk].T]
+            pairs = zip(rows.means, at, strict=True)
+            values[order[chunk]] = rows.value([np.take(m, r, axis=0) for m, r in pairs])
         return values
 
 
@@ -349,6 +540,38 @@ def row_products(
     """Products over the modes of one row of each."""
     pairs = zip(means, rows, strict=True)
     return reduce(np.multiply, (np.take(m, r, axis=0) for m, r in pairs))
+
+
+def _outer(
+    tables: Sequence[NDArray[np.float64]],
+    rows: Sequence[NDArray[np.integer]],
+    shape: tuple[int, int],
+) -> NDArray[np.float64]:
+    """Outer products of one row of each table: an array of shape (Q, n, size)."""
+    outer = np.ones((*shape, 1))
+    for table, index in zip(tables, rows, strict=True):
+        gathered = np.take(table, index, axis=1)
+        outer = (outer[..., np.newaxis] * gathered[:, :, np.newaxis]).reshape(
+            *shape, -1
+        )
+    return outer
+
+
+def _summed_outer(
+    chunk: _Chunk,
+    tables: Sequence[NDArray[np.float64]],
+    rows: Sequence[NDArray[np.integer]],
+    n_values: int,
+) -> NDArray[np.float64]:
+    """Sums of outer products over the entries of every row of a chunk."""
+    n_sums, n = len(tables[0]), len(chunk.values)
+    left = _outer(tables[:-1], rows[:-1], (n_sums, n))
+    right = np.take(tables[-1], rows[-1], axis=1)
+    left[n_sums - n_values :] *= chunk.values[:, np.newaxis]
+    sums = np.empty((n_sums, len(chunk.bounds) - 1, left.shape[2], right.shape[2]))
+    for t, (a, b) in enumerate(pairwise(chunk.bounds)):
+        np.matmul(left[:, a:b].transpose(0, 2, 1), right[:, a:b], out=sums[:, t])
+    return sums.reshape(*sums.shape[:2], -1)
 
 
 def places_of(

@@ -4,10 +4,9 @@
 BIAS_PRECISION = 20.0
 FACTOR_PRECISION = 1.0
 TIE_PRECISION = 20.0
+CORE_PRECISION = 100.0
 # Limits of learned precisions.
 SMALLEST_PRECISION, LARGEST_PRECISION = 1e-6, 1e6
-# Precision of each element of a Tucker core; it is not learned.
-CORE_PRECISION = 100.0
 
 # Prior variances for fits to noisy sums: of a bias, of all terms of the interaction
 # together, of the factors that modulate it, of each element of the core around its

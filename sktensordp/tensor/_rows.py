@@ -19,9 +19,10 @@ chunk may have all entries of some rows of a mode; then only it needs these rows
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -287,10 +288,8 @@ class Rows:
         values = np.empty(len(coordinates), self.means[0].dtype)
         for begin in range(0, len(values), _CHUNK):
             chunk = coordinates[begin : begin + _CHUNK]
-            product: Any = 1.0
-            for mode, index in enumerate(chunk.T):
-                product = product * self.rows_at(mode, index)
-            values[begin : begin + _CHUNK] = product.sum(axis=1)
+            rows = [self.rows_at(mode, index) for mode, index in enumerate(chunk.T)]
+            values[begin : begin + _CHUNK] = self.value(rows)
         return values
 
     def slices(
@@ -308,13 +307,31 @@ class Rows:
         -------
         values : ndarray of shape (n, shape[mode])
         """
-        others = [m for m in range(self.n_modes) if m != mode]
-        product = math.prod(self.rows_at(m, coordinates[:, m]) for m in others)
-        return product @ self.rows_at(mode, np.arange(self.shape[mode])).T
+        rows = [self.rows_at(m, index) for m, index in enumerate(coordinates.T)]
+        every = self.rows_at(mode, np.arange(self.shape[mode]))
+        return self.regressors(mode, rows) @ every.T
 
     def dense(self) -> NDArray[np.floating]:
         """Predictions of all entries: an array of the tensor's shape."""
         return cp_to_dense(self.factors)
+
+    def value(self, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """The values of entries, from their rows in every mode."""
+        return (self.regressors(0, rows) * rows[0]).sum(axis=1)
+
+    def regressors(self, mode: int, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """The regressors of entries in a mode, from their rows in the others."""
+        return reduce(np.multiply, (r for m, r in enumerate(rows) if m != mode))
+
+    def with_core(self, entries: Any, is_learned: bool, n_threads: int = 1) -> Self:
+        """The same with another core, given all rows; a CP has none."""
+        return self
+
+    def summing(
+        self, entries: Observations, mode: int, n_threads: int = 1
+    ) -> Callable[[slice], Sums]:
+        """The sums over the entries of some rows of a mode; see `sums`."""
+        return partial(sums, self, entries, mode)
 
     def rows_at(self, mode: int, index: NDArray[np.integer]) -> NDArray[np.floating]:
         """Posterior means of the rows at some indices of a mode."""
@@ -463,7 +480,7 @@ class Rows:
                 kept = rows.of_mode(mode).taken(~guessed[-1])
                 rows = rows.with_rows(mode, kept)
         if corrects:
-            excess = np.prod(unknown, axis=0).sum()
+            excess = self.value([row[np.newaxis] for row in unknown]).item()
             for mode, is_guessed in enumerate(guessed):
                 unknown[mode, mode] -= excess
                 if keeps_biases:
@@ -473,9 +490,10 @@ class Rows:
 
 def rescaled(rows: Rows, scale: float) -> Rows:
     """The same model of values that are multiplied by `scale`."""
-    # Every column is multiplied in the first mode in which it is free.
-    factor = np.ones(rows.fixed.shape)
-    factor[np.argmin(rows.fixed, axis=0), np.arange(rows.fixed.shape[1])] = scale
+    # Terms are multiplied in the first mode, and other columns where they are free.
+    factor, where = np.ones(rows.fixed.shape), np.argmin(rows.fixed, axis=0)
+    where[rows.terms] = 0
+    factor[where, np.arange(rows.fixed.shape[1])] = scale
     means, covariances = [], []
     for mode, own in enumerate(factor):
         of_free = own[rows.free(mode)]
@@ -540,7 +558,7 @@ def sums(
         a, b = x[begin : begin + width], y[begin : begin + width]
         n_values = n_columns if with_values and not begin else 0
         tables = [
-            _moments(rows, m, own, order, a, b, n_values)
+            moments(rows, m, own, order, a, b, n_values)
             for m, own in zip(others, means, strict=True)
         ]
         if weights is not None:
@@ -556,7 +574,7 @@ def sums(
     return Sums(gram, projection)
 
 
-def _moments(
+def moments(
     rows: Rows,
     mode: int,
     means: NDArray[np.float64],
@@ -642,8 +660,9 @@ def update(
         Covariances of neighbouring rows, if the mode ties them.
     """
     n_rows, n_columns = rows.means[mode].shape
+    sums_of = rows.summing(entries, mode, n_threads)
     if rows.is_smooth(mode):
-        found = sums(rows, entries, mode)
+        found = sums_of(slice(0, n_rows))
         found = found if before is None else _added(found, before)
         return _solved(rows, mode, found, entries.energies)
     # Every row is solved by itself, so blocks of them bound the memory.
@@ -656,7 +675,7 @@ def update(
     fitted = np.empty(n_rows)
 
     def solve_some(some: slice) -> None:
-        found = sums(rows, entries, mode, some)
+        found = sums_of(some)
         if before is not None:
             found = _added(found, Sums(*(part[some] for part in before)))
         means[some], covariances[some], fitted[some] = solve(
@@ -718,7 +737,7 @@ def _sums_and_energies(
     rows: Rows, entries: Observations, mode: int
 ) -> tuple[NDArray[np.float64], ...]:
     """The sums of all rows of a mode; those of the first mode have energies, too."""
-    found = sums(rows, entries, mode, slice(0, len(entries.used[mode])))
+    found = rows.summing(entries, mode)(slice(0, len(entries.used[mode])))
     return (*found, entries.energies) if mode == 0 else found
 
 
@@ -744,8 +763,10 @@ def continued(rows: Rows, entries: Any, *, n_sweeps: int, n_threads: int = 1) ->
     """Rows after further sweeps, which leave the prior and the noise as they are."""
     rows, entries = entries.with_rows(rows)
     with one_blas_thread:
-        for mode in [*range(rows.n_modes)] * n_sweeps:
-            rows, entries, *_ = renewed(rows, entries, mode, n_threads)
+        for _ in range(n_sweeps):
+            rows = rows.with_core(entries, False, n_threads)
+            for mode in range(rows.n_modes):
+                rows, entries, *_ = renewed(rows, entries, mode, n_threads)
     return entries.gathered(rows)
 
 
@@ -792,7 +813,7 @@ def solve(
     fitted = np.zeros(len(means))
     if mode == 0:
         order = np.concatenate([free, fixed])
-        fitted = _fitted_errors(gram, projection, means[:, order], covariance)
+        fitted = fitted_errors(gram, projection, means[:, order], covariance)
         if rows.weights is not None:
             fitted /= rows.weights[some]
     dtype = rows.means[mode].dtype
@@ -800,7 +821,7 @@ def solve(
     return means.astype(dtype, copy=False), triangles, fitted
 
 
-def _fitted_errors(
+def fitted_errors(
     gram: NDArray[np.float64],
     projection: NDArray[np.float64],
     means: NDArray[np.float64],
@@ -903,7 +924,7 @@ def solve_smooth(
     fitted = np.zeros(len(means))
     if mode == 0:
         order = np.concatenate([free, fixed])
-        fitted = _fitted_errors(*found, means[:, order], covariance)
+        fitted = fitted_errors(*found, means[:, order], covariance)
         if rows.weights is not None:
             fitted /= rows.weights
     dtype = rows.means[mode].dtype

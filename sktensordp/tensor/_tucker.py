@@ -1,36 +1,60 @@
-"""Tuckers, and structured Tuckers: biases, Tucker terms and weights in one model.
+"""Tuckers on Gaussian rows: a core combines the terms of the modes.
 
-Every index of a mode has a row, and the value of an entry is one core contracted with
-the rows of the entry. Fixed columns make the whole model multilinear. Next to a column
-of ones in every mode, a bias is a column that the core multiplies by the ones of all
-other modes. A weight of a feature is a column of the first mode that the core
-multiplies by the feature in the second mode. So one row solver serves biases, factors
-and weights.
+A Tucker has the columns of a CP: biases, terms, and weights of features. The value of
+an entry is the sum of its biases and weighted features, as in a CP, plus the core
+contracted with the terms of its rows, of which every mode may have another number. The
+core is one more Gaussian row, whose regressors are the Kronecker products of the terms.
+So the regressors of a term are the core contracted with the terms of the other modes.
+Their second moments are those of the core contracted with those of the terms.
 
 The blocks of a Tucker decomposition are its factors and, last, the core as a block of
 one row; see `CPForm`.
 """
 
 import math
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.sparse import csr_array
+from scipy import sparse
 
-from ._algebra import mode_products, packed_squares
-from ._average_row import fill_unknown
-from ._priors import BIAS_PRECISION, FACTOR_PRECISION, TIE_PRECISION
+from ._algebra import mode_products
+from ._blas import one_blas_thread
+from ._cp import point_model
+from ._cp_rows import (
+    EXACT,
+    MOST_NOISE,
+    exact_start,
+    fits_to,
+    grown,
+    padded,
+    run,
+    started,
+    with_terms,
+)
+from ._likelihood import TableLikelihood
+from ._observations import Observations, places_of
+from ._priors import CORE_PRECISION, LARGEST_PRECISION, SMALLEST_PRECISION
+from ._rows import Rows, Sums, fitted_errors, inverses, moments, packed, sums, unpacked
 
-# Numbers in memory at a time while entries are contracted with the core.
-_LARGEST_BLOCK = 2**22
-# Below this share of nonzero elements, a matrix is faster as a sparse one.
-_LEAST_FILLING = 0.05
+# Number of elements of the core that are solved for at a time, and the largest number.
+# Memory grows with its square.
+_CORE_BLOCK, _LARGEST_CORE = 1024, 10_000
+# Standard deviations of rows, and precision of the core, of starts that may lead to an
+# exact fit.
+_EXACT_SCALES, _EXACT_PRECISION = (0.5, 0.5), 1.0
+# A fit starts at leading singular vectors of the whole tensor with at least this share
+# of observed entries, and at most this size; these come after so many sweeps.
+_LEAST_DENSITY, _LARGEST_START, _BEFORE_START = 0.02, 2**24, 3
+_SUBSPACE_ROUNDS, _EXTRA_VECTORS = 8, 8
 # Least divisors: the length of a column, and the squared length of an axis relative to
 # the largest element.
 _SHORTEST, _SHORTEST_AXIS = 1e-150, 1e-14
+# Number of predictions whose variances are computed at a time.
+_CHUNK = 2**12
 
 
 @dataclass(frozen=True)
@@ -150,382 +174,509 @@ class TuckerForm:
         *,
         biases: Sequence[NDArray[np.floating]] | None = None,
         blocks: Sequence[NDArray[np.floating]] | None = None,
-    ) -> "StructuredTucker":
+    ) -> "Rows":
         """A model with given biases and blocks; see `point_tucker_model`."""
-        terms: dict[str, Any] = {}
-        if blocks is not None:
-            terms = {"factors": blocks[:-1], "core": self._core(blocks)}
-        return point_tucker_model(shape, noise_variance, dtype, biases=biases, **terms)
-
-
-@dataclass(frozen=True)
-class TuckerColumns:
-    """The layout of the columns of every mode.
-
-    The order is: ones, the bias of the mode, its factors and, in the first two modes,
-    the weights (first mode) or features (second mode).
-
-    Attributes
-    ----------
-    ranks : tuple of int
-        Number of factors of every mode; all 0 for a model without factors.
-    biases : bool
-    n_features : int
-    """
-
-    ranks: tuple[int, ...]
-    biases: bool
-    n_features: int
-
-    @property
-    def first(self) -> int:
-        """Number of columns before the factors."""
-        # Only biases and features need the ones. A model without factors has them, too,
-        # since a mode needs a column.
-        has_ones = self.biases or self.n_features or not any(self.ranks)
-        return int(has_ones) + int(self.biases)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of columns of every mode: a tuple."""
-        return tuple(
-            self.first + rank + (self.n_features if mode < 2 else 0)
-            for mode, rank in enumerate(self.ranks)
+        if blocks is None:
+            return point_model(shape, noise_variance, dtype, biases=biases)
+        *factors, _ = blocks
+        core = self._core(blocks)
+        return point_tucker_model(
+            shape, noise_variance, dtype, biases=biases, factors=factors, core=core
         )
 
-    def factors(self, mode: int) -> slice:
-        """The factors among the columns of a mode: a slice."""
-        return slice(self.first, self.first + self.ranks[mode])
 
-    def features(self, mode: int) -> slice:
-        """The weights or features among the columns of a mode: a slice."""
-        last = self.first + self.ranks[mode]
-        return slice(last, last + (self.n_features if mode < 2 else 0))
-
-    @property
-    def free_core(self) -> tuple[slice, ...]:
-        """Slices of the core that hold the core of the factors: a tuple."""
-        return tuple(self.factors(mode) for mode in range(len(self.ranks)))
-
-    def core(
-        self, free: NDArray[np.floating], dtype: DTypeLike
-    ) -> NDArray[np.floating]:
-        """The whole core: the core of the factors, and ones for biases and weights.
-
-        Parameters
-        ----------
-        free : ndarray of shape `ranks`
-        dtype : dtype
-
-        Returns
-        -------
-        core : ndarray of shape `sizes`
-        """
-        core, n_modes = np.zeros(self.sizes, dtype), len(self.ranks)
-        core[self.free_core] = free
-        if self.biases:
-            for mode in range(n_modes):
-                core[tuple(int(k == mode) for k in range(n_modes))] = 1.0
-        paired: list[Any] = [
-            np.arange(self.features(m).start, self.features(m).stop) for m in (0, 1)
-        ]
-        core[*paired, *[0] * (n_modes - 2)] = 1.0
-        return core
-
-    def fixed(self, mode: int) -> NDArray[np.bool_]:
-        """Mask of the columns of a mode that are one or features, and not fitted."""
-        fixed = np.zeros(self.sizes[mode], dtype=bool)
-        fixed[: self.first - int(self.biases)] = True
-        if mode == 1:
-            fixed[self.features(mode)] = True
-        return fixed
-
-    def prior(
-        self,
-        smooth_modes: Collection[int],
-        features: NDArray[np.floating] | None = None,
-    ) -> tuple[
-        list[NDArray[np.float64]], list[NDArray[np.float64]], list[NDArray[np.float64]]
-    ]:
-        """The starting prior: lists by mode of means, precisions and ties."""
-        prior_mean, precision, tie = [], [], []
-        for mode, size in enumerate(self.sizes):
-            fixed = self.fixed(mode)
-            mean = np.where(fixed, 1.0, 0.0)
-            if any(self.ranks):
-                mean[self.factors(mode)] = TuckerForm(self.ranks).centre(mode)
-            if mode == 1 and self.n_features and features is not None:
-                mean[self.features(mode)] = features[-1]
-            prior_mean.append(mean)
-            precision.append(np.full(size, FACTOR_PRECISION))
-            if self.biases:
-                precision[mode][1] = BIAS_PRECISION
-            strength = TIE_PRECISION if mode in smooth_modes else 0.0
-            tie.append(np.where(fixed, 0.0, strength))
-        return prior_mean, precision, tie
-
-
-@dataclass(frozen=True)
-class StructuredTucker:
-    """A fitted structured Tucker: the Gaussian posterior of its rows, and its core.
+@dataclass(frozen=True, eq=False)
+class Core:
+    """The posterior and the prior of a core.
 
     Attributes
     ----------
-    shape : tuple of int
-    columns : TuckerColumns
-    core : ndarray of shape ``columns.sizes``
-    core_mean : ndarray of shape ``columns.ranks``
-        Prior mean of the core of the factors.
-    fixed : list of ndarray of shape (n_columns,), bool
-        For each mode, the columns that are one, or features of the rows, instead of
-        being fitted.
-    means : list of ndarray of shape (size + 1, n_columns)
-        Posterior means. The last row of each mode is for an unknown row.
-    covariances : list of ndarray of shape (size + 1, P)
-        Posterior covariances, as packed upper triangles.
-    prior_mean, precision, tie : list of ndarray of shape (n_columns,)
-        The learned prior. `precision` pulls a row to the prior mean; `tie` pulls it to
-        its neighbours, and is zero in modes that are not smooth.
-    noise_variance : float
-        Learned variance of the observations around the model.
+    mean, prior_mean : ndarray of shape (rank of every mode)
+    precision : float
+        Of every element, in the prior.
+    covariances : tuple of ndarray of shape (n, n)
+        Of consecutive elements; blocks are independent of one another. Zero if there
+        are none.
     """
 
-    shape: tuple[int, ...]
-    columns: TuckerColumns
-    core: NDArray[np.floating]
-    core_mean: NDArray[np.floating]
-    fixed: list[NDArray[np.bool_]]
-    means: list[NDArray[np.floating]]
-    covariances: list[NDArray[np.floating]]
-    prior_mean: list[NDArray[np.float64]]
-    precision: list[NDArray[np.float64]]
-    tie: list[NDArray[np.float64]]
-    noise_variance: float
+    mean: NDArray[np.float64]
+    prior_mean: NDArray[np.float64]
+    precision: float
+    covariances: tuple[NDArray[np.float64], ...] = ()
+
+    @cached_property
+    def squares(self) -> NDArray[np.float64]:
+        """The core of the expected squared model: an array of shape (P of every mode).
+
+        The expected square of its part of a value is this core, contracted with the
+        upper triangles of the second moments of the terms.
+        """
+        ranks, n_modes = self.mean.shape, self.mean.ndim
+        square, begin = np.outer(self.mean, self.mean), 0
+        for covariance in self.covariances:
+            block = slice(begin, begin := begin + len(covariance))
+            square[block, block] += covariance
+        square = square.reshape(*ranks, *ranks).transpose(
+            np.arange(2 * n_modes).reshape(2, -1).T.ravel()
+        )
+        # From the last mode to the first, two axes become one axis of pairs.
+        for mode in reversed(range(n_modes)):
+            one, other = np.triu_indices(ranks[mode])
+            before: Any = (slice(None),) * (2 * mode)
+            lower = square[*before, other, one]
+            lower[*before, one == other] = 0.0
+            square = square[*before, one, other] + lower
+        return np.ascontiguousarray(square)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TuckerRows(Rows):
+    """Rows whose terms a core combines.
+
+    Mode m has the first ranks[m] terms. The others are zero, and fixed.
+
+    Attributes
+    ----------
+    posterior_core : Core
+    """
+
+    posterior_core: Core
 
     @property
-    def noise(self) -> float:
-        """The variance of observations around the model."""
-        return self.noise_variance
+    def ranks(self) -> tuple[int, ...]:
+        """Number of terms of every mode."""
+        return self.posterior_core.mean.shape
+
+    @property
+    def terms(self) -> NDArray[np.bool_]:
+        """Columns that the core combines."""
+        column, last = np.arange(self.fixed.shape[1]), self.of_features.start
+        return (column >= last - max(self.ranks)) & (column < last)
+
+    @property
+    def single(self) -> NDArray[np.bool_]:
+        """All other columns: biases and weights of features."""
+        return ~self.terms
+
+    def terms_of(self, mode: int) -> slice:
+        """The columns of a mode's terms."""
+        first = self.of_features.start - max(self.ranks)
+        return slice(first, first + self.ranks[mode])
+
+    @property
+    def linear(self) -> Rows:
+        """The biases, features and weights alone."""
+        linear = with_terms(self, np.empty(0, int))
+        return Rows(**{each.name: getattr(linear, each.name) for each in fields(Rows)})
+
+    @property
+    def core(self) -> NDArray[np.floating]:
+        """The core of the model as a whole, which combines `factors`."""
+        ranks, (places, n_features) = self.ranks, self._layout
+        sizes = [
+            rank + places + n_features * (mode < 2) for mode, rank in enumerate(ranks)
+        ]
+        core = np.zeros(sizes, self.means[0].dtype)
+        core[tuple(slice(places, places + rank) for rank in ranks)] = (
+            self.posterior_core.mean
+        )
+        if self.has_biases:
+            for index in np.eye(len(ranks), dtype=int):
+                core[tuple(index)] = 1.0
+        weights: Any = [rank + places + np.arange(n_features) for rank in ranks[:2]]
+        core[*weights, *[0] * (len(ranks) - 2)] = 1.0
+        return core
 
     @property
     def factors(self) -> list[NDArray[np.floating]]:
-        """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
-        return [means[:-1] for means in self.means]
+        """Columns of ones, biases, terms, and weights or features, by mode.
 
-    def weights_of(self, coordinates: NDArray[np.integer]) -> float:
-        """The weight of every observation; see `Rows.weights_of`."""
-        return 1.0
-
-    def with_average_rows(
-        self, counts: Sequence[NDArray[Any] | None], *, keeps_biases: bool = False
-    ) -> "StructuredTucker":
-        """The model with average rows; see `Rows.with_average_rows`."""
-        means = [rows.copy() for rows in self.means]
-        covariances = [rows.copy() for rows in self.covariances]
-        kept = keeps_biases and self.columns.biases
-        filled = [
-            fill_unknown(
-                means[mode],
-                covariances[mode],
-                counts[mode],
-                ~fixed & ~(kept & (np.arange(len(fixed)) == 1)),
-                is_tied=bool(self.tie[mode].any()),
-            )
-            for mode, fixed in enumerate(self.fixed)
-        ]
-        if self.columns.biases and all(len(rows) for rows in filled):
-            last = [rows[-1:].astype(float) for rows in means]
-            average = mode_products(self.core.astype(float)[np.newaxis], last).item()
-            for mode_means, rows in zip(means, filled, strict=True):
-                mode_means[rows, 1] -= average
-        return replace(self, means=means, covariances=covariances)
-
-    def has_columns(
-        self, form: TuckerForm, biases: bool, smooth_modes: Collection[int]
-    ) -> bool:
-        """Whether a fit with these options would have the same columns and ties."""
-        tied = {mode for mode, tie in enumerate(self.tie) if tie.any()}
-        return (
-            form.ranks == self.columns.ranks
-            and bool(biases) == self.columns.biases
-            and set(smooth_modes) == tied
-        )
-
-    def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
-        """Predictions at coordinates; -1 stands for an unknown row.
-
-        Parameters
-        ----------
-        coordinates : ndarray of shape (n, n_modes), int
-
-        Returns
-        -------
-        values : ndarray of shape (n,)
+        There are columns of ones if there are biases or features.
         """
-        first = self.means[0]
-        values = np.empty(len(coordinates), dtype=first.dtype)
-        chunks = _regressors(self.core, self.means, coordinates, 0)
-        for chunk, regressors in chunks:
-            rows = first[coordinates[chunk, 0]]
-            values[chunk] = np.einsum("nk,nk->n", regressors, rows)
-        return values
+        factors, (places, _) = [], self._layout
+        for mode, rows in enumerate(super().factors):
+            ones, of_terms = np.ones((len(rows), 1), rows.dtype), self.terms_of(mode)
+            own = [ones[:, : min(places, 1)], rows[:, mode : mode + self.has_biases]]
+            own.append(rows[:, of_terms])
+            if mode < 2:
+                own.append(rows[:, self.of_features])
+            factors.append(np.concatenate(own, axis=1))
+        return factors
 
-    def slices(
-        self, coordinates: NDArray[np.integer], mode: int
-    ) -> NDArray[np.floating]:
-        """Predictions at all indices of one mode; see `predict`.
-
-        Parameters
-        ----------
-        coordinates : ndarray of shape (n, n_modes), int
-            The column of the mode is not read.
-        mode : int
-
-        Returns
-        -------
-        values : ndarray of shape (n, shape[mode])
-        """
-        chunks = _regressors(self.core, self.means, coordinates, mode)
-        regressors = np.concatenate([values for _, values in chunks])
-        return regressors @ self.means[mode][:-1].T
+    @property
+    def _layout(self) -> tuple[int, int]:
+        """Number of columns of factors before the terms, and after them."""
+        n_features = self.features.shape[1]
+        return int(self.has_biases or n_features > 0) + self.has_biases, n_features
 
     def dense(self) -> NDArray[np.floating]:
         """Predictions of all entries: an array of the tensor's shape."""
         return mode_products(self.core[np.newaxis], self.factors)[0]
 
+    def has_columns(
+        self, form: Any, biases: bool, smooth_modes: Collection[int]
+    ) -> bool:
+        """Whether a fit with these options would have the same columns and ties."""
+        ties = [mode for mode in range(self.n_modes) if self.is_smooth(mode)]
+        is_same = form.ranks == self.ranks and self.has_biases == biases
+        return is_same and ties == sorted(smooth_modes)
+
+    def regressors(self, mode: int, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """The regressors of entries in a mode, from their rows in the others."""
+        form, every = TuckerForm(self.ranks), np.arange(len(rows[0]))
+        terms = [r[:, self.terms_of(m)] for m, r in enumerate(rows)]
+        blocks = [*terms, self.posterior_core.mean.reshape(1, -1)]
+        found = super().regressors(mode, rows) * self.single
+        found[:, self.terms_of(mode)] = form.regressors(
+            mode, blocks, [every] * len(rows)
+        )
+        return found
+
     def variance(
         self, coordinates: NDArray[np.integer]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Posterior variance of predictions at coordinates; see `predict`.
+        """Posterior variance of predictions; see `Rows.variance`."""
+        variance, linear = np.empty((2, len(coordinates)))
+        for begin in range(0, len(coordinates), _CHUNK):
+            chunk = slice(begin, begin + _CHUNK)
+            variance[chunk], linear[chunk] = self._variance(coordinates[chunk])
+        return variance, linear
+
+    def _variance(
+        self, coordinates: NDArray[np.integer]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        # Every entry has a row of its own in the first mode. What is expected of the
+        # square of its value is then the fitted error of this row.
+        every, at, means, covariances = np.arange(len(coordinates)), [], [], []
+        for mode, index in enumerate(coordinates.T):
+            places = every
+            if mode:
+                index, places = np.unique(index, return_inverse=True)
+            known = places_of(index, self.used[mode])
+            of_free = self.prior_variance(mode)[self.free(mode)]
+            covariance = self.covariances[mode][known].astype(float)
+            covariance[known < 0] = packed(np.diag(of_free)[np.newaxis])
+            at.append(places)
+            means.append(self.rows_at(mode, index).astype(float))
+            covariances.append(covariance)
+        used = [np.arange(len(m)) for m in means]
+        entries = Observations.of(np.column_stack(at), np.zeros(len(every)), used)
+        own = replace(self, used=tuple(used), means=tuple(means), weights=None)
+        mean = entries.fitted(replace(own, covariances=()))
+        order = np.append(self.free(0), np.flatnonzero(self.fixed[0]))
+
+        def variance_of(varying: Collection[int], core: Core) -> NDArray[np.float64]:
+            some = tuple(c * (m in varying) for m, c in enumerate(covariances))
+            rows = replace(own, covariances=some, posterior_core=core)
+            found = rows.summing(entries, 0)(slice(0, len(every)))
+            covariance = unpacked(some[0], len(self.free(0)))
+            square = fitted_errors(*found, means[0][:, order], covariance)
+            return np.maximum(square - mean**2, 0.0)
+
+        point = replace(self.posterior_core, covariances=())
+        modes = range(self.n_modes)
+        linear: Any = sum(variance_of([mode], point) for mode in modes)
+        return variance_of(modes, self.posterior_core), linear
+
+    def tables(
+        self, skipped: int | None = None
+    ) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+        """Moments of the terms of all modes, as `Observations.outer_sums` takes them.
+
+        Parameters
+        ----------
+        skipped : int, default=None
+            A mode without tables. Otherwise those of the first one are weighted.
 
         Returns
         -------
-        variance : ndarray of shape (n,)
-        linear : ndarray of shape (n,)
-            Variance of the linearised model. Divided by the variance of an observation,
-            it is the weight of an observation in its own prediction.
+        squares : list by mode of ndarray of shape (1, n_rows, P)
+            Second moments of terms.
+        crosses : list by mode of ndarray of shape (n_single + 1, n_rows, rank)
+            Second moments of terms and all other columns and, last, means of terms.
         """
-        means = [m.astype(float) for m in self.means]
-        core = self.core.astype(float)
-        moments = [
-            packed_squares(m) + c.astype(float)
-            for m, c in zip(means, self.covariances, strict=True)
-        ]
-        variance, linear = np.zeros((2, len(coordinates)))
-        for chunk, square in contracted(core_of_squares(core), moments, coordinates):
-            variance[chunk] = square
-        for chunk, mean in contracted(core, means, coordinates):
-            variance[chunk] -= mean**2
-        for mode, covariances in enumerate(self.covariances):
-            twice = np.where(np.equal(*np.triu_indices(core.shape[mode])), 1.0, 2.0)
-            for chunk, regressors in _regressors(core, means, coordinates, mode):
-                rows = covariances[coordinates[chunk, mode]] * twice
-                squares = packed_squares(regressors)
-                linear[chunk] += np.einsum("nk,nk->n", squares, rows)
-        return np.maximum(variance, 0.0), np.maximum(linear, 0.0)
+        squares, crosses = [], []
+        single = np.flatnonzero(self.single)
+        every = np.arange(self.fixed.shape[1])
+        for mode, means in enumerate(self.means):
+            if mode == skipped:
+                squares.append(np.empty((1, 0, 0)))
+                crosses.append(np.empty((len(single) + 1, 0, 0)))
+                continue
+            of, n = every[self.terms_of(mode)], len(means)
+            double: Any = means.astype(float)
+            own = partial(moments, self, mode, double, every)
+            one, other = np.triu_indices(len(of))
+            square = own(of[one], of[other])
+            cross = own(np.tile(of, len(single)), np.repeat(single, len(of)))
+            cross = np.append(cross, double[:, of], axis=1)
+            if mode == 0 and self.weights is not None:
+                square *= self.weights[:, np.newaxis]
+                cross *= self.weights[:, np.newaxis]
+            squares.append(square[np.newaxis])
+            cross = cross.reshape(n, -1, len(of)).transpose(1, 0, 2)
+            crosses.append(np.ascontiguousarray(cross))
+        return squares, crosses
+
+    def summing(
+        self, entries: Observations, mode: int, n_threads: int = 1
+    ) -> Callable[[slice], Sums]:
+        """The sums over the entries of some rows of a mode; see `sums`."""
+        core, linear = self.posterior_core, self.linear
+        squares, crosses = self.tables(mode)
+        gram = entries.contracted_sums(mode, core.squares, squares, 0, n_threads)[0]
+        cross = entries.contracted_sums(mode, core.mean, crosses, 1, n_threads)
+        order = np.append(self.free(mode), np.flatnonzero(self.fixed[mode]))
+        place, n_columns = np.argsort(order), len(order)
+        n_needed = n_columns if mode == 0 else len(self.free(mode))
+        at, single = place[self.terms_of(mode)], place[self.single]
+        # Off the diagonal, a pair of terms stands for two products.
+        share = np.where(np.equal(*np.triu_indices(len(at))), 1.0, 0.5)
+
+        def of_some(some: slice) -> Sums:
+            n = some.stop - some.start
+            whole, projection = (
+                np.zeros((n, n_needed, n_columns)),
+                np.zeros((n, n_columns)),
+            )
+            whole[:, at[:, np.newaxis], at] = unpacked(gram[some] * share, len(at))
+            for own, column in zip(cross, single, strict=False):
+                if column < at[0]:
+                    whole[:, column, at] = own[some]
+                else:
+                    whole[:, at, column] = own[some]
+            projection[:, at] = cross[-1, some]
+            if mode == 0 and self.weights is not None:
+                whole *= self.weights[some, np.newaxis, np.newaxis]
+                projection *= self.weights[some, np.newaxis]
+            if len(single):
+                found, ordered = sums(linear, entries, mode, some), np.sort(single)
+                needed = ordered[: found.gram.shape[1], np.newaxis]
+                whole[:, needed, ordered] = found.gram
+                projection[:, ordered] = found.projection
+            return Sums(whole, projection)
+
+        return of_some
+
+    def with_core(self, entries: Any, is_learned: bool, n_threads: int = 1) -> Self:
+        """The same rows with the posterior of the core, given those of all modes.
+
+        Parameters
+        ----------
+        entries : Observations or ChunkedObservations
+        is_learned : bool
+            Whether the precision of the prior is learned; see `learn`.
+        n_threads : int, default=1
+        """
+        gram, right = entries.total(_core_sums, self, n_threads)
+        for mode, rank in enumerate(self.ranks):
+            pair = np.empty((rank, rank), dtype=int)
+            one, other = np.triu_indices(rank)
+            pair[one, other] = pair[other, one] = np.arange(len(one))
+            gram = np.take(gram, pair, axis=2 * mode)
+        n_modes, n = len(self.ranks), math.prod(self.ranks)
+        gram = gram.transpose(np.arange(2 * n_modes).reshape(-1, 2).T.ravel()).reshape(
+            n, n
+        )
+        core = self.posterior_core
+        mean, prior_mean = core.mean.flatten(), core.prior_mean.ravel()
+        covariances = []
+        for at in np.array_split(np.arange(n), math.ceil(n / _CORE_BLOCK)):
+            block = slice(at[0], at[-1] + 1)
+            own = gram[block, block] / self.noise
+            shift = (right[block] - gram[block] @ mean) / self.noise + own @ mean[block]
+            prior = np.full(len(at), core.precision)
+            own[np.diag_indices(len(at))] += prior
+            own = inverses(own[np.newaxis], prior, False)[0]
+            covariances.append(own)
+            mean[block] = own @ (shift + prior * prior_mean[block])
+        precision = core.precision
+        if is_learned:
+            variances = sum(np.trace(block) for block in covariances)
+            precision = n / (np.sum((mean - prior_mean) ** 2) + variances)
+            precision = float(np.clip(precision, SMALLEST_PRECISION, LARGEST_PRECISION))
+        found = replace(
+            core,
+            mean=mean.reshape(self.ranks),
+            covariances=tuple(covariances),
+            precision=precision,
+        )
+        return replace(self, posterior_core=found)
 
 
-def _regressors(
-    core: NDArray[np.floating],
-    rows: Sequence[NDArray[np.floating]],
-    coordinates: NDArray[np.integer],
-    mode: int,
-) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-    """The regressors of entries for their rows of a mode, a chunk at a time.
+def _core_sums(
+    rows: TuckerRows, entries: Observations, n_threads: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    squares, crosses = rows.tables()
+    gram = entries.outer_sums(squares, 0, n_threads)[0]
+    found = entries.outer_sums(crosses, 1, n_threads)
+    return gram, (found[-1] - found[:-1].sum(axis=0)).ravel()
+
+
+def check_tucker_size(ranks: Sequence[int]) -> None:
+    """Refuse ranks whose core would not fit into memory.
+
+    Raises
+    ------
+    ValueError
+        If the core would have too many elements.
+    """
+    if math.prod(ranks) > _LARGEST_CORE:
+        raise ValueError(
+            f"A Tucker of ranks {tuple(ranks)} is too large to be fitted to values. "
+            f"Its core has {math.prod(ranks)} elements, and may have at most "
+            f"{_LARGEST_CORE}. Reduce the ranks or the number of modes."
+        )
+
+
+def combined(rows: Rows, core: Core) -> TuckerRows:
+    """The rows of a CP with a core that combines the first of their terms."""
+    values = {each.name: getattr(rows, each.name) for each in fields(Rows)}
+    ranks, last = core.mean.shape, rows.of_features.start
+    first = last - max(ranks)
+    parts = [values[name].copy() for name in ("fixed", "prior_mean", "tie", "unknown")]
+    fixed, prior_mean, tie, unknown = parts
+    means, covariances = [], []
+    for mode, rank in enumerate(ranks):
+        own, absent = rows.means[mode].copy(), slice(first + rank, last)
+        for part in (own, prior_mean[mode], tie[mode], unknown[mode]):
+            part[..., absent] = 0.0
+        fixed[mode, absent] = True
+        prior_mean[mode, first : first + rank] = TuckerForm(ranks).centre(mode)
+        n_pairs = math.comb(np.count_nonzero(~fixed[mode]) + 1, 2)
+        means.append(own)
+        covariances.append(np.zeros((len(own), n_pairs), own.dtype))
+    values.update(fixed=fixed, prior_mean=prior_mean, tie=tie, unknown=unknown)
+    values.update(means=tuple(means), covariances=tuple(covariances))
+    return TuckerRows(**values, posterior_core=core)
+
+
+def fit_tucker(
+    entries: Any,
+    *,
+    ranks: tuple[int, ...],
+    biases: bool,
+    noise_floor: float,
+    max_iter: int,
+    shape: tuple[int, ...] | None = None,
+    smooth_modes: Collection[int] = (),
+    features: NDArray[np.floating] | None = None,
+    likelihood: TableLikelihood | None = None,
+    n_threads: int = 1,
+    on_sweep: Callable[[int], Any] | None = None,
+) -> tuple[TuckerRows, int]:
+    """Fit biases, a Tucker and weights of features to entries.
+
+    Few noise-free values are tried to be fitted exactly. Otherwise, the fit to a matrix
+    starts at a CP. That to a tensor starts at leading singular vectors of what biases
+    leave of it, if enough is observed; or else, near a matrix factorisation of the
+    first two modes, which the others modulate.
 
     Parameters
     ----------
-    core : ndarray of shape (n_columns of every mode)
-    rows : list of ndarray of shape (size + 1, n_columns)
-    coordinates : ndarray of shape (n, n_modes), int
-    mode : int
-
-    Yields
-    ------
-    chunk : slice
-        The entries of the chunk.
-    regressors : ndarray of shape (size of the chunk, n_columns of the mode)
-    """
-    form = TuckerForm(core.shape)
-    blocks = [*rows, core.reshape(1, -1)]
-    step = max(1, _LARGEST_BLOCK * min(core.shape[-1], core.shape[-2]) // core.size)
-    for start in range(0, len(coordinates), step):
-        chunk = slice(start, start + step)
-        yield chunk, form.regressors(mode, blocks, form.rows(coordinates[chunk]))
-
-
-def contracted(
-    core: NDArray[np.floating],
-    rows: Sequence[NDArray[np.floating]],
-    coordinates: NDArray[np.integer],
-) -> Iterator[tuple[slice, NDArray[np.floating]]]:
-    """Values of entries, a chunk at a time; fast for a large and mostly zero core.
-
-    Yields
-    ------
-    chunk : slice
-        The entries of the chunk.
-    values : ndarray of shape (size of the chunk,)
-    """
-    # Leaving the largest mode to the last keeps the outer products small.
-    mode = int(np.argmax(core.shape))
-    others = [k for k in range(core.ndim) if k != mode]
-    matrix = unfolded(core, mode)
-    step = max(1, _LARGEST_BLOCK // (4 * matrix.shape[0]))
-    for start in range(0, len(coordinates), step):
-        chunk = slice(start, start + step)
-        outer = np.ones((len(coordinates[chunk]), 1))
-        for k in others:
-            gathered = rows[k][coordinates[chunk, k]]
-            outer = outer[:, :, np.newaxis] * gathered[:, np.newaxis]
-            outer = outer.reshape(len(gathered), -1)
-        gathered = rows[mode][coordinates[chunk, mode]]
-        yield chunk, np.einsum("nk,nk->n", outer @ matrix, gathered)
-
-
-def unfolded(core: NDArray[np.floating], mode: int) -> Any:
-    """A core as a matrix, whose columns belong to the columns of one mode.
-
-    Parameters
-    ----------
-    core : ndarray of shape (n_columns of every mode)
-    mode : int
+    entries : Observations or ChunkedObservations
+    ranks : tuple of int
+        Number of terms of every mode; not zero.
+    biases, noise_floor, max_iter, shape, smooth_modes, features, likelihood, \
+            n_threads, on_sweep
+        See `fit_cp`.
 
     Returns
     -------
-    matrix : ndarray or csr_array of shape (product of the others, core.shape[mode])
-        Sparse if most of it is zero.
+    rows : TuckerRows
+    n_iter : int
+        Number of sweeps.
     """
-    matrix = np.moveaxis(core, mode, -1).reshape(-1, core.shape[mode])
-    sparse = np.count_nonzero(matrix) < _LEAST_FILLING * matrix.size
-    return csr_array(matrix) if sparse else matrix
+    fits, floor, noise = fits_to(entries, noise_floor, n_threads)
+    sizes = [len(used) for used in entries.used]
+    start = partial(
+        started,
+        entries,
+        rank=max(ranks),
+        shape=shape,
+        biases=biases,
+        smooth_modes=smooth_modes,
+        features=features,
+    )
+    centre = TuckerForm(ranks).centre(len(ranks)).reshape(ranks)
+    core = Core(centre, centre, CORE_PRECISION)
+    with one_blas_thread:
+        best = None
+        if floor <= EXACT * noise:
+            best = exact_start(
+                fits, partial(_random_start, start, ranks), entries.n_entries, noise
+            )
+        if best is not None:
+            n_learned, rows = best.n_iter, best.entries.gathered(best.rows)
+        elif len(ranks) == 2:
+            cp = fits(start(rank=0, noise=noise))
+            cp, n_learned = grown(cp, min(ranks), max_iter, smooth_modes, None)
+            rows = padded(cp.entries.gathered(cp.rows), max(ranks))
+            rows = combined(rows, core)
+        else:
+            n_learned, rows = 0, _centred(start(noise=noise), core)
+            is_dense = entries.n_entries >= _LEAST_DENSITY * math.prod(sizes)
+            is_small = math.prod(sizes) <= _LARGEST_START
+            if is_dense and is_small and floor < MOST_NOISE * noise:
+                linear = rows.linear
+                if linear.fixed.size:
+                    first, _ = run(fits(linear), _BEFORE_START)
+                    linear = first.entries.gathered(first.rows)
+                rows = _at_leading_vectors(rows, linear, entries.here())
+        fit = fits(rows, likelihood=likelihood, n_learned=n_learned)
+        fit, _ = run(fit, max_iter, on_sweep)
+    rows = fit.entries.gathered(fit.rows)
+    return rows.with_average_rows(entries.counts), fit.n_iter
 
 
-def core_of_squares(core: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The core of the squared model.
+def _random_start(
+    start: Callable[..., Rows], ranks: tuple[int, ...], noise: float, seed: int
+) -> TuckerRows:
+    """Where a fit of noise-free values may start to become exact."""
+    mean = np.random.default_rng(seed).standard_normal(ranks)
+    rows = start(noise=noise, seed=seed, scales=_EXACT_SCALES)
+    return _centred(rows, Core(mean, np.zeros(ranks), _EXACT_PRECISION))
 
-    If the rows x of the modes are independent, the expected square of a value is this
-    core, contracted with the packed upper triangles of E[x x^T] of all modes.
 
-    Parameters
-    ----------
-    core : ndarray of shape (n_columns of every mode)
+def _centred(rows: Rows, core: Core) -> TuckerRows:
+    """Rows near the prior means of a CP, moved to those of a Tucker."""
+    found = combined(rows, core)
+    means = [
+        own
+        + np.where(
+            found.terms & ~found.fixed[m], found.prior_mean[m] - rows.prior_mean[m], 0.0
+        )
+        for m, own in enumerate(found.means)
+    ]
+    return replace(
+        found,
+        means=tuple(m.astype(o.dtype) for m, o in zip(means, found.means, strict=True)),
+    )
 
-    Returns
-    -------
-    squares : ndarray of shape (P of every mode)
-    """
-    sizes, n_modes = core.shape, core.ndim
-    axes = [k + half * n_modes for k in range(n_modes) for half in (0, 1)]
-    square = np.multiply.outer(core, core).transpose(axes)
-    # From the last mode to the first, pack two axes into one axis of column pairs.
-    for mode in reversed(range(n_modes)):
-        first, second = np.triu_indices(sizes[mode])
-        before = (slice(None),) * (2 * mode)
-        upper, lower = square[*before, first, second], square[*before, second, first]
-        same = (first == second).reshape(-1, *[1] * (n_modes - mode - 1))
-        square = upper + np.where(same, 0.0, lower)
-    return square
+
+def _at_leading_vectors(
+    rows: TuckerRows, linear: Rows, entries: Observations
+) -> TuckerRows:
+    """The rows at the leading singular vectors of what biases and features leave."""
+    means = [own.copy() for own in rows.means]
+    for mode, (own, rank) in enumerate(zip(means, rows.ranks, strict=True)):
+        own[:, rows.single] = linear.means[mode]
+        vectors = _leading_vectors(entries.residual_matrix(linear, mode), rank)
+        # Scaled to mean square one, as under the prior.
+        own[:, rows.terms_of(mode)] = vectors * math.sqrt(len(own))
+    core = Core(rows.posterior_core.mean, np.zeros(rows.ranks), _EXACT_PRECISION)
+    return replace(rows, means=tuple(means), posterior_core=core)
+
+
+def _leading_vectors(matrix: sparse.csr_array, rank: int) -> NDArray[np.float64]:
+    """Leading left singular vectors, by iterating a subspace of more dimensions."""
+    size = min(matrix.shape[0], rank + _EXTRA_VECTORS)
+    basis = np.random.default_rng(0).standard_normal((matrix.shape[0], size))
+    for _ in range(_SUBSPACE_ROUNDS):
+        basis, _ = np.linalg.qr(matrix @ (matrix.T @ basis))
+    within = matrix.T @ basis
+    _, vectors = np.linalg.eigh(within.T @ within)
+    return basis @ vectors[:, ::-1][:, :rank]
 
 
 def point_tucker_model(
@@ -533,65 +684,32 @@ def point_tucker_model(
     noise_variance: float,
     dtype: DTypeLike,
     *,
-    biases: Sequence[NDArray[np.floating]] | None = None,
-    factors: Sequence[NDArray[np.floating]] | None = None,
-    core: Any = None,
-    features: NDArray[np.floating] | None = None,
-    weights: NDArray[np.floating] | None = None,
-) -> StructuredTucker:
-    """A structured Tucker with given biases, factors, core and weights of features.
+    factors: Sequence[NDArray[np.floating]],
+    core: NDArray[np.floating],
+    **terms: Any,
+) -> TuckerRows:
+    """A Tucker with given biases, factors, core and weights of features.
 
     Parameters
     ----------
-    shape : tuple of int
-    noise_variance : float
-        Variance of the values around the model.
-    dtype : dtype
-    biases : list of ndarray of shape (shape[mode] + 1,), default=None
-        The last is the bias of an unknown row.
-    factors : list of ndarray of shape (shape[mode], rank), default=None
+    shape, noise_variance, dtype
+        See `point_model`.
+    factors : list of ndarray of shape (shape[mode], rank)
         An unknown row gets the mean of all rows.
-    core : ndarray of shape (rank of every mode), default=None
-        Required with `factors`.
-    features : ndarray of shape (shape[1] + 1, n_features), default=None
-        Features of the rows of the second mode; see `fit_structured_cp`.
-    weights : ndarray of shape (shape[0], n_features), default=None
-        Weights that the rows of the first mode give to the features. An unknown row
-        gives none.
+    core : ndarray of shape (rank of every mode)
+    **terms : object
+        `biases`, `features` and `weights`; see `point_model`.
 
     Returns
     -------
-    model : StructuredTucker
+    model : TuckerRows
         Its covariances are zero.
     """
-    ranks = (0,) * len(shape) if factors is None else core.shape
-    n_features = 0 if features is None else features.shape[1]
-    columns = TuckerColumns(ranks, biases is not None, n_features)
-    free = np.zeros(ranks) if core is None else core
-    means = [
-        np.ones((n + 1, q), dtype) for n, q in zip(shape, columns.sizes, strict=True)
-    ]
-    for mode, rows in enumerate(means):
-        if biases is not None:
-            rows[:, 1] = biases[mode]
-        if factors is not None:
-            rows[:-1, columns.factors(mode)] = factors[mode]
-            rows[-1, columns.factors(mode)] = factors[mode].mean(axis=0)
-    if features is not None:
-        weight_columns = means[0][:, columns.features(0)]
-        weight_columns[:-1], weight_columns[-1] = weights, 0.0
-        means[1][:, columns.features(1)] = features
-    return StructuredTucker(
-        tuple(shape),
-        columns,
-        columns.core(free, dtype),
-        free,
-        [columns.fixed(mode) for mode in range(len(shape))],
-        means,
-        [np.zeros((len(m), math.comb(m.shape[1] + 1, 2)), dtype) for m in means],
-        *columns.prior(()),
-        noise_variance,
-    )
+    width = max(core.shape)
+    padded = [np.pad(f, ((0, 0), (0, width - f.shape[1]))) for f in factors]
+    rows = point_model(shape, noise_variance, dtype, factors=padded, **terms)
+    mean = core.astype(float)
+    return combined(rows, Core(mean, mean, CORE_PRECISION))
 
 
 def _largest(block: NDArray[np.floating]) -> float:

@@ -26,7 +26,7 @@ from sktensordp.tensor import (
     _blas,
     _cp_rows,
     _shared_rows,
-    _tucker_fit,
+    _tucker,
     _unit_entries,
 )
 from sktensordp.tensor.kernels import _units as _unit_kernels
@@ -87,7 +87,7 @@ POINTS = {
     "weighing of rows": (_cp_rows, "weighing"),
     "choice of terms": (_cp_rows, "with_terms"),
     "start of terms": (_cp_rows, "leading_terms"),
-    "block of the core": (_tucker_fit, "_CORE_BLOCK"),
+    "block of the core": (_tucker, "_CORE_BLOCK"),
     # The papers.
     "generator of a start": (_wei_2022, "_generator"),
     "spherical rows": (_wei_2022, "_spherical"),

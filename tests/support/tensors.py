@@ -1,22 +1,18 @@
-"""Small tensors, in both forms of their entries, and what is packed of their rows."""
+"""Small tensors, fits to them, and what is packed of their rows."""
 
 import math
 
 import numpy as np
 
 from sktensordp.tensor import (
-    DenseEntries,
     Observations,
-    SparseEntries,
     fit_cp,
     rescaled,
 )
 from sktensordp.tensor._rows import unpacked as rows_unpacked
 
 __all__ = [
-    "as_dense",
     "covariance_of",
-    "entries_of",
     "everywhere",
     "fit_of",
     "random_problem",
@@ -34,18 +30,6 @@ def random_problem(shape, n, seed=0):
 def everywhere(shape):
     """All coordinates of a tensor, and those that have unknown rows."""
     return np.argwhere(np.ones(np.array(shape) + 1)).astype(np.int32) - 1
-
-
-def as_dense(coordinates, values, shape):
-    """The same entries as an array with a mask."""
-    tensor, mask = np.zeros(shape, values.dtype), np.zeros(shape, dtype=bool)
-    tensor[tuple(coordinates.T)] = values
-    mask[tuple(coordinates.T)] = True
-    return DenseEntries(tensor, mask)
-
-
-def entries_of(dense, coordinates, values, shape):
-    return (as_dense if dense else SparseEntries)(coordinates, values, shape)
 
 
 def unpacked(packed):

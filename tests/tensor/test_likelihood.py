@@ -9,12 +9,10 @@ from numpy.testing import assert_allclose, assert_array_less
 from sktensordp.completion._domain import Domain
 from sktensordp.completion._values import plan_entry_randomizer
 from sktensordp.tensor import (
-    DenseEntries,
     Observations,
-    SparseEntries,
     TableLikelihood,
     fit_cp,
-    fit_structured_tucker,
+    fit_tucker,
     rescaled,
 )
 
@@ -164,85 +162,29 @@ def ratings(epsilon, seed=0, n=9_000, shape=(150, 120)):
     return where.astype(np.int32), means, outputs[symbol], plan
 
 
-def entries_of(where, values, plan, shape, dense=False, dtype=float):
-    outputs = np.searchsorted(plan.outputs, values).astype(np.uint8)
-    values = values.astype(dtype)
-    if not dense:
-        entries = SparseEntries(np.asfortranarray(where), values, shape, None, outputs)
-    else:
-        tensor, mask = np.zeros(shape, dtype), np.zeros(shape, bool)
-        tensor[*where.T], mask[*where.T] = values, True
-        order = np.lexsort(where.T[::-1])
-        entries = DenseEntries(tensor, mask, None, outputs[order])
-    entries.rescale(2.9, 2.25)
-    return entries
-
-
-def fitted_cp(where, values, plan, shape, likelihood):
-    """A CP of two terms, from which predictions less the offset are taken."""
+def fitted(kind, where, values, plan, likelihood):
+    """A model of rank two, from which predictions less the offset are taken."""
     drawn = np.searchsorted(plan.outputs, values)
     entries = Observations.of(where, (values - 2.9) / 2.25, None, drawn)
-    rows, _ = fit_cp(
-        entries, rank=2, biases=True, noise_floor=plan.noise_variance / 2.25**2,
+    fit, size = fit_cp, {"rank": 2}
+    if kind == "tucker":
+        fit, size = fit_tucker, {"ranks": (2, 2)}
+    rows, _ = fit(
+        entries, **size, biases=True, noise_floor=plan.noise_variance / 2.25**2,
         max_iter=20, likelihood=likelihood,
     )  # fmt: skip
     return rescaled(rows, 2.25)
 
 
-def fitted(fit, entries, plan, likelihood, **options):
-    return fit(
-        entries, biases=True, value_scale=2.25, noise_floor=plan.noise_variance,
-        max_iter=20, likelihood=likelihood, **options,
-    )[0]  # fmt: skip
-
-
 @pytest.mark.parametrize("kind", ["cp", "tucker"])
 def test_a_fit_to_observations_has_less_error(kind):
     """Errors at epsilon 2: 0.82 to 0.92 of those of a fit to the outputs."""
-    shape, ratios = (150, 120), []
+    ratios = []
     for seed in range(2):
         where, means, values, plan = ratings(2.0, seed)
         errors = []
         for likelihood in (plan.likelihood(2.9, 2.25), None):
-            if kind == "cp":
-                model = fitted_cp(where, values, plan, shape, likelihood)
-            else:
-                entries = entries_of(where, values, plan, shape)
-                model = fitted(
-                    fit_structured_tucker, entries, plan, likelihood, ranks=(2, 2)
-                )
+            model = fitted(kind, where, values, plan, likelihood)
             errors.append(np.mean((2.9 + model.predict(where) - means) ** 2))
         ratios.append(errors[0] / errors[1])
     assert_array_less(ratios, 0.95)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_dense_and_sparse_entries_are_observed_alike(dtype):
-    where, _, values, plan = ratings(2.0, n=2_000, shape=(40, 30))
-    order = np.lexsort(where.T[::-1])
-    where, values = where[order], values[order]
-    fit, size = fit_structured_tucker, {"ranks": (2, 2)}
-    models = []
-    for dense in (False, True):
-        entries = entries_of(where, values, plan, (40, 30), dense, dtype)
-        likelihood = plan.likelihood(2.9, 2.25)
-        models.append(fitted(fit, entries, plan, likelihood, **size))
-    rtol = 1e-2 if dtype == np.float32 else 1e-6
-    assert_allclose(models[0].noise_variance, models[1].noise_variance, rtol=rtol)
-    predicted = [model.predict(where) for model in models]
-    assert_allclose(*predicted, atol=rtol)
-
-
-def test_coordinates_of_entries_follow_their_rows():
-    rng = np.random.default_rng(0)
-    shape = (5, 7, 4)
-    where = np.unique(rng.integers(0, shape, (60, 3)), axis=0).astype(np.int32)
-    values = where @ np.array([100.0, 10.0, 1.0])
-    entries = SparseEntries(np.asfortranarray(where), values, shape)
-    for mode, size in enumerate(shape):
-        for rows in (slice(0, size), slice(1, 3)):
-            starts, _, stored = entries.groups[mode]
-            kept = stored[starts[rows.start] : starts[rows.stop]]
-            found = entries.coordinates(mode, rows)
-            assert_allclose(found @ np.array([100.0, 10.0, 1.0]), kept)
-            assert np.all(np.diff(found[:, mode]) >= 0)

@@ -195,7 +195,6 @@ class Killer:
 def wait_when_told(told, waits):
     """On a worker that is to be killed: wait in a sweep as soon as a file exists."""
     from sktensordp.completion.measurements._unit_questions import BlockQuestion
-    from sktensordp.tensor import SparseEntries
     from sktensordp.tensor._observations import Observations
 
     def waiting(function):
@@ -207,7 +206,6 @@ def wait_when_told(told, waits):
 
         return wait
 
-    SparseEntries.sums = waiting(SparseEntries.sums)
     Observations.product_sums = waiting(Observations.product_sums)
     BlockQuestion.add = waiting(BlockQuestion.add)
 

@@ -14,7 +14,7 @@ from ...tensor import (
     TuckerForm,
     check_tucker_size,
     fit_cp,
-    fit_structured_tucker,
+    fit_tucker,
     rescaled,
 )
 from .._problem import Problem
@@ -32,7 +32,7 @@ class _Fit(NamedTuple):
 
     Attributes
     ----------
-    model : Rows or StructuredTucker
+    model : Rows
     n_iter : int
     offset : float
     entries : Observations or ChunkedObservations
@@ -60,9 +60,8 @@ class InputPerturbation(Measurement):
 
     def __post_init__(self) -> None:
         if self._fits_tucker:
-            problem = self.problem
-            form: Any = problem.form
-            check_tucker_size(form.ranks, problem.biases, self._features)
+            form: Any = self.problem.form
+            check_tucker_size(form.ranks)
 
     @property
     def _fits_tucker(self) -> bool:
@@ -110,8 +109,6 @@ class InputPerturbation(Measurement):
         model, residual = residual_variance(
             problem, fit.model, fit.offset, released, fit.entries, fit.likelihood
         )
-        if self._fits_tucker:
-            model = model.with_average_rows(problem.entries.counts)
         noise = self.randomizer.noise_variance
         return Outcome(model, fit.offset, fit.n_iter, residual, noise)
 
@@ -125,36 +122,26 @@ class InputPerturbation(Measurement):
         """Fit a model to the randomised values less an offset."""
         problem, scale = self.problem, self.problem.domain.scale
         likelihood = self.randomizer.likelihood(offset, scale)
-        options: dict[str, Any] = {
-            "biases": problem.biases,
-            "max_iter": problem.max_iter,
-            "smooth_modes": problem.smooth_modes,
-            "features": features,
-            "n_threads": problem.n_threads,
-            "on_sweep": on_sweep,
-            "likelihood": likelihood,
-        }
-        entries: Any
+        entries = released.observations(offset, scale, problem.smooth_modes)
         form: Any = problem.form
-        if not self._fits_tucker:
-            entries = released.observations(offset, scale, problem.smooth_modes)
-            rows, n_iter = fit_cp(
-                entries,
-                rank=form.rank,
-                noise_floor=self.randomizer.noise_variance / scale**2,
-                shape=problem.entries.shape,
-                **options,
-            )
-            return _Fit(rescaled(rows, scale), n_iter, offset, entries, likelihood)
-        entries = released.grouped(offset, scale)
-        model, n_iter = fit_structured_tucker(
+        fit: Any = fit_cp
+        size: dict[str, Any] = {"rank": form.rank}
+        if self._fits_tucker:
+            fit, size = fit_tucker, {"ranks": form.ranks}
+        rows, n_iter = fit(
             entries,
-            ranks=form.ranks,
-            value_scale=scale,
-            noise_floor=self.randomizer.noise_variance,
-            **options,
+            **size,
+            biases=problem.biases,
+            noise_floor=self.randomizer.noise_variance / scale**2,
+            max_iter=problem.max_iter,
+            shape=problem.entries.shape,
+            smooth_modes=problem.smooth_modes,
+            features=features,
+            likelihood=likelihood,
+            n_threads=problem.n_threads,
+            on_sweep=on_sweep,
         )
-        return _Fit(model, n_iter, offset, entries, likelihood)
+        return _Fit(rescaled(rows, scale), n_iter, offset, entries, likelihood)
 
     def expected_error(self, expectation: Any) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""

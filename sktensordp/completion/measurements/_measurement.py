@@ -20,7 +20,7 @@ class Outcome:
 
     Attributes
     ----------
-    model : Rows, StructuredTucker or SharedModel
+    model : Rows or SharedModel
         Without the offset.
     offset : float
     n_iter : int

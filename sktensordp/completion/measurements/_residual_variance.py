@@ -17,9 +17,7 @@ from ...privacy.calibration._table import LevelTable
 from ...tensor import (
     Observations,
     Rows,
-    StructuredTucker,
     TableLikelihood,
-    continue_structured_tucker,
     continued,
     rescaled,
     with_indices,
@@ -36,12 +34,12 @@ _SMALLEST, _LARGEST = 1e-6, 1.0
 
 def residual_variance(
     problem: Problem,
-    model: Rows | StructuredTucker,
+    model: Rows,
     offset: float,
     released: Any,
     entries: Any,
     likelihood: TableLikelihood | None = None,
-) -> tuple[Rows | StructuredTucker, float]:
+) -> tuple[Rows, float]:
     """Variance of the raw values around the model.
 
     The leave-one-out formula of linear models needs the leverage of each value: its
@@ -53,7 +51,7 @@ def residual_variance(
     Parameters
     ----------
     problem : Problem
-    model : Rows or StructuredTucker
+    model : Rows
         Fitted to the randomised values less the offset.
     offset : float
     released : Draws or PartitionedDraws
@@ -65,7 +63,7 @@ def residual_variance(
 
     Returns
     -------
-    model : Rows or StructuredTucker
+    model : Rows
         The same, but with the variance of the randomised values as its noise.
     variance : float
     """
@@ -83,13 +81,7 @@ def residual_variance(
     variance, linear = model.variance(coordinates)
     linear = linear * model.weights_of(coordinates)
     move: Any = _MOVE * math.sqrt(model.noise)
-    moved: Any
-    if isinstance(model, Rows):
-        moved = _moved(problem, model, entries, likelihood, move)
-    else:
-        entries = released.grouped(offset, 1.0, move, reuse=entries)
-        options: dict[str, Any] = {"max_iter": _SWEEPS, "n_threads": problem.n_threads}
-        moved = continue_structured_tucker(model, entries, **options)
+    moved = _moved(problem, model, entries, likelihood, move)
     move = move * signs
     response = move @ (moved.predict(coordinates) - mean) / (move @ move)
     leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)
@@ -141,30 +133,26 @@ def _moved_values(
     outputs: Any = entries.outputs
     signs: Any = entries.signs
     if likelihood is not None and likelihood.known_share is not None:
-        likelihood.observe(entries.fitted(rows.means), outputs, values)
+        likelihood.observe(entries.fitted(rows), outputs, values)
     else:
         values[entries.groups[0].order] = entries.values[0]
     return (values + move * signs).astype(values.dtype), ()
 
 
-def _restated(
-    model: Rows | StructuredTucker, before: float, known: float, noise: float
-) -> Rows | StructuredTucker:
+def _restated(model: Rows, before: float, known: float, noise: float) -> Rows:
     """The model with the noise of randomised values in place of that of others.
 
     Rows keep their shares of what is not known of the noise.
 
     Parameters
     ----------
-    model : Rows or StructuredTucker
+    model : Rows
     before : float
         Known part of the model's noise variance.
     known, noise : float
         Known part of the variance of randomised values, and this variance.
     """
     noise = float(max(noise, known))
-    if isinstance(model, StructuredTucker):
-        return replace(model, noise_variance=noise)
     if model.stated_weights is None:
         return replace(model, noise=noise)
     unknown = model.noise - before
