@@ -29,7 +29,7 @@ from scipy import sparse
 from ._leading_terms import LocalResiduals
 
 # A matrix with this number of entries is worth loading numba.
-_MANY_ENTRIES = 500_000
+_MANY_ENTRIES = 100_000
 # Number of entries that are gathered at a time.
 _CHUNK = 2**14
 # Numbers in memory at a time while entries are contracted with a core.

@@ -241,7 +241,8 @@ def test_shapes_of_a_decomposition(biases):
         model = fitted(TuckerCompletion, rank, 3, **options)
         core, factors = model.decomposition_
         assert core.shape == tuple(r + 2 * biases for r in ranks)
-        assert all(a is b for a, b in zip(model.factors_, factors, strict=True))
+        for one, other in zip(model.factors_, factors, strict=True):
+            assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -103,7 +103,8 @@ def test_all_noise_comes_from_the_one_place():
             for name in using.keys() & names:
                 using[name].add(path.name)
     assert using["NoiseStreams"] == {"base.py", "_parties.py", "_random.py"}
-    assert using["secrets"] == {"_random.py", "_ledger.py", "_open.py"}
+    # In `_dask`, that of the hashes by which partitions are recognised.
+    assert using["secrets"] == {"_dask.py", "_ledger.py", "_open.py", "_random.py"}
     assert not using["urandom"]
 
 

@@ -391,7 +391,7 @@ def test_an_interrupted_fit_of_a_recommender_counts(monkeypatch):
 
     completion = CPCompletion(0, **{**USERS, "shape": None})
     model = Recommender(completion, items(3)).fit(WHERE, VALUES)
-    monkeypatch.setattr(CPCompletion, "_publish", interrupted)
+    monkeypatch.setattr("sktensordp.completion._base.fitted_to", interrupted)
     with unlimited() as budget, pytest.raises(KeyboardInterrupt):
         model.fit(WHERE, VALUES)
     assert budget.spent is not None

@@ -55,7 +55,6 @@ POINTS = {
     "completion of sums": (_sums.SumsPerturbation, "complete"),
     "chunk of noisy sums": (_noisy_sums, "_CHUNK"),
     "block of noisy sums": (_noisy_sums, "_BLOCK"),
-    "variances of biases": (_shared_rows, "_VARIANCES"),
     "rounds of a fit to sums": (_shared_rows, "_ROUNDS"),
     # Blocks and gradients.
     "lengths of a block": (_blocks.np, "abs"),
