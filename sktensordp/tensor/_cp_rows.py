@@ -549,10 +549,18 @@ def exact_start(
     As long as a fit is not exact, what it leaves looks like noise, and terms that are
     still small are shrunk to zero. So precisions of terms are not learned here, and
     noise is taken to be small. One start of two to six then leads to an exact fit, if
-    there is one (rank 3, 6 x 8 x 7 and 10 x 5 x 6, 15% missing).
+    there is one (rank 3, 6 x 8 x 7 and 10 x 5 x 6, 15% missing). Fewer values than the
+    terms have numbers would be fitted exactly by many terms, so none is tried there.
     """
     cap = noise / 10
-    for seed in range(min(_MOST_TRIES, _ENTRIES_TRIED // max(n_entries, 1))):
+    rows = start(noise=cap, seed=0)
+    of_terms = ~rows.fixed & ~rows.single
+    if n_entries <= of_terms.sum(axis=1) @ [len(used) for used in rows.used]:
+        return None
+    # The time of a sweep grows with the square of the number of modes, and so does the
+    # number of sweeps that a try takes.
+    most = _MOST_TRIES * 27 // rows.n_modes**3
+    for seed in range(min(most, _ENTRIES_TRIED // max(n_entries, 1))):
         rows = start(noise=cap, seed=seed)
         fit = fits(rows, most_noise=cap, weighs=False, terms_since=math.inf)
         while fit.n_iter < _SWEEPS_OF_TRY:

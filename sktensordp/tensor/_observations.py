@@ -493,6 +493,8 @@ class Observations:
 
         For every row it takes so many `numbers` in memory.
         """
+        if self.n_entries <= _CHUNK:
+            n_threads = 1  # A thread would cost more than it saves.
 
         def sum_some(first: int) -> NDArray[np.float64]:
             total = np.zeros(shape)
