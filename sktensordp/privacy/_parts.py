@@ -19,11 +19,6 @@ from ._searches import (
 from ._stateless import reads_nothing
 from .budgets._open import contents
 
-_DIVIDED = (
-    "How the records were divided among the fits of a list: it is not known. All of "
-    "these fits count for every record. A guarantee for all of them holds if no record "
-    "decides which other records a fit gets."
-)
 # A private estimator, and its guarantee if that is known.
 _HiddenEstimator = tuple[Any, PrivacyGuarantee | None]
 
@@ -138,7 +133,7 @@ def _collect_private(obj: Any, context: Context) -> Findings:
 
 def _collect_fits(fits: Sequence[Any], context: Context) -> Findings:
     """Findings about fits of their own, such as those of a cross-validation."""
-    findings = Findings(noisy=context.noisy, unprotected=[_DIVIDED] * bool(fits))
+    findings = Findings(noisy=context.noisy, divided=len(fits) > 1)
     for fit in fits:
         findings.add(collect(fit, replace(context, like=fit)))
     return findings

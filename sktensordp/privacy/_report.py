@@ -16,6 +16,10 @@ from ._searches import (
     unprotected_release,
 )
 
+_DIVIDED = (
+    "It is not known whether one record decides which others the fits of this list get."
+)
+
 
 @dataclass(frozen=True)
 class PrivacyReport:
@@ -97,8 +101,10 @@ def privacy_of(obj: Any) -> PrivacyReport:
     Parameters
     ----------
     obj : estimator, or list of estimators
-        Fitted. A list, such as the estimators that `cross_validate` returns, reveals
-        what all of its fits reveal together. `privacy_of` follows this package's
+        Fitted. Of a list, such as the estimators that `cross_validate` returns, the
+        releases of all fits are reported. If there are several, no finite epsilon holds
+        for them together, since it is not known whether one record decides which others
+        a fit gets; of a search, pass the search itself. `privacy_of` follows this package's
         estimators, Pipeline, ColumnTransformer, FeatureUnion, GridSearchCV,
         RandomizedSearchCV, the halving searches, VotingRegressor, VotingClassifier,
         TransformedTargetRegressor and FrozenEstimator, nested in any way. It follows a
@@ -204,12 +210,14 @@ def _overall_guarantee(
     elif isinstance(composed.unit, int):
         learners = findings.learners + findings.learners_of_y
     names = dict.fromkeys(learners)
-    if not (names or findings.raw) or not composed.protects:
+    is_known = not (names or findings.raw or findings.divided)
+    if is_known or not composed.protects:
         return composed
     statement = (
         [f"{', '.join(names)} learned from data without noise."] if names else []
     )
     statement += ["Some columns are passed on without noise."] if findings.raw else []
+    statement += [_DIVIDED] if findings.divided else []
     statement += [
         f"The private part alone has {composed._headline()}, counting only the data "
         f"that reached it. {composed.statement}"

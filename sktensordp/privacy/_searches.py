@@ -108,6 +108,8 @@ class Findings:
         Whether the output has columns that no mechanism made, next to noisy ones.
     dense : bool
         Whether X holds the values that a completion protects.
+    divided : bool
+        Whether records were divided among several fits, nobody knows how.
     """
 
     releases: list[Release] = field(default_factory=list)
@@ -119,6 +121,7 @@ class Findings:
     learners_of_y: list[str] = field(default_factory=list)
     raw: bool = False
     dense: bool = False
+    divided: bool = False
 
     def add(self, other: "Findings") -> None:
         """Add the findings of a component, except those about its output."""
@@ -128,6 +131,7 @@ class Findings:
         self.learners += other.learners
         self.learners_of_y += other.learners_of_y
         self.dense |= other.dense
+        self.divided |= other.divided
 
 
 @dataclass(frozen=True)
