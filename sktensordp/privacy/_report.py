@@ -104,12 +104,12 @@ def privacy_of(obj: Any) -> PrivacyReport:
         Fitted. Of a list, such as the estimators that `cross_validate` returns, the
         releases of all fits are reported. If there are several, no finite epsilon holds
         for them together, since it is not known whether one record decides which others
-        a fit gets; of a search, pass the search itself. `privacy_of` follows this package's
-        estimators, Pipeline, ColumnTransformer, FeatureUnion, GridSearchCV,
-        RandomizedSearchCV, the halving searches, VotingRegressor, VotingClassifier,
-        TransformedTargetRegressor and FrozenEstimator, nested in any way. It follows a
-        search inside a search if the inner one lists its candidates, and its number of
-        splits is known without data.
+        a fit gets; of a search, pass the search itself. `privacy_of` follows the
+        estimators of this package, Pipeline, ColumnTransformer, FeatureUnion,
+        GridSearchCV, RandomizedSearchCV, the halving searches, VotingRegressor,
+        VotingClassifier, TransformedTargetRegressor and FrozenEstimator, nested in any
+        way. It follows a search inside a search if the inner one lists its candidates,
+        and its number of splits is known without data.
 
     Returns
     -------
