@@ -48,6 +48,7 @@ from ._client import PUBLIC_COORDINATES, CompletionClient
 from ._expected import error_by_epsilon
 from ._fitted import fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_after, warn_before
+from ._noise_shares import SharedNoise
 from ._problem import Problem, domain_of
 from ._values import plan_entry_randomizer
 from .measurements._choice import choose_measurement, planned_guarantee
@@ -788,7 +789,10 @@ class BaseCompletion(
         raise NotImplementedError
 
     def _measurement(
-        self, problem: Problem, perturbation: str | None = None, noise: Any = None
+        self,
+        problem: Problem,
+        perturbation: str | None = None,
+        noise: SharedNoise | None = None,
     ) -> Measurement:
         """What randomises the values of a problem; see `choose_measurement`."""
         name = perturbation or self.perturbation

@@ -162,7 +162,7 @@ class PartitionedEntries:
 
     partitions: Any
     checks: tuple[Any, ...] = field(repr=False)
-    described: Sequence[_Description]
+    described: Sequence[_Description] = field(repr=False)
     counts: list[NDArray[np.int64]]
     unit: int | None = None
     received: bool = False

@@ -50,6 +50,7 @@ from ._party_sums import Ask, PartySums
 from ._problem import Problem, domain_of
 from ._releases import contribute
 from ._requests import MOST_STEPS, Agreement, SumRequest, read_request
+from .measurements._units import UnitPerturbation
 
 
 class Party(PrivateEstimatorMixin):
@@ -456,7 +457,8 @@ def _measurement_for_shares(
         )
     _check_finite(completion)
     shape, _ = _shape_and_unit(completion)
-    measurement: Any = completion._measurement(Problem.of(completion, shape))
+    measurement = completion._measurement(Problem.of(completion, shape))
+    assert isinstance(measurement, UnitPerturbation)
     noise = plan_shared_noise(measurement.noise, noise_shares)
     return replace(measurement, shared_noise=noise)
 

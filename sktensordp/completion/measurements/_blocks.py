@@ -181,9 +181,11 @@ def _products(
     """Rows of a chunk, and sums of the outer products of their weights."""
     (rows, places, weights), n_columns = block.weights(entries), block.shape[1]
     if block.shape[0] == 1:
-        parts = [weights(chunk) for chunk in block.chunks(len(places))]
-        total: Any = sum(part.T @ part for part in parts)
-        return rows, total[np.newaxis]
+        total = np.zeros((1, n_columns, n_columns))
+        for chunk in block.chunks(len(places)):
+            part = weights(chunk)
+            total += part.T @ part
+        return rows, total[: len(rows)]
 
     def outer_products(chunk: slice) -> NDArray[np.floating]:
         own = weights(chunk)

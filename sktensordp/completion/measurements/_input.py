@@ -1,7 +1,8 @@
 """Input perturbation: every observed value is randomised first."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import (
+    Rows,
     TableLikelihood,
     TuckerForm,
     check_tucker_size,
@@ -123,14 +125,11 @@ class InputPerturbation(Measurement):
         problem, scale = self.problem, self.problem.domain.scale
         likelihood = self.randomizer.likelihood(offset, scale)
         entries = released.observations(offset, scale, problem.smooth_modes)
-        form: Any = problem.form
-        fit: Any = fit_cp
-        size: dict[str, Any] = {"rank": form.rank}
-        if self._fits_tucker:
-            fit, size = fit_tucker, {"ranks": form.ranks}
+        fit: Callable[..., tuple[Rows, int]] = partial(fit_cp, rank=problem.form.rank)
+        if isinstance(problem.form, TuckerForm) and problem.form:
+            fit = partial(fit_tucker, ranks=problem.form.ranks)
         rows, n_iter = fit(
             entries,
-            **size,
             biases=problem.biases,
             noise_floor=self.randomizer.noise_variance / scale**2,
             max_iter=problem.max_iter,
