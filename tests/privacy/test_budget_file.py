@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from fractions import Fraction
 from multiprocessing import get_context
@@ -415,6 +415,33 @@ def test_processes_race_at_the_limit(path):
         counts = pool.starmap(spend_all, [(path, start)] * 3)
     assert sum(counts) == n_released(budget) == 20
     assert budget.remaining == 0
+
+
+def test_another_process_writes_right_after_a_commit(path, keys):
+    """Between two queries of what is read next, so that these see one state only."""
+    budget, other, table = make(path), PrivacyBudget(2.0, path=path), _file._table
+
+    def write_elsewhere(connection, *args):
+        with (
+            suppress(OSError),  # it waits until this reading is over
+            mock.patch.object(_file, "_table", table),
+            mock.patch.object(_file, "_TIMEOUT", 0.0),
+        ):
+            other.spend(pure(0.1))
+        return table(connection, *args)
+
+    commit = _file.FileLedger.commit
+
+    def commit_and_be_followed(ledger):
+        commit(ledger)
+        if ledger is budget._ledger:
+            stack.enter_context(following)
+
+    following = mock.patch.object(_file, "_table", write_elsewhere)
+    followed = mock.patch.object(_file.FileLedger, "commit", commit_and_be_followed)
+    with ExitStack() as stack, budget, followed:
+        LAPLACE.transform(ROWS)
+    assert len(keys) == n_released(budget) == 1
 
 
 def release_and_tell(path, told):

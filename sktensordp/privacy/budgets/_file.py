@@ -249,6 +249,8 @@ class FileLedger(Ledger):
         assert self._connection is not None
         with _explained(self.path):
             _run(self._connection, "COMMIT")
+            # What is read next is one state again: others may write from here on.
+            _run(self._connection, "BEGIN")
 
     def _check(self, connection: sqlite3.Connection) -> None:
         """Refuse a file that is not the budget that was opened."""
