@@ -50,6 +50,17 @@ def pytest_configure(config):
         config.add_cleanup(compiler.terminate)
 
 
+SEEN = set()
+
+
+def pytest_itemcollected(item):
+    """Leave all but the first set of parameters to the thorough tier, where marked."""
+    test = item.nodeid.partition("[")[0]
+    if item.get_closest_marker("thorough_after_one") and test in SEEN:
+        item.add_marker("thorough")
+    SEEN.add(test)
+
+
 def pytest_ignore_collect(collection_path, config):
     """Leave out files without a test of the tiers that run, by a look at their text."""
     if collection_path.suffix == ".py" and collection_path.is_relative_to(TESTS):

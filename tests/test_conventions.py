@@ -346,6 +346,7 @@ def test_a_callback_ends_a_long_fit(which):
     estimator.set_callbacks()
 
 
+@pytest.mark.thorough
 @needs_callbacks
 def test_listening_changes_nothing():
     alone, watched = (

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -39,8 +40,13 @@ MAY_IMPORT = {
 }
 
 
+@cache
 def imports_of(path, source=None):
     """Full names of modules that a module imports from, at any depth of its code."""
+    return tuple(_imports_of(path, source))
+
+
+def _imports_of(path, source):
     inside = ["sktensordp", *path.relative_to(ROOT).with_suffix("").parts]
     for node in ast.walk(ast.parse(source or path.read_text())):
         if isinstance(node, ast.ImportFrom):

@@ -78,6 +78,7 @@ def test_no_value_no_id_no_seed(log):
         assert secret not in said
 
 
+@pytest.mark.thorough
 def test_a_private_search_does_not_tell_how_often_it_tried(log):
     model = CPCompletion(0, value_bounds=(0, 5), shape=(7, 5), max_iter=2)
     PrivateSearchCV(model, {"max_iter": [2, 3]}, score_bounds=(0, 9)).fit(X, VALUES)

@@ -119,6 +119,7 @@ def test_values_are_rounded_to_the_nearest_level():
     np.testing.assert_array_equal(found, [1, 1, 2, 2, 4, 4])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("perturbation", ["gradient", "output", "statistics", "sums"])
 def test_only_fits_to_single_values_compute_a_table(monkeypatch, perturbation):
     """A table is the solution of a linear programme; no other fit draws from one."""

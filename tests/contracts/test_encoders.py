@@ -142,6 +142,7 @@ def test_noise_and_loss_are_as_measured(encoder, fitted):
     assert abs(np.mean(quiet) - expected) > 6 * error
 
 
+@pytest.mark.thorough
 @ALL
 def test_any_sample_ends_in_the_ball(encoder, fitted):
     """Beyond it the direction alone counts, and every number is taken."""
@@ -341,6 +342,7 @@ def test_frozen_in_a_pipeline_and_a_search():
     assert_allclose(report.guarantee.epsilon, 7 * 20, rtol=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("encoder", [*CLASSES, LEARNED[0]], ids=shown)
 @pytest.mark.parametrize("after_noise", [False, True])
 def test_fitted_to_the_rows_that_it_releases(encoder, after_noise):

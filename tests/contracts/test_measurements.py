@@ -146,6 +146,7 @@ def unknown(measurement):
 # --- the guarantee -------------------------------------------------------------------
 
 
+@pytest.mark.thorough_after_one
 @in_every_form(MEASUREMENTS)
 def test_the_guarantee_is_stated_before_any_data_are_seen(form, measurement):
     """It is the one that was asked for, and the same for all data."""
@@ -273,6 +274,7 @@ def with_neighbours(measurement):
     return (where, values), [(where[rest], values[rest]) for rest in left]
 
 
+@pytest.mark.thorough_after_one
 @in_every_form(SOUND)
 def test_one_unit_moves_all_releases_by_what_is_accounted_for(form, measurement):
     factor = 0.0 if form == "CP" else 1.0
@@ -370,6 +372,7 @@ def test_a_fit_without_noise_is_the_plain_one(measurement):
         clone(model).set_params(value_bounds=None, shape=None).fit(X, Y)
 
 
+@pytest.mark.thorough_after_one
 @in_every_form(MEASUREMENTS)
 def test_every_release_has_a_key_of_its_own(form, measurement):
     model, at = make(measurement, form), unknown(measurement)
@@ -392,6 +395,7 @@ def test_every_release_has_a_key_of_its_own(form, measurement):
     assert len({key for key, _ in streams}) == 2
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.parametrize("late", [False, True])
 @of_every_measurement
 def test_an_interrupted_fit_counts_and_leaves_nothing(measurement, late):
@@ -498,6 +502,7 @@ def test_bad_parameters_are_refused_before_anything_is_drawn(form, measurement):
 # --- the estimator -------------------------------------------------------------------
 
 
+@pytest.mark.thorough_after_one
 @in_every_form(MEASUREMENTS)
 def test_the_fitted_object(form, measurement):
     for dtype in (np.float64, np.float32):
@@ -519,6 +524,7 @@ def test_the_fitted_object(form, measurement):
     assert clone(model).get_params() == model.get_params()
 
 
+@pytest.mark.thorough_after_one
 @in_every_form(MEASUREMENTS)
 def test_batches_and_tensors_are_fitted_alike(form, measurement):
     one = make(measurement, form).fit(X, Y)

@@ -101,6 +101,7 @@ def test_no_mechanism_is_forgotten():
     assert public | of_papers == {type(mechanism).__name__ for mechanism in MECHANISMS}
 
 
+@pytest.mark.thorough_after_one
 @ALL
 def test_guarantee_of_one_call(mechanism):
     mechanism = fitted(mechanism)
@@ -148,6 +149,7 @@ def test_a_published_claim_that_is_false_is_told(mechanism):
     assert "the claim was (epsilon = 1" in str(guarantee)
 
 
+@pytest.mark.thorough_after_one
 @ALL
 def test_variance_and_error_are_as_measured(mechanism):
     """False-alarm rate 3e-6: sums of 20,000 samples; noise 10% off is seen."""
@@ -170,6 +172,7 @@ def test_variance_and_error_are_as_measured(mechanism):
     assert abs(1.21 * total.mean() - variance.size) > 4.9 * error
 
 
+@pytest.mark.thorough_after_one
 @ALL
 def test_what_lies_outside_is_released_as_its_clipped_value(mechanism):
     mechanism = clone(mechanism).set_params(random_state=4)
@@ -200,6 +203,7 @@ def test_without_noise(mechanism):
     assert_allclose(free.transform(X), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.thorough_after_one
 @ALL
 @pytest.mark.parametrize("seed", [None, 3])
 def test_no_two_calls_share_their_noise(mechanism, seed):
@@ -280,6 +284,7 @@ def test_a_domain_read_off_the_samples_voids_the_guarantee(mechanism):
     leaky.set_params(epsilon=INF).fit(SAMPLES)  # nothing is claimed: no warning
 
 
+@pytest.mark.thorough_after_one
 @ALL
 def test_forms_of_input(mechanism):
     mechanism, X = clone(mechanism).set_params(random_state=0), samples(mechanism)
@@ -299,6 +304,7 @@ def test_forms_of_input(mechanism):
     assert_array_equal(noisy(ones), noisy(ones.astype(float)))
 
 
+@pytest.mark.thorough_after_one
 @ALL
 def test_rows_of_features_and_data_frames(mechanism):
     X, names = samples(mechanism), [f"matrixmechanism{i}" for i in range(6)]
@@ -390,6 +396,7 @@ SEARCHED = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("mechanism", "train_score"), SEARCHED, ids=shown)
 def test_a_search_counts_every_transform(mechanism, train_score, monkeypatch):
     """Counted on the real calls, independently of how privacy_of counts."""
@@ -424,6 +431,7 @@ def test_a_search_counts_every_transform(mechanism, train_score, monkeypatch):
         privacy_of(search)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mechanism", [*LONG, ms.PrivUnit(3.0, **BOX)], ids=shown)
 def test_memory(mechanism):
     X = np.zeros((400_000, 2, 3), np.float32)

@@ -37,6 +37,7 @@ def test_popularity_and_activity_are_skewed():
         assert counts[: size // 10].sum() > 0.25 * 8000
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS_OF_CHOICES)
 def test_kinds_of_choices_have_their_shapes(kind):
     size, exponents = KINDS_OF_CHOICES[kind]

@@ -109,6 +109,7 @@ def test_missing_entries(shape, missing_ratio, n_observed):
     assert (made.data < made.shape).all()
 
 
+@pytest.mark.thorough
 def test_entries_are_observed_at_random():
     """How often each of 12 cells is among 4; 6 standard deviations, 2e-8 for all."""
     n_repeats = 3000

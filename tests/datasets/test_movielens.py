@@ -267,6 +267,7 @@ def test_unpacked_file_of_something_else(tmp_path, content):
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("packed", "declared"), [(True, True), (True, False), (False, True)]
 )

@@ -166,6 +166,7 @@ def test_values_are_rounded_to_the_nearest_level(levels):
     assert (np.abs(fine - coarse) <= distance.min(axis=1) + 2e-4).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("n_users", "n_items", "n_ratings"),
     [(5, 4, 20), (5, 4, 19), (1, 1, 1), (1, 50, 25), (600, 2000, 1_200_000)],
@@ -185,6 +186,7 @@ def test_exponents_that_exhaust_the_likely_pairs(share):
     assert n_distinct(ratings.data, ratings.shape) == n_ratings
 
 
+@pytest.mark.thorough
 def test_many_more_pairs_than_memory_could_hold():
     ratings = make_ratings(2_000_000, 3_000_000, 50_000, random_state=0)
     assert n_distinct(ratings.data, ratings.shape) == 50_000
@@ -207,6 +209,7 @@ def chances_of_sets(n_draws):
     return chances
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.parametrize("cost", [0, 2, 1000])
 @pytest.mark.parametrize("n_draws", [1, 2, 4])
 def test_chances_are_those_of_a_draw_without_replacement(monkeypatch, cost, n_draws):

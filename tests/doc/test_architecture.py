@@ -24,6 +24,7 @@ def shown():
         return picture.text["Description"]
 
 
+@pytest.mark.thorough
 def test_the_picture_shows_the_imports():
     imports = SCRIPT.read_imports()
     assert shown() == SCRIPT.described(imports), "run doc/make_architecture.py"
@@ -33,6 +34,7 @@ def test_the_picture_shows_the_imports():
     assert shown() != SCRIPT.described(without)
 
 
+@pytest.mark.thorough
 def test_the_imports_are_those_of_the_code():
     """As another reader of imports finds them."""
     expected = defaultdict(set)
@@ -43,6 +45,7 @@ def test_the_imports_are_those_of_the_code():
     assert SCRIPT.read_imports() == {part: expected[part] & parts for part in parts}
 
 
+@pytest.mark.thorough
 def test_what_is_left_out_follows_from_the_arrows():
     imports = SCRIPT.read_imports()
     helpers = SCRIPT.helpers_of(imports)
@@ -58,6 +61,7 @@ def test_what_is_left_out_follows_from_the_arrows():
         assert other not in SCRIPT.reachable(fewer)[part]
 
 
+@pytest.mark.thorough
 def test_every_part_has_a_box_and_a_row():
     imports = SCRIPT.read_imports()
     helpers = SCRIPT.helpers_of(imports)
@@ -69,6 +73,7 @@ def test_every_part_has_a_box_and_a_row():
     assert set(table) == SCRIPT.PARTS.keys()
 
 
+@pytest.mark.thorough
 def test_the_picture_can_be_drawn():
     pytest.importorskip("matplotlib")
     figure = SCRIPT.draw(SCRIPT.read_imports())

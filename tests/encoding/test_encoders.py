@@ -32,6 +32,7 @@ def task_loss(encoder, X, estimates):
 
 
 class TestLoss:
+    @pytest.mark.thorough
     def test_load_curves(self, guide):
         """Held-out loss over the task's variance, well below the published."""
         X = guide["load_curves"](1400, seed=2)

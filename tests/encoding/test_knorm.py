@@ -56,6 +56,7 @@ def counted(lattice, cells, most, stream, size=40_000):
 COARSE = [(1, 0.7, 0.5, 12), (2, 0.6, 0.5, 9), (3, 0.4, 0.5, 6)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("n", "scale", "step", "most"), COARSE)
 def test_law(n, scale, step, most, stream):
     lattice = KNormLattice(n, scale, step)
@@ -68,6 +69,7 @@ def test_law(n, scale, step, most, stream):
     assert p_value(counted(half, cells, most, stream(n)), masses) < ALPHA
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("n", "scale", "step", "most"), COARSE)
 def test_ratio_bound(n, scale, step, most):
     """Of all outputs, for all pairs of codes on the lattice; and it is reached."""

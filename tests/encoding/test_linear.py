@@ -180,6 +180,7 @@ def test_the_decoder_is_optimal(order):
 
 
 class TestSearch:
+    @pytest.mark.thorough_after_one
     @pytest.mark.parametrize("name", ["laplace", "l2", "privunit"])
     @pytest.mark.parametrize("epsilon", [2.0, 20.0])
     def test_is_near_the_best_of_a_fine_grid(self, name, epsilon):

@@ -5,9 +5,12 @@ import shlex
 import subprocess
 import sys
 
+import pytest
+
 from tests import ROOT
 
 
+@pytest.mark.thorough
 def test_the_main_command(tmp_path, ratings_file):
     """As a user calls it, with its smallest options."""
     block = (

@@ -219,6 +219,7 @@ def test_lifted_samples_are_unit_vectors(params, size):
         assert all((1 - error) ** 2 <= squares(u) <= (1 + error) ** 2 for u in units)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("step", [2.0**-20, 1.0, 0.0])
 def test_what_a_unit_adds_is_no_longer_than_its_share(step):
     from sktensordp.tensor.kernels._units import bounded_sums

@@ -179,17 +179,20 @@ def check_ends(model, base, added, form, epsilon):
     assert not wrong
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("model", IDS.values(), ids=IDS)
 def test_with_an_exhausted_budget_all_tables_are_refused_alike(model, form):
     check_ends(model, ROWS, ADDED_IDS, form, 1e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["CP", "choices", "items"])
 def test_no_table_is_refused_where_there_is_a_budget(name):
     check_ends(IDS[name], ROWS, ADDED_IDS, FORMS["lists"], math.inf)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [1e-3, math.inf])
 @pytest.mark.parametrize("name", ["CP", "choices", "items"])
 def test_no_indices_are_refused(name, epsilon):

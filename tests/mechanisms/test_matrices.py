@@ -34,6 +34,7 @@ def check_mean(values, expected):
     return error
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.parametrize(("k", "cls"), list(enumerate([TVG, UDN, IDN])))
 @pytest.mark.parametrize(
     ("shape", "gain", "told"),
@@ -180,6 +181,7 @@ def test_matrix_noise_is_tensor_noise():
         assert one.privacy_guarantee_.event == other.privacy_guarantee_.event
 
 
+@pytest.mark.thorough
 def test_no_covariance_of_all_entries_is_made():
     """Of weights for one mode, what is made is as large as the samples are."""
     for cls in (TVG, MVG):

@@ -83,6 +83,7 @@ class TestGuarantee:
         assert 2 * math.log(largest) <= epsilon * (1 + 1e-12)
         assert 2 * math.log(largest) >= epsilon * (1 - 1e-5)
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize(("noise", "epsilon"), [
         ("laplace", 4.0), pytest.param("wrapped", 0.5, marks=SLOW),
         pytest.param("gaussian", 4.0, marks=SLOW),
@@ -144,6 +145,7 @@ class TestGuarantee:
         assert guarantee.epsilon_at(delta) <= epsilon
         assert guarantee.epsilon_at(delta) > 0.4 * epsilon
 
+    @pytest.mark.thorough
     def test_many_weights_are_accounted_for_from_above(self):
         # With this, entries differ in more than the moves that they have in common.
         options = {"weights": np.linspace(0, 1, 60), "keep_probability": 0.01}

@@ -242,6 +242,7 @@ def report_of(cv, unit, estimator=None, kind=GridSearchCV, **options):
     return privacy_of(search.fit(X, Y, groups=groups_for(cv, X)))
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.parametrize("unit", [0, 2, "entry"])
 @pytest.mark.parametrize("name", SPLITTERS)
 def test_a_report_is_finite_only_where_nobody_moves(name, unit):
@@ -254,6 +255,7 @@ def test_a_report_is_finite_only_where_nobody_moves(name, unit):
         assert any("UserKFold" in reason for reason in reasons)
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.parametrize("unit", [0, 1, 2])
 @of_every_safe
 def test_a_report_counts_the_fits_that_a_unit_is_in(name, unit):

@@ -153,6 +153,7 @@ def of_ids(ids):
     return 2 ** np.arange(20) @ sides(X, len(ids), BY_USER)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_an_odd_id_moves_nobody_else(container):
     """In no container, and none of these moves anybody either."""
@@ -326,6 +327,7 @@ def _is_refused(id_):
     return id_ is None or id_ is pd.NA or id_ != id_ or isinstance(id_, complex)
 
 
+@pytest.mark.thorough
 def test_other_processes_make_the_same_folds():
     """With another seed for the hashes of text."""
     script = (

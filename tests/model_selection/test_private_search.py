@@ -250,6 +250,7 @@ def seeds_of(*numbers, scores, **options):
         seed += 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("n_jobs", "refit"), [(None, "keep"), pytest.param(2, True, marks=pytest.mark.slow)]
 )
@@ -457,6 +458,7 @@ def test_coordinates_that_only_the_held_out_part_has():
     assert search.estimator.shape is None
 
 
+@pytest.mark.thorough
 def test_room_for_users_who_do_not_come_changes_no_score():
     """It was half of the range, -8, since all who did not come were scored."""
     scores = [
@@ -522,6 +524,7 @@ def test_one_record_moves_the_sum_of_scores_by_its_steps(scores, cv):
     assert times * STEPS <= scores[0][2].l1_steps <= times * STEPS + 4
 
 
+@pytest.mark.thorough
 def test_noise_of_the_score_has_the_stated_scale():
     # Each record is tested twice; the range is 3, of 20 scores.
     search = constant(
@@ -546,6 +549,7 @@ def test_noise_of_the_score_has_the_stated_scale():
     assert far == pytest.approx(-0.75, abs=20 * scale)
 
 
+@pytest.mark.thorough
 def test_the_score_of_a_user_is_close_to_that_of_a_plain_mean():
     search = rated(
         unit_zero(shape=(8, 6), max_iter=2, epsilon=200.0),

@@ -30,6 +30,7 @@ def test_published_local_epsilons(n, published):
     assert published * (1 - 3e-3) <= local <= published + 0.01
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "mechanism",
     [HYBRID, LaplaceMechanism(bounds=(0, 1)), TensorRandomizedResponse(bounds=(0, 1))],
@@ -42,6 +43,7 @@ def test_the_guarantee_holds_and_nothing_is_wasted(mechanism):
     assert shuffled_delta(mechanism, 1.0025 * local, 5000, 0.5) > 1e-5
 
 
+@pytest.mark.thorough
 def test_one_answer_of_few_needs_less_noise():
     # The shuffled answers to one question hide better than any message might.
     one, mechanism = np.zeros((1, 1)), TensorRandomizedResponse(bounds=(0, 1))
@@ -65,6 +67,7 @@ def test_there_is_a_largest_epsilon():
     assert local == 64.0
 
 
+@pytest.mark.thorough
 def test_what_is_refused():
     settings = {"epsilon": 1.0, "n_messages": 1000}
     for mechanism in (CPCompletion(), "PrivUnit"):

@@ -212,6 +212,7 @@ def test_an_audit_finds_no_more_than_the_claim(times):
     assert report.violated == (times > 1), report
 
 
+@pytest.mark.thorough
 def test_with_half_the_noise_an_audit_would_tell():
     """Released moments, less the exact ones: 1,200 numbers of the stated size.
 
@@ -548,6 +549,7 @@ def test_with_little_noise_it_is_nearly_the_same():
         assert own.score(IMAGES) == pytest.approx(other.score(IMAGES), abs=0.01)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_components", [(4, 4), 16])
 def test_more_budget_finds_more_energy(n_components):
     """Means of five fits; their standard errors are below .01."""
@@ -585,6 +587,7 @@ def test_flattening_is_chosen_where_it_is_better():
     assert methods == {0.5: {"modes"}, 200.0: {"flat"}}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("way", ["modes", "core"])
 def test_explained_energy_is_free_of_the_noises_bias(way):
     """Means of 40 fits against the truth, within .02 (five standard errors or more)."""
@@ -698,6 +701,7 @@ def test_zeros_and_single_samples_have_components():
                 assert np.isfinite(model.transform(people())).all()
 
 
+@pytest.mark.thorough
 def test_searches_count_every_fit():
     pipeline = make_pipeline(
         make((2, 2), random_state=None),
@@ -727,6 +731,7 @@ def residuals(model, X, y):
     return -np.square(rows - model.inverse_transform(model.transform(rows))).sum((1, 2))
 
 
+@pytest.mark.thorough
 def test_a_private_search_chooses_among_numbers_of_components():
     search = PrivateSearchCV(
         make((1, 1), random_state=None, epsilon=2.0),
@@ -742,6 +747,7 @@ def test_a_private_search_chooses_among_numbers_of_components():
     assert search.best_params_["n_components"] in [(1, 1), (5, 5), 3]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_components", [(4, 5), 20])
 def test_the_expected_error_is_that_of_such_samples(n_components):
     """Samples with equal energy in all components, and nothing beside them."""

@@ -66,6 +66,7 @@ def neighbours(X, y):
         yield changed, others
 
 
+@pytest.mark.thorough_after_one
 @makers
 @ways
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
@@ -232,6 +233,7 @@ def test_bad_targets_cost_nothing(bad):
     assert not drawn
 
 
+@pytest.mark.thorough
 def test_folds_by_label_protect_nobody():
     """One label decides which other samples each fit gets."""
     model = classifier(classes=range(10), random_state=None)
@@ -254,6 +256,7 @@ def test_folds_by_label_protect_nobody():
     assert math.isfinite(privacy_of(numbers).guarantee.epsilon)
 
 
+@pytest.mark.thorough
 def test_a_private_search_chooses_among_numbers_of_components():
     search = PrivateSearchCV(
         classifier(classes=range(10), random_state=None, epsilon=4.0),

@@ -87,6 +87,7 @@ class TestLaw:
         # A normal variate is beyond 4.9 deviations with probability ALPHA.
         assert abs(share - 0.75) < 4.9 * math.sqrt(0.75 * 0.25 / len(u))
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize(("dimension", "share"), [(2, 1e-9), (785, 0.12)])
     def test_angles_of_caps(self, dimension, share, stream):
         odds, low, high = math.log(share / (1 - share)), 0.0, math.pi / 2

@@ -60,6 +60,7 @@ def with_given_normals(normal, monkeypatch):
 
 
 class TestCalibration:
+    @pytest.mark.thorough
     @settings(max_examples=200, derandomize=True, database=None, deadline=None)
     @given(st.floats(1e-200, 1e200))
     def test_step(self, sigma):

@@ -108,6 +108,7 @@ def test_all_noise_comes_from_the_one_place():
     assert not using["urandom"]
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.filterwarnings("ignore::sktensordp.exceptions.PrivacyLeakWarning")
 @pytest.mark.parametrize(
     "epsilon", [1.0, pytest.param(math.inf, marks=pytest.mark.slow)]
@@ -522,6 +523,7 @@ def test_ids_then_users_are_refused(ratings):
         assert not budget.admits(completion(ratings, unit=0)._planned_guarantee())
 
 
+@pytest.mark.thorough
 def test_users_then_ids_are_refused(ratings):
     encoder = CoordinateEncoder()
     with PrivacyBudget(5.0, 1e-5) as budget:

@@ -152,6 +152,7 @@ def try_damage(whole, folder, seed):
     return damage, damaged == b"".join(pages), noticed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("start", range(0, N_DAMAGES, N_DAMAGES // 4))
 def test_damages_are_refused_or_harmless(whole, tmp_path, start):
     n_noticed = 0

@@ -115,6 +115,7 @@ def test_every_event_of_the_package_is_known():
     assert len(set(_types().values())) == len(_types())
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.private != "ids"], ids=lambda c: c.label
@@ -306,6 +307,7 @@ def in_fork(estimator):
         return pipe.read().decode()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("elsewhere", [in_spawned, in_fork])
 def test_a_worker_records_in_the_file(path, tmp_path, elsewhere):
     budget, limit = make(path, 0.25), make(tmp_path / "second.db", 0.15)
@@ -320,6 +322,7 @@ def test_a_worker_records_in_the_file(path, tmp_path, elsewhere):
     assert (n_released(budget), n_released(limit)) == (2, 1)
 
 
+@pytest.mark.thorough
 def test_what_was_sent_records_after_the_budget_was_closed(path):
     with make(path) as budget:
         sent = pickle.dumps(LAPLACE)
@@ -349,6 +352,7 @@ except FileNotFoundError as error:
     assert n_released(budget) == 4
 
 
+@pytest.mark.thorough
 def test_a_file_in_its_place_is_not_taken_for_it(path):
     with make(path):
         sent = pickle.dumps(LAPLACE)
@@ -364,6 +368,7 @@ except OSError as error:
     assert "another budget" in python(code)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_a_search_counts_the_fits_of_its_workers(path, backend):
     model = CPCompletion(0, epsilon=0.5, value_bounds=(0, 1), shape=(4, 3), max_iter=2)
@@ -408,6 +413,7 @@ def spend_all(path, start):
             return n
 
 
+@pytest.mark.thorough
 def test_processes_race_at_the_limit(path):
     budget = make(path)
     with SPAWN.Manager() as manager, SPAWN.Pool(3) as pool:
@@ -458,6 +464,7 @@ def release_and_tell(path, told):
             LAPLACE.transform(ROWS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_rounds", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_nothing_is_drawn_unrecorded_by_killed_processes(path, n_rounds):
     """Four processes of 50 releases each, killed at random moments."""
@@ -547,6 +554,7 @@ def test_two_files_count_or_refuse_together(path, tmp_path, keys):
     assert [n_released(one) for one in (memory, wide, tight, bigger)] == [1, 2, 1, 0]
 
 
+@pytest.mark.thorough
 def test_opposite_orders_do_not_wait_for_each_other(path, tmp_path):
     names = [path, tmp_path / "another.db"]
     for name in names:
@@ -613,6 +621,7 @@ SEEDED = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("release", SEEDED.values(), ids=SEEDED)
 def test_integer_seeds(path, keys, release):
     """Two processes would each count its releases from 0, and share their noise."""
@@ -626,6 +635,7 @@ def test_integer_seeds(path, keys, release):
     assert n_released(memory) == 1
 
 
+@pytest.mark.thorough
 def test_a_seed_that_was_sent(path):
     with make(path):
         sent = pickle.dumps(clone(LAPLACE).set_params(random_state=1).fit(ROWS))
@@ -754,6 +764,7 @@ def test_a_read_only_file(path, keys):
     assert not keys
 
 
+@pytest.mark.thorough
 def test_a_full_disk(path):
     """The file may not grow: a limit of the process stands in for that of a disk."""
     make(path, math.inf)
@@ -846,6 +857,7 @@ def test_the_file_holds_no_data_and_no_key(path, keys):
         assert key.hex().encode() not in stored
 
 
+@pytest.mark.thorough
 def test_the_file_is_printed(path):
     with make(path, 9.0):
         LAPLACE.transform(ROWS)

@@ -116,11 +116,13 @@ def test_no_operation_loses_a_condition(name, conditions):
     assert list(found) == sorted(set(found))
 
 
+@pytest.mark.thorough
 def test_a_sample_keeps_conditions_and_adds_its_own():
     found = QUERY.under(OWN_ANSWERS).subsampled(0.1)
     assert found.conditions == (OWN_ANSWERS, SECRET_SAMPLE)
 
 
+@pytest.mark.thorough
 def test_conditions_are_united():
     shuffled, private = MESSAGE.shuffled(1000), MESSAGE.under(OWN_ANSWERS)
     for found in (
@@ -170,6 +172,7 @@ def test_equality_and_hashes_include_them():
     assert hash(one) == hash(other)
 
 
+@pytest.mark.thorough
 def test_pickles_without_conditions_load():
     """As of guarantees that were stored before there were any."""
     for one, expected in (
@@ -251,6 +254,7 @@ def test_a_plan_states_them():
     assert bound.conditions == (OWN_ANSWERS,)
 
 
+@pytest.mark.thorough
 def test_shuffled_messages():
     message = HybridMechanism(4.0, bounds=(-1, 1)).fit(np.zeros((1, 3)))
     assert message.privacy_guarantee_.conditions == ()
@@ -261,6 +265,7 @@ def test_shuffled_messages():
         assert f", {SHUFFLER}." in text_of(rounds)
 
 
+@pytest.mark.thorough
 def test_samples():
     step = GaussianMechanism(2.0, delta=1e-6, sensitivity=1.0).fit(np.zeros((1, 3)))
     sampled = step.privacy_guarantee_.subsampled(0.01)
@@ -274,6 +279,7 @@ def test_samples():
     assert by_hand.conditions == (SECRET_SAMPLE,)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("event", "condition"),
     [
@@ -329,6 +335,7 @@ def test_sums_of_parties():
     assert model.fit(WHERE, VALUES).privacy_guarantee_.conditions == (OWN_ANSWERS,)
 
 
+@pytest.mark.thorough
 def test_searches_keep_them():
     model = CPCompletion(0, perturbation="sums", **USERS)
     search = GridSearchCV(
@@ -367,6 +374,7 @@ def built_field_by_field(source):
                     yield node.lineno
 
 
+@pytest.mark.thorough
 def test_guarantees_are_made_from_others_by_one_method():
     found = {
         path.name: list(built_field_by_field(path.read_text()))

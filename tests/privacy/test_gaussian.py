@@ -51,6 +51,7 @@ def test_delta_at_many_digits(epsilon, mu):
         assert relative_error(ours, exact) < 1e-11
 
 
+@pytest.mark.thorough
 @given(
     epsilon=st.floats(1e-3, 1e3), log_delta=st.floats(math.log(1e-300), math.log(0.5))
 )

@@ -36,6 +36,7 @@ def guarantee(event, delta=0.0, **fields):
     return PrivacyGuarantee.of(event, delta=delta, **FIELDS | fields)
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.parametrize("case", RELEASING)
 def test_every_guarantee_can_be_a_key(case):
     """Of every estimator, and of what is composed of it."""

@@ -31,11 +31,13 @@ def test_all_answers_are_there():
     assert set(STORED["versions"]) == {"prv-accountant", "jax-privacy"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_epsilons_are_within_the_bounds_of_the_peer(name):
     assert judged(ours(*COMPOSITIONS[name]), STORED["compositions"][name])
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.parametrize("share", [0.99, 1.01])
 @pytest.mark.parametrize("name", COMPOSITIONS)
 def test_a_hundredth_too_few_or_too_many_releases_would_be_noticed(name, share):

@@ -42,6 +42,7 @@ ROWS = np.zeros((4, 3))
 SAMPLES = [p for p in EVERY if p.values[0].private == "samples"]
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.parametrize(
     "params",
     [
@@ -101,6 +102,7 @@ def test_what_is_not_declared_protects_nobody():
         ).protects
 
 
+@pytest.mark.thorough
 def test_other_estimators():
     implicit = ImplicitCompletion(shape=(6, 5))
     planned = planned_guarantee(implicit)
@@ -153,6 +155,7 @@ def admitted(model, n, *budget, **options):
     return fits
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize("n", [1, 2, 12])
 def test_so_many_fits_are_admitted_and_hardly_more_epsilon(n, adaptive):
@@ -166,6 +169,7 @@ def test_so_many_fits_are_admitted_and_hardly_more_epsilon(n, adaptive):
     assert model.epsilon == 2.0  # a clone was asked
 
 
+@pytest.mark.thorough
 def test_the_fits_themselves_are_admitted():
     model = CPCompletion(1, max_iter=2, **USERS)
     model.set_params(epsilon=epsilon_per_release(4.0, 1e-6, 5, model))
@@ -188,6 +192,7 @@ def test_other_plans():
     assert found == single
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("args", "error", "message"),
     [
@@ -307,6 +312,7 @@ def test_few_plans_are_needed(n, adaptive, monkeypatch):
     assert len(asked) <= 10
 
 
+@pytest.mark.thorough
 def test_why_no_epsilon_is_small_enough():
     raw = make_pipeline(StandardScaler(), LaplaceMechanism(bounds=(0, 1))).fit(TWELVE)
     with pytest.raises(ValueError, match="StandardScaler learned from data"):

@@ -101,6 +101,7 @@ PRINTERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.parametrize("printed", PRINTERS)
 @given(epsilon=NUMBERS, delta=DELTAS)
 @settings(max_examples=15, deadline=None)

@@ -64,6 +64,7 @@ def assert_agree(estimator, budget):
         )
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.parametrize("case", RELEASING)
 def test_every_release_of_every_estimator(case):
     with unlimited() as budget:
@@ -111,6 +112,7 @@ def test_every_transform_counts():
     assert counts(noise) == [(11, 1.0), (1, 0.5)]
 
 
+@pytest.mark.thorough
 def test_gaussian_releases_compose_as_such():
     noise = GaussianMechanism(1.0, delta=1e-6, bounds=(0, 1)).fit(ROWS)
     with unlimited() as budget:
@@ -215,6 +217,7 @@ def test_clones_begin_anew():
     assert counts(refitted) == [(1, 1.0)]
 
 
+@pytest.mark.thorough
 def test_equal_releases_take_no_memory():
     noise = clone(LAPLACE).fit(ROWS)
     noise.transform(ROWS)
@@ -225,6 +228,7 @@ def test_equal_releases_take_no_memory():
     assert len(pickle.dumps(noise)) <= before + 16
 
 
+@pytest.mark.thorough
 def test_threads_lose_no_release(monkeypatch):
     noise, hashed = clone(LAPLACE).fit(ROWS), PrivacyGuarantee.__hash__
     ready = threading.Barrier(4)

@@ -104,6 +104,7 @@ def dense(X):
     return X.toarray() if hasattr(X, "toarray") else np.asarray(X)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", sorted(_READ_NOTHING))
 def test_it_learns_nothing_and_takes_each_row_alone(name):
     step, *learners = DECLARED.get(name) or (KINDS[name](),)

@@ -87,6 +87,7 @@ def expected(rows, at, kept=()):
     return np.einsum(*one, [*kept]), np.einsum(*two, axes)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("case", SHAPES)
@@ -183,6 +184,7 @@ def test_sums_over_parts_add_up(case):
         assert_allclose(sum(some), total, atol=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", SHAPES)
 def test_variance_is_that_of_enumeration(case):
     rows, X, _ = random_state(*SHAPES[case])
@@ -258,6 +260,7 @@ def fitted(mask, tensor, ranks, **options):
     return fit_tucker(entries_at(mask, tensor), ranks=ranks, **options)[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("ranks", [(3, 3, 3), (2, 2, 2)])
 def test_noise_free_tensors_are_recovered_with_biases(ranks):
     for seed in range(3):
@@ -267,6 +270,7 @@ def test_noise_free_tensors_are_recovered_with_biases(ranks):
         assert gap < 0.01 * np.linalg.norm(truth[~seen])
 
 
+@pytest.mark.thorough
 def test_different_ranks_are_recovered_but_not_with_less():
     truth, seen = low_rank((12, 10, 8), (4, 3, 2), 0.9, 0)
     found = fitted(seen, truth, (4, 3, 2), biases=False).dense()
@@ -289,6 +293,7 @@ def test_noisy_tensors_start_at_leading_vectors(monkeypatch):
     assert from_vectors < min(0.6, 0.9 * error())
 
 
+@pytest.mark.thorough
 def test_a_matrix_is_fitted_as_well_as_by_a_cp():
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((2, 40, 3))
@@ -304,6 +309,7 @@ def test_a_matrix_is_fitted_as_well_as_by_a_cp():
     assert errors[0] < 1.1 * errors[1] < 0.5 * np.var(truth)
 
 
+@pytest.mark.thorough
 def test_a_smooth_mode_follows_its_neighbours():
     rng, shape = np.random.default_rng(0), (12, 10, 40)
     left, right = rng.standard_normal((12, 1, 1)), rng.standard_normal((1, 10, 1))

@@ -69,6 +69,7 @@ def by_unit(starts):
 # --- rows of units -------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", [1e-3, 0.2, 7.0, "its own"])
 @pytest.mark.parametrize(("n_columns", "n_last"), [(1, 0), (1, 1), (4, 2), (6, 6)])
 def test_rows_of_units_are_ridge_regressions(n_columns, n_last, noise):

@@ -53,6 +53,7 @@ def counted(X, read, rows=3):
 KINDS = np.float64, np.float32, np.int64
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.parametrize(
     ("case", "kind"),
     [
