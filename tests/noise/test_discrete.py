@@ -6,6 +6,7 @@ seeds, that a correct sampler fails; those of chi-square tests are asymptotic.
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -173,21 +174,61 @@ class TestDiscreteLaplace:
         for u in {0, 1 % denominator, denominator // 2, denominator - 1}:
             kept = [u, denominator - 1]
             count_v = [0, 0, 1] * v + [0, 1]
-            words = kept + count_v + [negative]
-            magnitude = (u + denominator * v) // numerator
-            if negative and magnitude == 0:  # zero has one sign; next, zero again
-                words += [0, denominator - 1, 0, 1, 0]
-            bits = scripted(words)
-            noise = discrete_laplace(bits, numerator, denominator, 1)
-            assert noise.tolist() == [-magnitude if negative else magnitude]
+            bits = scripted([*kept, *count_v, negative])
+            found, signs = _discrete._by_rejection(bits, numerator, denominator, 1)
+            assert found.tolist() == [(u + denominator * v) // numerator]
+            assert signs.tolist() == [negative]
             assert bits.exhausted
 
     def test_scripted_rejection(self, scripted):
         # u = 3 of 8 is dropped by Bernoulli(exp(-3/8)); the next candidate is kept.
-        dropped = [3, 0, 8]
-        bits = scripted([*dropped, 5, 7, 0, 1, 1])
-        assert discrete_laplace(bits, 1, 8, 1).tolist() == [-5]
+        bits = scripted([3, 0, 8, 5, 7, 0, 1, 1])
+        found, signs = _discrete._by_rejection(bits, 1, 8, 1)
+        assert (found.tolist(), signs.tolist()) == ([5], [True])
         assert bits.exhausted
+
+    @pytest.mark.parametrize("finest", [0, 2**50])
+    def test_zero_has_one_sign(self, finest, monkeypatch, stream, chi_square):
+        """At a rate of 1, zero would otherwise have a chance of .63 in place of .46."""
+        monkeypatch.setattr(_discrete, "_FINEST", finest)
+        noise = discrete_laplace(stream(5), 1, 1, N)
+        assert p_value(noise, 1.0, chi_square) > ALPHA
+
+    @pytest.mark.parametrize(("numerator", "denominator"), RATES)
+    def test_digits_and_floating_point_agree(self, numerator, denominator, stream):
+        """Wherever floating point decides, exact logarithms of the same words do so."""
+        n = 3000
+        found, signs = _discrete._by_inversion(stream(9), numerator, denominator, n)
+        words = stream(9).random_raw(n)
+        exact = [
+            _discrete._with_more_digits(None, int(word) >> 1, numerator, denominator)
+            for word in words
+        ]
+        assert_array_equal(found, exact)
+        assert_array_equal(signs, words % 2 == 1)
+
+    @pytest.mark.parametrize(("numerator", "denominator"), [(1, 7), (1, 2**20), (5, 2)])
+    @pytest.mark.parametrize("k", [1, 2, 15])
+    def test_digits_at_a_border(self, numerator, denominator, k, scripted):
+        """U below exp(-k rate) gives at least k; only the digits at it leave it open."""
+        with mpmath.workdps(80):
+            border = mpmath.exp(-mpmath.mpf(k * numerator) / denominator) * 2**127
+            digits, more = divmod(int(border), 2**64)
+        for word, further, expected in (
+            (digits - 1, [], k), (digits + 1, [], k - 1),
+            (digits, [more - 1], k), (digits, [more + 1], k - 1),
+        ):  # fmt: skip
+            bits = scripted([2 * word + 1, *further])
+            found, signs = _discrete._by_inversion(bits, numerator, denominator, 1)
+            assert (found.tolist(), signs.tolist()) == ([expected], [True])
+            assert bits.exhausted
+
+    def test_the_smallest_digits(self, scripted):
+        """U below 2^-63 may be as small as it likes, and so may its logarithm be."""
+        bits = scripted([0, 2**63])
+        found, _ = _discrete._by_inversion(bits, 1, 1, 1)
+        # The second word says that U is in [2^-64, 2^-64 + 2^-127].
+        assert found.tolist() == [int(64 * math.log(2))]
 
     @pytest.mark.parametrize(
         ("numerator", "denominator"),
