@@ -210,7 +210,7 @@ class TestDiscreteLaplace:
     @pytest.mark.parametrize(("numerator", "denominator"), [(1, 7), (1, 2**20), (5, 2)])
     @pytest.mark.parametrize("k", [1, 2, 15])
     def test_digits_at_a_border(self, numerator, denominator, k, scripted):
-        """U below exp(-k rate) gives at least k; only the digits at it leave it open."""
+        """U below exp(-k rate) gives at least k; only digits at the border are open."""
         with mpmath.workdps(80):
             border = mpmath.exp(-mpmath.mpf(k * numerator) / denominator) * 2**127
             digits, more = divmod(int(border), 2**64)
