@@ -102,6 +102,8 @@ def framed(estimator: Any, rows: Any, original: Any, names: Any) -> Any:
     kind = _get_output_config("transform", estimator)["dense"]
     if kind == "default":
         return rows
+    if kind == "polars":  # whose names are text
+        names = [str(name) for name in names]
     adapter = ADAPTERS_MANAGER.adapters[kind]
     return adapter.create_container(rows, original, columns=names)
 

@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Set
 from numbers import Integral, Real
 from typing import Any
 
@@ -50,8 +50,23 @@ def words_of(name: str) -> set[str]:
     return set(re.findall(r"[^\W\d_]+", apart.lower()))
 
 
+def check_container(values: Any, name: str) -> None:
+    """Refuse what holds data, and is neither an array nor a data frame."""
+    kind = type(values)
+    if kind.__name__ == "LazyFrame":
+        raise TypeError(f"{name} is a LazyFrame. Collect it first: {name}.collect().")
+    if isinstance(values, dict) and not issparse(values):
+        raise TypeError(
+            f"{name} is a dict. Pass an array, or a data frame, such as "
+            f"pandas.DataFrame({name})."
+        )
+    if isinstance(values, Set | Iterator):
+        raise TypeError(f"{name} is a {kind.__name__}. Pass an array, list or frame.")
+
+
 def check_columns(X: Any) -> None:
     """Refuse a data frame with a column of values beside the coordinates."""
+    check_container(X, "X")
     for name in getattr(X, "columns", ()):
         words = words_of(name) if isinstance(name, str) else set()
         if words & _VALUE_WORDS and not words & _ID_WORDS:
@@ -137,8 +152,9 @@ def check_numeric(values: Any, name: str) -> None:
         return
     if issparse(values):
         raise TypeError(f"Sparse data was passed as {name}; dense data is required.")
+    check_container(values, name)
     check_unmasked(values, name)
-    values = as_numpy(values, name)
+    values = as_numpy(filled(values), name)
     numeric, reason = values.dtype.kind in "biuf", None
     complex_ = is_complex(values)
     may_convert = not complex_ and not _has_any(values, _TIMES)
@@ -161,6 +177,22 @@ def check_numeric(values: Any, name: str) -> None:
         )
     if not numeric:
         raise ValueError(f"{name} must hold numbers.")
+
+
+def filled(values: Any) -> Any:
+    """Data with NaN in place of pandas.NA, which is no number; all else as it is."""
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values
+    array = as_numpy(values, "X")
+    if array.dtype != object:
+        return values
+    is_missing = [type(item).__name__ == "NAType" for item in array.flat]
+    if not any(is_missing):
+        return values
+    mask = np.reshape(is_missing, array.shape)
+    if hasattr(values, "mask") and hasattr(values, "astype"):  # a frame keeps its names
+        return values.astype(object).mask(mask, np.nan)
+    return np.where(mask, np.nan, array)
 
 
 def as_numpy(values: Any, name: str) -> NDArray[Any]:

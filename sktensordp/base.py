@@ -6,15 +6,19 @@ import logging
 import pickle
 import re
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from sklearn.exceptions import NotFittedError
 
 from . import __version__
 from ._random import NoiseStreams, ReleaseCounter
 from ._sklearn_compat import CallbackSupportMixin, has_callbacks
-from ._validation import check_unmasked, described
+from ._validation import callers_level, check_unmasked, described
 from .privacy import PrivacyGuarantee
 from .privacy.budgets._budget import check_seed, record
 from .privacy.budgets._open import Mark, Marks, marks_of_copy
@@ -24,6 +28,9 @@ __all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
 
 LOGGER = logging.getLogger("sktensordp")
 """What fits do and which guarantee they have; never what follows from raw data."""
+
+# A larger delta is hardly meant.
+_LARGEST_DELTA = 0.1
 
 # Facts about the input that survive when `_forget` discards a fit.
 _KEPT = {"n_features_in_", "feature_names_in_"}
@@ -50,9 +57,41 @@ def _documentation() -> str:
 
 
 class EstimatorMixin(CallbackSupportMixin):
-    """Mixin of everything users fit: documentation links in diagrams, and callbacks."""
+    """Mixin of everything users fit: messages, documentation links, and callbacks."""
 
     _doc_link_module = "sktensordp"
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Name the class, and not its base, where a parameter is unknown."""
+        super().__init_subclass__(**options)
+        above = cls.__init__
+        if "__init__" not in vars(cls) and isinstance(above, FunctionType):
+            init = FunctionType(
+                above.__code__, above.__globals__, "__init__", above.__defaults__
+            )
+            init.__kwdefaults__ = above.__kwdefaults__
+            init.__annotations__ = above.__annotations__
+            init.__doc__, init.__module__ = above.__doc__, above.__module__
+            init.__qualname__ = f"{cls.__qualname__}.__init__"
+            cls.__init__ = init  # type: ignore[method-assign]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say "not fitted" of what only a fit sets.
+
+            Python asks here once an attribute, or a property, was not found.
+            """
+            if name.endswith("_") and not name.startswith("_") and not _is_fitted(self):
+                raise NotFittedError(
+                    f"{name} is there after a fit, and this {type(self).__name__} is "
+                    f"not fitted yet."
+                )
+            return object.__getattribute__(self, name)
+
+    def __format__(self, spec: str) -> str:
+        """In a message, only the name: the text may list a whole catalogue."""
+        return format(f"{type(self).__name__}(...)", spec)
 
     @property
     def _doc_link_template(self) -> str:
@@ -134,8 +173,18 @@ class EstimatorMixin(CallbackSupportMixin):
             refused, message = type(error), str(error)
         for value in self.get_params(deep=False).values():
             message = message.replace(f"Got {value!r} ", f"Got {described(value)} ")
+            if " int " in message and isinstance(value, float) and value.is_integer():
+                got = f"Got {value!r} instead."
+                message = message.replace(got, f"Pass {value:.0f}.")
         # Raised outside the handler, so that the quote does not become the context.
         raise refused(message)
+
+
+def _is_fitted(estimator: Any) -> bool:
+    """Whether a fit has set anything."""
+    if hasattr(estimator, "__sklearn_is_fitted__"):
+        return estimator.__sklearn_is_fitted__()
+    return any(n.endswith("_") and not n.startswith("_") for n in vars(estimator))
 
 
 def _check_version(version: str, name: str) -> None:
@@ -401,6 +450,14 @@ class PrivateEstimatorMixin(SentMixin):
         above._validate_params()
         for name, value in self.get_params(deep=False).items():
             check_unmasked(value, name)
+        if getattr(self, "delta", 0) > _LARGEST_DELTA:
+            warnings.warn(
+                f"delta = {self.delta} admits that a release reveals everything of a "
+                f"person with this probability. Choose it far below one over the "
+                f"number of people, such as 1e-6.",
+                UserWarning,
+                stacklevel=callers_level(),
+            )
 
     _released_by = "fit"
     """Name of the method that releases, such as "fit", or "transform" at every call."""

@@ -168,14 +168,23 @@ def test_tensors_are_refused_as_frames(case):
     ],
     ids=str,
 )
-def test_a_completed_tensor_stays_an_array(estimator):
-    assert type(estimator.set_output(transform="pandas").fit_transform(TENSOR)) is (
-        np.ndarray
-    )
-    with config_context(transform_output="pandas"):
-        assert type(estimator.transform(TENSOR)) is np.ndarray
-        pipeline = make_pipeline(estimator, FunctionTransformer())
-        assert type(pipeline.set_output(transform="pandas")[0]) is type(estimator)
+def test_a_completed_tensor_of_two_modes_is_a_frame(estimator):
+    for library in ("pandas", "polars"):
+        frame, index = frame_of(library, TENSOR)
+        out = estimator.set_output(transform=library).fit_transform(frame)
+        assert type(out) is type(frame)
+        assert list(out.columns) == list(frame.columns)
+        assert index is None or list(out.index) == index
+    out = estimator.set_output(transform="pandas").fit_transform(TENSOR)
+    assert list(out.columns) == ["x0", "x1", "x2"]
+    tensor = np.stack([TENSOR, TENSOR])
+    estimator.fit(tensor)
+    with pytest.raises(ValueError, match="do not fit into a data frame"):
+        estimator.transform(tensor)
+    out = estimator.set_output(transform="default").transform(tensor)
+    assert type(out) is np.ndarray
+    pipeline = make_pipeline(estimator, FunctionTransformer())
+    assert type(pipeline.set_output(transform="pandas")[0]) is type(estimator)
 
 
 # --- diagrams ------------------------------------------------------------------------

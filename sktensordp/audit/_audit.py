@@ -22,6 +22,8 @@ _LEAST_LEARNING = 100
 # Fewer outputs on an input than this are too few to smooth counts.
 _LEAST_SMOOTHED = 500
 
+_NO_NOISE = "each input always gave the same output, so there is no noise"
+
 _TwoArms = Sequence[NDArray[np.float64]]
 
 # Quantiles of the scores that serve as candidate thresholds.
@@ -185,8 +187,13 @@ def audit_mechanism(
         claimed=epsilon,
         event=f"{event} ({hits} of {end - start} against {false_hits})",
         n_trials=end,
-        finding=event.score.finding,
+        finding=_NO_NOISE if _are_constant(zeros, ones) else event.score.finding,
     )
+
+
+def _are_constant(*arms: NDArray[np.float64]) -> bool:
+    """Whether each input always gave the same output, so that no noise was added."""
+    return all(np.array_equal(arm, np.broadcast_to(arm[0], arm.shape)) for arm in arms)
 
 
 def _are_equal(x: Any, x_neighbour: Any) -> bool:

@@ -25,7 +25,6 @@ from .._sklearn_compat import (
     fit_context,
 )
 from .._validation import (
-    check_coordinates,
     check_modes,
     check_numeric,
     check_shape,
@@ -37,8 +36,8 @@ from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, TuckerForm
 from ._checks import (
     AnyFrameMixin,
-    check_input,
     check_ranking,
+    check_request,
     entries_at,
     entries_of_batches,
     is_sparse,
@@ -545,19 +544,55 @@ class BaseCompletion(
 
         Returns
         -------
-        completed : ndarray of shape (I_1, ..., I_N)
+        completed : ndarray of shape (I_1, ..., I_N), or a frame by `set_output`
             Predictions within `value_bounds_`.
 
         Raises
         ------
         ValueError
-            If `X` has another shape than the tensor in the fit.
+            If `X` has another shape than the tensor in the fit, or `set_output` asks
+            for a frame of more than two modes.
         """
         check_is_fitted(self)
         self._fitted.warn_of_lost_rows(np.zeros((1, len(self.shape_))))
         if np.shape(X) != self.shape_:
             raise ValueError(f"X must have the shape of the fit, {self.shape_}.")
-        return self._fitted.dense()
+        return self._framed(self._fitted.dense(), X, self._fitted.columns)
+
+    @_only_if(
+        lambda self: self._dense,
+        "get_feature_names_out needs a fit to a tensor, of which it names the columns.",
+    )
+    def get_feature_names_out(
+        self, input_features: ArrayLike | None = None
+    ) -> NDArray[np.object_]:
+        """Names of the columns that `transform` returns, after a fit to a wide table.
+
+        Parameters
+        ----------
+        input_features : array-like of shape (n_columns,), default=None
+            Names to return; None for those of the frame in the fit, or x0, x1, ...
+
+        Returns
+        -------
+        names : ndarray of shape (n_columns,)
+
+        Raises
+        ------
+        ValueError
+            If the number of names is another than that of the columns, or the tensor
+            has more than two modes.
+        """
+        if len(self.shape_) > 2:
+            raise ValueError("Tensors of more than two modes have no feature names.")
+        n_columns = self.shape_[1]
+        names = self._fitted.columns or [f"x{k}" for k in range(n_columns)]
+        if input_features is not None:
+            names = input_features
+        names = np.asarray(names, dtype=object)
+        if names.shape != (n_columns,):
+            raise ValueError(f"input_features should have length equal to {n_columns}.")
+        return names
 
     @overload
     def predict(
@@ -577,10 +612,11 @@ class BaseCompletion(
         Parameters
         ----------
         X : array-like of shape (n_entries, n_modes)
-            Coordinates inside `shape_`. -1 stands for an unknown index, such as a new
-            user; the other indices and the row of the average entry then determine the
-            prediction. If entries are protected, an index without entries is unknown,
-            too, apart from its `side_information`.
+            Coordinates. -1 stands for an unknown index, such as a new user, and so does
+            an index beyond `shape_` if `shape` was not declared; the other indices and
+            the row of the average entry then determine the prediction. If entries are
+            protected, an index without entries is unknown, too, apart from its
+            `side_information`.
         return_std : bool, default=False
             Whether to return standard deviations too. Only "input" has them.
 
@@ -598,16 +634,11 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            If a coordinate is fractional, below -1 or outside `shape_`, or if the
-            perturbation gives no standard deviations.
+            If a coordinate is fractional, below -1 or outside of a declared `shape`, or
+            if the perturbation gives no standard deviations.
         """
         check_is_fitted(self)
-        coordinates = check_coordinates(
-            check_input(self, X, reset=False),
-            shape=self.shape_,
-            allow_unknown=True,
-            name=type(self).__name__,
-        )
+        coordinates = check_request(self, X)
         fitted = self._fitted
         fitted.warn_of_lost_rows(coordinates)
         mean = fitted.predict(coordinates)
@@ -626,7 +657,7 @@ class BaseCompletion(
         Parameters
         ----------
         units : int or array-like of shape (n_units,)
-            Indices of mode 0; -1 stands for an unknown index.
+            Indices of mode 0; -1 stands for an unknown index, as in `predict`.
         k : int, default=10
             Number of items.
         context : array-like of shape (n_modes - 2,), default=None
@@ -645,9 +676,9 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            If an index is outside the tensor, if `k` is not positive, or if the items
-            are the protected units (``unit=1``): a ranking would reveal one unit's
-            entries to another.
+            If an index is outside of a declared shape, `k` is no positive integer, or
+            the items are the protected units (``unit=1``): a ranking would reveal one
+            unit's entries to another.
         """
         check_is_fitted(self)
         if self._fitted.unit == 1:

@@ -7,7 +7,7 @@ the feature names and their number.
 
 from collections.abc import Iterable
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +16,18 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from .._dask import is_dask, loaded, named_columns
+from .._sklearn_compat import framed, wants_frame
 from .._validation import (
     as_numpy,
     check_columns,
+    check_container,
     check_coordinates,
     check_numeric,
     check_same_length,
     check_unmasked,
     checked,
+    filled,
+    is_fit_for_a_score,
 )
 from ..tensor import as_coordinates
 from ._choices import Choices
@@ -94,6 +98,12 @@ def entries_at(
                 "X is sparse and holds its values: pass it without y, or convert it: "
                 "X, y = entries_from_sparse(X)."
             )
+        if is_fit_for_a_score():
+            raise ValueError(
+                "The rows of a sparse array cannot be split into folds, which would "
+                "number users anew. Split its entries instead: X, y = "
+                "entries_from_sparse(X), and pass both."
+            )
         check_same_shape(X, shape)
         shape = X.shape
         X, y = entries_from_sparse(X)
@@ -158,6 +168,7 @@ def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> 
             f"coordinates, pass their values as y; if X is a tensor without missing "
             f"entries, pass X.astype(float)."
         )
+    frame_names = tuple(X.columns) if hasattr(X, "columns") else None
     X = check_tensor(estimator, X, shape)
     mask = ~np.isnan(X)
     values = X[mask]
@@ -166,7 +177,9 @@ def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> 
     _learn_no_names(estimator, X.ndim)
     is_mask_best = values.size >= _LEAST_DENSITY * mask.size
     where = mask if is_mask_best else as_coordinates(mask)
-    return Entries(where, values, mask.shape, is_dense=True)
+    # Columns of protected units are named after these.
+    names = None if getattr(estimator, "unit", 0) == 1 else frame_names
+    return Entries(where, values, mask.shape, is_dense=True, columns=names)
 
 
 def _learn_no_names(estimator: Any, n_features: int | None) -> None:
@@ -192,6 +205,7 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
             f"X = CoordinateEncoder().fit_transform(X)."
         )
     check_numeric(X, "X")
+    X, y = filled(X), tuple(map(filled, y))
     message = None
     try:
         return checked(validate_data, estimator, X, *y, dtype="numeric", **options)
@@ -251,6 +265,29 @@ def check_entries(
     return where, y
 
 
+def check_request(estimator: Any, X: Any) -> NDArray[np.int32]:
+    """Return coordinates at which to predict; no rows are no error.
+
+    Beyond a shape that was read off public coordinates, an index is unknown.
+    """
+    shape = estimator.shape_
+    if is_empty_list(X):
+        return np.zeros((0, len(shape)), dtype=np.int32)
+    X = check_input(estimator, X, reset=False, ensure_min_samples=0)
+    return _known(estimator, X, type(estimator).__name__)
+
+
+def _known(estimator: Any, X: Any, name: str) -> NDArray[np.int32]:
+    """Coordinates of a request, with -1 where an index is unknown."""
+    shape, is_declared = estimator.shape_, estimator.shape is not None
+    where = check_coordinates(
+        X, shape=shape if is_declared else None, allow_unknown=True, name=name
+    )
+    if not is_declared:
+        where[where >= np.array(shape)] = -1
+    return where
+
+
 def check_ranking(
     estimator: Any, units: Any, k: Any, context: Any
 ) -> NDArray[np.int32]:
@@ -270,12 +307,8 @@ def check_ranking(
     # A type that holds every integer and every fraction exactly.
     rows = np.empty((len(first), n_modes), dtype=np.longdouble)
     rows[:, 0], rows[:, 1], rows[:, 2:] = first, -1, rest
-    return check_coordinates(
-        checked(check_array, rows, estimator=estimator, input_name="units"),
-        shape=estimator.shape_,
-        allow_unknown=True,
-        name="recommend",
-    )
+    options = {"estimator": estimator, "input_name": "units", "ensure_min_samples": 0}
+    return _known(estimator, checked(check_array, rows, **options), "recommend")
 
 
 def check_tensor(
@@ -293,7 +326,7 @@ def check_tensor(
             f"{_taking_ids(estimator)}, and pass the values as y: fit(ids, values)."
         )
     check_numeric(X, "X")
-    X = np.asarray(X)
+    X = np.asarray(filled(X))
     if X.ndim < 2:
         raise ValueError(
             f"Expected 2D array, got {X.ndim}D array instead: without y, X is a "
@@ -361,22 +394,40 @@ def _holds_text(X: Any) -> bool:
 
 
 class AnyFrameMixin:
-    """Mixin of transformers whose output is a tensor, not a data frame."""
+    """Mixin of transformers whose output is a tensor; one of two modes fits a frame."""
 
-    def set_output(self, *, transform: str | None = None) -> Self:
-        """Do nothing: the output is a tensor, not a data frame.
-
-        The method lets a pipeline set the output of its other steps.
+    def set_output(self: Any, *, transform: str | None = None) -> Any:
+        """Choose the output of `transform`, as scikit-learn's ``set_output``.
 
         Parameters
         ----------
         transform : {"default", "pandas", "polars"}, default=None
+            A frame has the index and the columns of the frame that was passed. Only a
+            tensor of two modes fits into one. None changes nothing.
 
         Returns
         -------
         self : object
         """
+        if transform is not None:
+            config = dict(vars(self).get("_sklearn_output_config", {}))
+            self._sklearn_output_config = {**config, "transform": transform}
         return self
+
+    def _framed(self, completed: NDArray[Any], X: Any, names: Any = None) -> Any:
+        """The output as the frame that `set_output` asks for, if it does.
+
+        Its columns have the names of those of `X`, or else the given ones.
+        """
+        if not wants_frame(self):
+            return completed
+        if completed.ndim != 2:
+            raise ValueError(
+                f"Tensors of {completed.ndim} modes do not fit into a data frame. Call "
+                f"set_output(transform='default') to get an array."
+            )
+        generated = [f"x{k}" for k in range(completed.shape[1])]
+        return framed(self, completed, X, getattr(X, "columns", names or generated))
 
 
 def check_choices(
@@ -405,13 +456,15 @@ def check_choices(
     TypeError
         If `X` is a Dask collection.
     ValueError
-        If a row is not a pair of a user and an item within `shape`.
+        If a row is not a pair of a user and an item within `shape`, or if a stored
+        value is negative, NaN or infinite.
     """
     name = type(estimator).__name__
     if is_dask(X):
         raise TypeError(
             f"{name} does not support Dask input. Pass batches to fit_batches."
         )
+    check_container(X, "X")
     for column in getattr(X, "columns", ()):
         if isinstance(column, str) and column.strip().lower() in _VALUE_COLUMNS:
             raise ValueError(
@@ -422,6 +475,11 @@ def check_choices(
     if is_sparse(X):
         check_same_shape(X, shape)
         where, values = entries_from_sparse(X)
+        if not (np.all(np.isfinite(values)) and np.all(values >= 0)):
+            raise ValueError(
+                "Some stored values of X are negative, NaN or infinite: they are no "
+                "choices. Keep those that are, such as X > 0."
+            )
         # A refusal of stored zeros would tell whether anybody has one.
         where = where[values != 0]
         _learn_no_names(estimator, 2 if reset else None)

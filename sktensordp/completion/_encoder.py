@@ -12,12 +12,15 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._sides import columns_of
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
+    as_numpy,
     callers_level,
     check_columns,
     check_coordinates,
@@ -38,6 +41,7 @@ from ._likely_mistakes import (
 )
 
 _UNKNOWN = -1
+_CONTAINERS = dict, list, set, tuple, np.ndarray
 # Seconds from 1970 to the year 10000.
 _LAST_TIME = 253_402_300_800
 
@@ -202,11 +206,11 @@ class CoordinateEncoder(
             raise ValueError("Pass time_bins or freq, not both.")
         n_columns = 1 + self._has_time if first else 1
         ids, times = self._split(X, reset=first, ensure_min_features=n_columns)
-        declared = self._declared(ids.shape[1])
+        declared = self._declared(len(ids))
         learns_last = first and times is None and declared[-1] is None
-        is_time = learns_last and isinstance(ids[0, -1], date | np.datetime64)
+        is_time = learns_last and isinstance(ids[-1][0], date | np.datetime64)
         names = getattr(self, "feature_names_in_", None)
-        others = contexts(names, ids.shape[1]) if first else []
+        others = contexts(names, len(ids)) if first else []
         if is_time:
             warnings.warn(
                 "The last column holds datetimes, and each of them becomes an index of "
@@ -216,12 +220,12 @@ class CoordinateEncoder(
             )
         # Everything that may fail comes first, so that a failed call changes nothing.
         learned = []
-        for k, (catalogue, column) in enumerate(zip(declared, ids.T, strict=True)):
+        for k, (catalogue, column) in enumerate(zip(declared, ids, strict=True)):
             if catalogue is None:
                 ids_seen = _distinct(column)
                 name = column_name(names, k)
                 check_whole(ids_seen, name)
-                if k in others and not (is_time and k == ids.shape[1] - 1):
+                if k in others and not (is_time and k == len(ids) - 1):
                     warn_of_times(len(ids_seen), len(column), name)
                 learned.append(
                     ids_seen if first else _extended(self.categories_[k], ids_seen)
@@ -278,15 +282,15 @@ class CoordinateEncoder(
         """
         check_is_fitted(self)
         ids, times = self._split(X, reset=False)
-        for k, (known, column) in enumerate(zip(self.categories_, ids.T, strict=True)):
+        for k, (known, column) in enumerate(zip(self.categories_, ids, strict=True)):
             check_kinds(kinds_of(known), kinds_of(column), k)
         return self._coordinates(ids, times)
 
-    def _coordinates(self, ids: NDArray[Any], times: Any) -> NDArray[np.int64]:
+    def _coordinates(self, ids: list[NDArray[Any]], times: Any) -> NDArray[np.int64]:
         """Encode columns of ids, and times in seconds since 1970 if they are binned."""
         columns = [
             _index_of(known, column)
-            for known, column in zip(self.categories_, ids.T, strict=True)
+            for known, column in zip(self.categories_, ids, strict=True)
         ]
         if self._has_time:
             columns += [self._bins_of(times)]
@@ -375,14 +379,20 @@ class CoordinateEncoder(
             )
         return tuple(len(_catalogue(ids)) for ids in self.categories)
 
-    def _declared(self, n_columns: int) -> Sequence[NDArray[Any] | None]:
-        """The catalogue of every column of ids; None if its ids are learned."""
+    def _declared(
+        self, n_columns: int, first_column: int = 0
+    ) -> Sequence[NDArray[Any] | None]:
+        """The catalogue of every column of ids; None if its ids are learned.
+
+        Messages count columns from `first_column`.
+        """
         if self.categories is None:
             return [None] * n_columns
         if len(self.categories) != n_columns:
             raise ValueError(
-                f"categories must have one item for each of the {n_columns} columns of "
-                f"ids, got {len(self.categories)}."
+                f"categories must have one item for each of the "
+                f"{first_column + n_columns} columns of ids, got "
+                f"{first_column + len(self.categories)}."
             )
         return [None if ids is None else _catalogue(ids) for ids in self.categories]
 
@@ -396,16 +406,25 @@ class CoordinateEncoder(
     def _has_time(self) -> bool:
         return self.time_bins is not None or self.freq is not None
 
-    def _split(self, X: Any, **options: Any) -> tuple[NDArray[Any], Any]:
-        """Split `X` into columns of ids and times in seconds since 1970, or None."""
+    def _split(
+        self, X: Any, *, reset: bool, named: bool = True, **options: Any
+    ) -> tuple[list[NDArray[Any]], Any]:
+        """Split `X` into columns of ids and times in seconds since 1970, or None.
+
+        Without `named`, the names of columns are neither learned nor compared.
+        """
         # Where nothing is learned, an error would tell that there are no rows.
-        options["ensure_min_samples"] = int(self._publishes_ids)
-        check = partial(validate_data, self, **options)
+        options["ensure_min_samples"] = int(self._publishes_ids and reset)
+        check: partial[Any] = partial(check_array, estimator=self, **options)
+        if named:
+            check = partial(validate_data, self, reset=reset, **options)
         ids, times = checked_ids(check, X, is_public=self._publishes_ids), None
         if self._has_time:
-            ids, times = ids[:, :-1], _seconds(ids[:, -1])
+            *ids, times = ids
+            times = _seconds(times)
         if self._publishes_ids:
-            _check_distinct(ids)
+            for column in ids:
+                _check_distinct(column)
         return ids, times
 
     def _declares(
@@ -428,9 +447,9 @@ class CoordinateEncoder(
             If ids are numbers and the declared ones are not, or the reverse.
         """
         ids, _ = self._split(X, reset=True)
-        declared = np.ones(len(ids), dtype=bool)
-        catalogues, types = self._declared(ids.shape[1]), types_of(X)
-        for k, (catalogue, column) in enumerate(zip(catalogues, ids.T, strict=True)):
+        declared = np.ones(len(ids[0]), dtype=bool)
+        catalogues, types = self._declared(len(ids), first_column), types_of(X)
+        for k, (catalogue, column) in enumerate(zip(catalogues, ids, strict=True)):
             if catalogue is not None:
                 kinds = kinds_of_type(types[k]) if by_type else kinds_of(column)
                 check_kinds(kinds_of(catalogue), kinds, first_column + k)
@@ -447,13 +466,15 @@ class CoordinateEncoder(
 
 
 def checked_ids(
-    check: Callable[..., Any], X: Any, *, is_public: bool = False
-) -> NDArray[Any]:
-    """Check a table of ids and times, and return it as an array.
+    check: partial[Any], X: Any, *, is_public: bool = False
+) -> list[NDArray[Any]]:
+    """Check a table of ids and times, and return its columns as arrays.
+
+    Every column of a data frame keeps its own type.
 
     Parameters
     ----------
-    check : callable
+    check : partial
         scikit-learn's `check_array`, or `validate_data` for an estimator, which then
         learns or compares the names of the columns.
     X : array-like of shape (n_rows, n_columns)
@@ -463,14 +484,14 @@ def checked_ids(
     Raises
     ------
     ValueError
-        If an id or a time is missing.
+        If an id or a time is missing, or ids are tuples or other containers.
     """
-    given = X
     check_unmasked(X, "X")
     check_columns(X)
+    missing = False
     try:
-        X = checked(check, _with_one_type(X), dtype=None)
-        kinds = set(map(type, X.flat)) if X.dtype == object else ()
+        columns = _checked_columns(check, X)
+        kinds = {kind for c in columns if c.dtype == object for kind in map(type, c)}
         missing = any(kind.__name__ in ("NoneType", "NAType") for kind in kinds)
     except TypeError as error:
         # pandas.NA has no truth value when it is compared.
@@ -482,10 +503,62 @@ def checked_ids(
         if not missing:
             raise
     if missing:
-        where = in_columns_with_missing(given) if is_public else ""
+        where = in_columns_with_missing(X) if is_public else ""
         raise ValueError(
             f"Some ids or times{where} are missing (NaN). Leave their rows out."
         )
+    return columns
+
+
+def _checked_columns(check: partial[Any], X: Any) -> list[NDArray[Any]]:
+    if not hasattr(X, "columns"):
+        X = exact_rows(X)
+        if not issparse(X):  # which scikit-learn refuses
+            _check_single(as_numpy(X, "X"))
+        return list(checked(check, X, dtype=None).T)
+    # What the estimator learns of the frame, and what is said of its size.
+    shape = tuple(X.shape)
+    if check.func is validate_data:
+        checked(check, X, skip_check_array=True)
+    sizes = {k: v for k, v in check.keywords.items() if k.startswith("ensure_min")}
+    checked(check_array, np.broadcast_to(np.int8(), shape), **sizes)
+    return [_checked_column(column) for column in columns_of(X)]
+
+
+def _checked_column(column: Any) -> NDArray[Any]:
+    """A column of a frame as an array; times are objects, which know their units."""
+    if hasattr(column, "null_count") and column.null_count():
+        raise ValueError("Input X contains NaN.")  # NumPy has floats with NaN for it.
+    array = column.to_numpy()
+    if array.dtype.kind == "M":
+        is_pandas = hasattr(column, "astype")
+        times = column if is_pandas else array
+        array = np.asarray(times.astype(object))
+    _check_single(array)
+    options = {"dtype": None, "ensure_min_samples": 0, "ensure_min_features": 0}
+    return checked(check_array, array.reshape(-1, 1), **options)[:, 0]
+
+
+def _check_single(ids: NDArray[Any]) -> None:
+    """Refuse ids that are containers, which NumPy and `recommend` take apart."""
+    kinds = set(map(type, ids.flat)) if ids.dtype == object else ()
+    if any(issubclass(kind, _CONTAINERS) for kind in kinds):
+        raise ValueError(
+            "Some ids are tuples, lists or the like. An id is one number, one text or "
+            "one other object: join its parts to a text."
+        )
+
+
+def exact_rows(X: Any) -> Any:
+    """Rows of a list as objects if they hold integers that floats would round."""
+    if not isinstance(X, list | tuple):
+        return X
+    array = as_numpy(X, "X")
+    if array.dtype.kind == "f" and not np.all(_are_distinct(array)):
+        objects = np.array(X, dtype=object)
+        large = objects[~_are_distinct(array)]
+        if all(isinstance(id_, Integral) for id_ in large):
+            return objects
     return X
 
 
@@ -549,14 +622,6 @@ def kinds_of(ids: NDArray[Any]) -> set[str]:
         is_text = issubclass(kind, str | bytes)
         found.add("numbers" if is_number else "text" if is_text else "other objects")
     return found
-
-
-def _with_one_type(X: Any) -> Any:
-    """Convert a data frame that mixes text or times with other columns to objects."""
-    kinds = {getattr(dtype, "kind", "") for dtype in getattr(X, "dtypes", ())}
-    if kinds & {"M", "O"} and len(kinds) > 1 and hasattr(X, "iloc"):
-        return X.astype(object)
-    return X
 
 
 def _are_distinct(ids: NDArray[Any]) -> Any:
@@ -651,7 +716,9 @@ def _seconds(column: NDArray[Any]) -> NDArray[np.float64]:
         if column.dtype == object and any(getattr(t, "tzinfo", None) for t in column):
             # NumPy has no time zones; NaT differs from itself.
             column = np.array([t.timestamp() if t == t else np.nan for t in column])
-        elif column.dtype == object and not isinstance(column[0], (int, float, str)):
+        elif column.dtype == object and not isinstance(
+            next(iter(column), 0.0), (int, float, str)
+        ):
             column = column.astype("datetime64[s]")
         if column.dtype.kind == "M":
             missing = np.isnat(column)
@@ -679,7 +746,7 @@ def _quantiles(times: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
 
 def _calendar_bin(times: NDArray[np.float64], freq: str) -> NDArray[np.int64]:
     """Number of the calendar bin of each time, counted from 1970, in UTC."""
-    if np.max(np.abs(times)) >= _LAST_TIME:
+    if np.max(np.abs(times), initial=0.0) >= _LAST_TIME:
         raise ValueError(
             "Some times are beyond the year 9999. Pass seconds since 1970 or datetimes."
         )

@@ -52,6 +52,8 @@ class Entries:
         Whether the user passed a tensor.
     received : bool, default=False
         Whether clients have randomised the values.
+    columns : tuple, default=None
+        Names of the second mode's rows, if the user passed a wide frame.
     """
 
     where: NDArray[Any]
@@ -59,6 +61,7 @@ class Entries:
     shape: tuple[int, ...]
     is_dense: bool = False
     received: bool = False
+    columns: tuple[Any, ...] | None = None
 
     noise = None
     """Noise that others add to sums; see `PartySums`."""

@@ -59,6 +59,8 @@ class Fitted:
         Largest number of calls with entries at the same coordinates.
     single : PrivacyGuarantee
         Guarantee of one call.
+    columns : tuple or None
+        Names of the columns of the wide frame in the fit, which are public.
     """
 
     model: Any
@@ -74,6 +76,7 @@ class Fitted:
     observed: tuple[Entries, ...] | None
     n_uses: int
     single: PrivacyGuarantee
+    columns: tuple[Any, ...] | None = None
 
     unit = None
     """The mode of the protected units; None if entries are protected."""
@@ -370,6 +373,7 @@ def fitted_to(
         "is_dense": entries.is_dense,
         "n_uses": 1,
         "single": guarantee,
+        "columns": getattr(entries, "columns", None),
     }
     if problem.entries is not None:
         return Fitted(observed=entries.observed, **kept)

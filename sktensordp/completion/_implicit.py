@@ -29,7 +29,7 @@ from ..exceptions import AveragesOnlyWarning
 from ..measure import NoisySums
 from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import OWN_ANSWERS
-from ._checks import check_choices, check_input, choices_of_batches
+from ._checks import check_choices, check_request, choices_of_batches
 from ._choices import Choices
 from ._cooccurrence import plan_noise, release_sums
 from ._fitted import keeping_names_if_refused
@@ -196,10 +196,10 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_choices, 2), or sparse array of shape `shape`
             A user and an item in every row: integers, or integral floats. In a sparse
-            array of SciPy or of `sparse`, every stored value other than zero is one
-            choice.
+            array of SciPy or of `sparse`, every stored value above zero is one choice,
+            and zeros are none.
         y : None
-            Must be None: choices have no values.
+            Ignored, with a warning if it is passed: choices have no values.
 
         Returns
         -------
@@ -208,14 +208,18 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            Before noise is drawn: if `y` is passed; if `shape` is not declared; if a
-            row is not a pair of a user and an item within it; or if parameters
-            contradict each other.
+            Before noise is drawn: if `shape` is not declared; if a row is not a pair of
+            a user and an item within it; if a stored value of a sparse array is
+            negative, NaN or infinite; or if parameters contradict each other.
         """
         if y is not None:
-            raise ValueError(
-                "ImplicitCompletion takes no y: choices have no values. Pass X alone, "
-                "with the rows that count as choices, or use CPCompletion for ratings."
+            # Whether y was passed, and never what it holds.
+            warnings.warn(
+                "y is ignored: every row of X counts as a choice, one star like five. "
+                "Pass the rows that are choices alone, without y, or use CPCompletion "
+                "for ratings.",
+                UserWarning,
+                stacklevel=callers_level(),
             )
         shape, noise = self._shape_and_noise()
         with keeping_names_if_refused(self):
@@ -341,8 +345,9 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         # A type that rounds no integer and no fraction to another index.
         pairs = np.full((len(indices), 2), -1, dtype=np.longdouble)
         pairs[:, 0] = indices
+        options = {"estimator": self, "input_name": "users", "ensure_min_samples": 0}
         pairs = check_coordinates(
-            checked(check_array, pairs, estimator=self, input_name="users"),
+            checked(check_array, pairs, **options),
             shape=self.shape_,
             allow_unknown=True,
             name="recommend",
@@ -373,12 +378,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             If an index is fractional, below -1 or outside `shape_`.
         """
         check_is_fitted(self)
-        pairs = check_coordinates(
-            check_input(self, X, reset=False),
-            shape=self.shape_,
-            allow_unknown=True,
-            name=type(self).__name__,
-        )
+        pairs = check_request(self, X)
         users, rows = np.unique(pairs[:, 0].astype(np.int64), return_inverse=True)
         fitted = self._fitted
         return fitted.model.at(fitted.choices_of(users), rows, pairs[:, 1])

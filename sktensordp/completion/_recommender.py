@@ -35,12 +35,13 @@ from .._validation import (
 from ..base import EstimatorMixin, SentMixin
 from ..privacy import PrivacyGuarantee
 from ._base import BaseCompletion
-from ._checks import check_entries, is_sparse
+from ._checks import check_entries, is_empty_list, is_sparse
 from ._cp import CPCompletion
 from ._encoder import (
     CoordinateEncoder,
     check_kinds,
     checked_ids,
+    exact_rows,
     kinds_of,
     kinds_of_type,
     types_of,
@@ -612,6 +613,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     def _where(self, fitted: _Fitted, X: Any) -> NDArray[np.int64]:
         """Coordinates of the rows of a table; -1 for what is unknown."""
+        if is_empty_list(X):
+            return np.zeros((0, self.n_features_in_), dtype=np.int64)
         users, where = fitted.encoded(self._checked(X, fitted.completion))
         if fitted.local is not None:
             fitted.warn_if_lost(len(where) > 0)
@@ -651,11 +654,12 @@ class _Fitted:
         Where ids are private, only the types of columns may refuse them.
         """
         users, others = _split(table, self.local is not None)
-        ids, times = self.encoder._split(others, reset=False)
+        # The recommender has compared the names of columns.
+        ids, times = self.encoder._split(others, reset=False, named=False)
         by_type, types = self.completion.unit != "entry", types_of(table)
         if users and self.kinds:
             check_kinds(self.kinds, kinds_of_type(types[0]), 0)
-        for k, column in enumerate(ids.T):
+        for k, column in enumerate(ids):
             number = k + len(users)
             kinds = kinds_of_type(types[number]) if by_type else kinds_of(column)
             self._check_kinds(kinds, k)
@@ -727,7 +731,7 @@ def _split(table: Any, has_local: bool) -> tuple[list[NDArray[Any]], Any]:
     if not has_local:
         return [], table
     check = partial(check_array, ensure_min_samples=0)
-    ids = checked_ids(check, safe_indexing(table, [0], axis=1))[:, 0]
+    (ids,) = checked_ids(check, safe_indexing(table, [0], axis=1))
     rest = list(range(1, table.shape[1]))
     return [ids], safe_indexing(table, rest, axis=1)
 
@@ -739,7 +743,7 @@ def _table_of(X: Any, completion: Any) -> Any:
     others: numbers beside text become text.
     """
     if completion.unit == "entry" or not isinstance(X, list | tuple):
-        return X
+        return exact_rows(X)
     n_columns = len(completion.shape)
     if not all(isinstance(row, list | tuple | np.ndarray) for row in X) or any(
         len(row) != n_columns for row in X

@@ -162,7 +162,7 @@ class ReleasingTransformer(
         return self._released(array, shape)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "privacy_guarantee_")
+        return "privacy_guarantee_" in vars(self)
 
     def _released(self, samples: Any, shape: tuple[int, ...]) -> Any:
         """Randomised samples, each of the given shape."""

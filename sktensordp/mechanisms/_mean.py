@@ -78,7 +78,9 @@ def mean(
 
     Notes
     -----
-    The mean has the bias of the mechanism, and no other before clipping. If the true
+    The mean has the bias of the mechanism, and no other before clipping. A
+    `TensorRandomizedResponse` with ``debias=False`` has a large one, which more samples
+    do not remove, so do not average its levels. If the true
     tensors are not symmetric, the projected mean estimates their symmetric component.
 
     The standard error includes both the noise and the spread of the samples. It is

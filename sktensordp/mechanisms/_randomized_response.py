@@ -70,8 +70,10 @@ class TensorRandomizedResponse(LocalMechanism):
         Scale of the moves, in steps of the grid; infinite for equally likely moves to
         all levels (k-ary randomised response). None lets `fit` choose it.
     debias : bool, default=True
-        Whether to replace each level by a number that makes the release unbiased. No
-        effect for "geometric", which has no bias.
+        Whether to replace each level by a number that makes the release unbiased. If
+        not, every output is a level, but means of outputs are pulled towards the middle
+        of the scale, at epsilon 1 by more than half of the way. No effect for
+        "geometric", which has no bias.
     $tensor_shape
     $random_state
 

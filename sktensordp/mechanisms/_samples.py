@@ -7,7 +7,7 @@ from typing import Any
 from sklearn.utils.validation import validate_data
 
 from .._dask import check_lazy, is_dask, named_columns
-from .._validation import check_numeric, checked, described
+from .._validation import check_numeric, checked, described, filled
 from ._chunks import AS_SAMPLES
 
 
@@ -18,6 +18,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
         checked(validate_data, estimator, known, reset=reset, skip_check_array=True)
     else:
         check_numeric(X, "X")
+        X = filled(X)
         # C order: the result must not depend on the layout in memory.
         options = {**AS_SAMPLES, **options}
         array = checked(validate_data, estimator, X, reset=reset, **options)

@@ -462,7 +462,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     def __sklearn_is_fitted__(self) -> bool:
         # The last attribute that `fit` sets.
-        return hasattr(self, "cv_results_")
+        return "cv_results_" in vars(self)
 
     @property
     def _refits(self) -> bool:

@@ -143,7 +143,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         # Set with all else that a fit leaves; an interrupted fit leaves a guarantee.
-        return hasattr(self, "sample_shape_")
+        return "sample_shape_" in vars(self)
 
     def _shape_of(self, X: Any) -> tuple[int, ...]:
         """Shape of a sample."""

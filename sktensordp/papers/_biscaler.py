@@ -352,7 +352,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
             infinite.
         """
         check_is_fitted(self)
-        return self._scaled(check_tensor(self, X, self.shape_), *self._everywhere())
+        array = check_tensor(self, X, self.shape_)
+        return self._framed(self._scaled(array, *self._everywhere()), X)
 
     @available_if(_can_transform)
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -421,7 +422,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     _of_fit = "_modes", "_dense", "_domain"
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "shape_")
+        return "shape_" in vars(self)
 
     @property
     def _has_noise(self) -> bool:

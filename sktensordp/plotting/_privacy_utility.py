@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
 
 from ._claims import (
     check_labels,
@@ -157,6 +158,7 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
         >>> display.true_epsilons
         {}
         """
+        check_is_fitted(search)
         results = search.cv_results_
         name = _epsilon_parameter(
             {name for params in results["params"] for name in params}

@@ -4,10 +4,14 @@ import decimal
 import math
 from typing import Any
 
+# True would count as 1.
+_BOOLEANS = ("bool", "bool_")
+
 
 def check_number(value: Any, name: str) -> None:
     """Refuse a parameter that is not a single number, without showing it."""
-    if getattr(value, "ndim", 0) or not hasattr(value, "__float__"):
+    is_number = hasattr(value, "__float__") and type(value).__name__ not in _BOOLEANS
+    if getattr(value, "ndim", 0) or not is_number:
         raise TypeError(f"{name} must be one number, got {type(value).__name__}.")
 
 

@@ -727,8 +727,14 @@ def test_a_stored_zero_is_no_choice():
         assert_same(make().fit_batches([array]), model)
 
 
+def stored(value, dtype=float):
+    """Choices as a sparse array in which one stored value is another."""
+    values = np.ones(3, dtype=dtype)
+    values[1] = value
+    return sparse.coo_array((values, ([0, 1, 1], [2, 3, 4])), shape=SHAPE)
+
+
 WRONG = {
-    "y": ({}, (X, np.ones(len(X))), "takes no y"),
     "no shape": ({"shape": None}, (X,), "`shape` is not declared"),
     "another unit": ({"unit": 1}, (X,), "who chose the ranked items"),
     "no such unit": ({"unit": 2}, (X,), "must be 0"),
@@ -749,6 +755,14 @@ WRONG = {
         {}, (pd.DataFrame(np.ones((2, 3)), columns=["u", "i", "rating"]),), "'rating'",
     ),
     "another shape": ({}, (sparse.coo_array((3, 3)),), "another shape than"),
+    "dislikes": ({}, (stored(-1.0),), "are negative, NaN or infinite"),
+    "dislikes in integers": ({}, (stored(-1, np.int8),), "such as X > 0"),
+    "stored NaN": ({}, (stored(np.nan),), "are negative, NaN or infinite"),
+    "stored infinity": ({}, (stored(np.inf),), "are negative, NaN or infinite"),
+    "dislikes in another sparse array": (
+        {}, (pytest.importorskip("sparse").COO.from_scipy_sparse(stored(-1.0)),),
+        "are negative",
+    ),
     "masked": ({}, (np.ma.array(X, mask=X > 28),), "masked"),
 }  # fmt: skip
 
@@ -758,11 +772,19 @@ def test_malformed_input_is_refused_before_noise_is_drawn(which):
     params, data, message = WRONG[which]
     with refused(message, secret=("ann", "0.5")):
         make(**params).fit(*data)
-    if which != "y" and not params:
+    if not params:
         with pytest.raises(ValueError, match=message):
             make().fit_batches([X, *data])
         with pytest.raises(ValueError, match=message):
             make().fit(X).fold_in(*data)
+
+
+@pytest.mark.parametrize("y", [np.ones(len(X)), X[:, 0], np.full(len(X), np.nan), [3]])
+def test_y_is_ignored_with_a_warning_whatever_it_holds(y):
+    with pytest.warns(UserWarning, match="^y is ignored: every row") as caught:
+        model = make().fit(X, y)
+    assert len({str(one.message) for one in caught}) == 1
+    assert_same(model, make().fit(X))
 
 
 def test_a_refused_fit_leaves_the_earlier_one():

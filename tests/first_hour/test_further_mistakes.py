@@ -74,7 +74,7 @@ def laplace(**params):
 
 @pytest.fixture(scope="module")
 def model():
-    return cp().fit(X, Y)
+    return cp(shape=SHAPE).fit(X, Y)
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +233,9 @@ FITS = {
         "must hold times",
     ),
     "rated choices": (
-        lambda: ImplicitCompletion(shape=SHAPE).fit(CHOICES, np.ones(600)),
+        lambda: Recommender(
+            ImplicitCompletion(), CoordinateEncoder(categories=[None, FILMS])
+        ).fit(TABLE, np.ones(600)),
         "takes no y",
     ),
     "left ratings beside choices": (
