@@ -29,7 +29,7 @@ def named_columns(X: Any) -> Any:
 
 def loaded(*values: Any) -> tuple[Any, ...]:
     """The values, with all Dask collections among them computed in one go."""
-    base: Any = sys.modules.get("dask.base")
+    base = sys.modules.get("dask.base")
     if base is None or not any(map(base.is_dask_collection, values)):
         return values
     return base.compute(*values, traverse=False)

@@ -427,7 +427,7 @@ def check_modes(
 
 
 def r2_of_any_size(
-    values: NDArray[np.float64], predicted: NDArray[Any], sample_weight: Any = None
+    values: NDArray[np.float64], predicted: NDArray[Any], sample_weight: object = None
 ) -> float:
     """scikit-learn's ``r2_score``, also of values whose squares overflow."""
     from sklearn.metrics import r2_score

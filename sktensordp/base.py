@@ -127,7 +127,7 @@ class EstimatorMixin(CallbackSupportMixin):
         context = self._init_callback_context(max_subtasks=max_tasks)
         context.call_on_fit_task_begin(estimator=self)
 
-        def on_task(_: Any = None) -> bool:
+        def on_task(_: object = None) -> bool:
             subcontext = context.subcontext(task_name=task)
             subcontext.call_on_fit_task_begin(estimator=self)
             on_log()
@@ -151,7 +151,7 @@ class EstimatorMixin(CallbackSupportMixin):
             return lambda _=None: False
         start, done = time.perf_counter(), itertools.count(1)
 
-        def log(_: Any = None) -> bool:
+        def log(_: object = None) -> bool:
             assert max_tasks is not None
             n, spent = next(done), time.perf_counter() - start
             left = ""
@@ -259,7 +259,7 @@ class SentMixin:
         marks = state.pop("_made_in", frozenset()) | _marks_of_0_1(state)
         if marks := marks_of_copy(marks):
             state["_made_in"] = marks
-        above: Any = super()
+        above = super()
         if hasattr(above, "__setstate__"):
             above.__setstate__(state)
         else:
@@ -462,7 +462,7 @@ class PrivateEstimatorMixin(SentMixin):
     _released_by = "fit"
     """Name of the method that releases, such as "fit", or "transform" at every call."""
 
-    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         """Guarantee of a release with the present parameters, before any data is seen.
 
         Parameters

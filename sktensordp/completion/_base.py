@@ -829,7 +829,7 @@ class BaseCompletion(
         name = perturbation or self.perturbation
         return choose_measurement(problem, name, unit=self._unit, shared_noise=noise)
 
-    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         shape, unit = self._declared_shape(), self._unit
         has_range = not self.value_bounds is self.levels is None
         if fitted is self and unit is not None and has_range and shape is not None:

@@ -476,7 +476,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             noise.event, delta=float(self.delta), statement=_STATEMENT, **fields
         )
 
-    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         return self._guarantee(self._shape_and_noise()[1])
 
     def _unprotected(self) -> list[str]:

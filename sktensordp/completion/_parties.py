@@ -392,7 +392,7 @@ def fit_aggregated(
     with keeping_names_if_refused(completion):
         completion.__dict__.pop("feature_names_in_", None)
         completion.n_features_in_ = len(shape)
-        sums: Any = PartySums(shape, unit, ask, agreed, noise)
+        sums = PartySums(shape, unit, ask, agreed, noise)
         return completion._fit(sums)
 
 
@@ -469,7 +469,7 @@ def _units(completion: BaseCompletion, X: ArrayLike, y: ArrayLike) -> UnitEntrie
     X = np.zeros((0, len(shape))) if is_empty_list(X) else X
     check_numeric(X, "X")
     check_numeric(y, "y")
-    rows: Any = checked(
+    rows = checked(
         check_array, X, input_name="X", ensure_min_samples=0, dtype="numeric"
     )
     if rows.shape[1] != len(shape):

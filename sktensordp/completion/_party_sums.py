@@ -86,7 +86,7 @@ class _AskedUnits:
 
     def _answers(self, request: SumRequest) -> tuple[NDArray[Any], int | None]:
         """The sum of the parties' answers and, if they contain noise, their number."""
-        found: Any = self._ask(request_bytes(request, self._agreed))
+        found = self._ask(request_bytes(request, self._agreed))
         n_answers = None
         if self._noise is not None:
             if not (isinstance(found, tuple) and len(found) == 2):

@@ -38,10 +38,10 @@ class LocalRows(Local):
         rows: NDArray[np.float64] | None = None,
         where: NDArray[np.integer] | None = None,
         *,
-        elsewhere: Any = None,
+        elsewhere: Any | None = None,
     ) -> None:
         self.units = np.empty(0, dtype=np.int64) if units is None else units
-        self.rows: Any = rows
+        self.rows = rows
         self.where: Any = where
         self.model: UnitModel | None = None
         self.elsewhere = elsewhere

@@ -73,7 +73,7 @@ class ReleasingTransformer(
         return tags
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Choose the noise for samples of the shape of those in `X`.
 
         If epsilon is finite and the parameters declare the domain of the samples, `fit`

@@ -22,7 +22,7 @@ def checked_rows(chunk: Any, name: str, input_name: str = "X") -> NDArray[np.flo
     `name` and `input_name` are those of the estimator and the samples, for messages.
     """
     check_numeric(chunk, input_name)
-    array: Any = checked(
+    array = checked(
         check_array,
         chunk,
         **AS_SAMPLES,

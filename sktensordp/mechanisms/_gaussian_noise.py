@@ -341,7 +341,7 @@ def whitened_noise(
     if rescale:
         target = mu_within(epsilon, delta, lattice)
         scale = mu / target
-    centre: Any = 0.0
+    centre = 0.0
     largest = math.inf
     if domain.has_box:
         low: Any = domain.low

@@ -26,12 +26,14 @@ class _Splitter:
     n_splits: int
     random_state: int | np.random.RandomState | None
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+    def get_n_splits(
+        self, X: object = None, y: object = None, groups: object = None
+    ) -> int:
         """Return the number of splits."""
         return int(self.n_splits)
 
     def split(
-        self, X: Any, y: Any = None, groups: Any = None
+        self, X: Any, y: object = None, groups: object = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """Yield the numbers of the training and the test rows, split by split.
 

@@ -241,9 +241,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         law: str = "negative_binomial",
         eta: float = 0.0,
         score_epsilon: float = 1.0,
-        scoring: Any = None,
+        scoring: object = None,
         score_bounds: tuple[float, float] | None = None,
-        cv: Any = None,
+        cv: object = None,
         test_size: float = 0.2,
         refit: bool | str = True,
         n_jobs: int | None = None,
@@ -661,7 +661,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 "integer protects nobody."
             )
 
-    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         raise TypeError(
             "The guarantee of a private search depends on the shape of its data, and "
             "is known only after its fit."

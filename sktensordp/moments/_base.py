@@ -268,7 +268,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             )
         return PrivacyGuarantee.of(dp_event.NonPrivateDpEvent(), **fields)
 
-    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
         event: Any

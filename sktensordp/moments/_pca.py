@@ -197,7 +197,7 @@ class MultilinearPCA(
     # --- fit --------------------------------------------------------------------------
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Release noisy moments of the samples, and find their components.
 
         Parameters
@@ -312,7 +312,7 @@ class MultilinearPCA(
             If `question` is not bytes.
         """
         self._validate_params()
-        array: Any = checked(check_array, X, **AS_SAMPLES, input_name="X")
+        array = checked(check_array, X, **AS_SAMPLES, input_name="X")
         bound = math.inf if self.norm_bound is None else float(self.norm_bound)
         own = Question(
             self._shape_of(array),
@@ -412,7 +412,7 @@ class MultilinearPCA(
         """
         check_is_fitted(self)
         check_numeric(Z, "Z")
-        rows: Any = checked(check_array, Z, input_name="Z", dtype=float)
+        rows = checked(check_array, Z, input_name="Z", dtype=float)
         if rows.shape[1] != self.n_components_:
             raise ValueError(
                 f"Z has {rows.shape[1]} columns, but there are {self.n_components_} "
@@ -422,7 +422,7 @@ class MultilinearPCA(
         is_flat = self.n_features_in_ == samples.shape[1]
         return samples if is_flat else samples.reshape(-1, *self.sample_shape_)
 
-    def score(self, X: ArrayLike, y: Any = None) -> float:
+    def score(self, X: ArrayLike, y: object = None) -> float:
         """Share of the energy of samples that the components explain.
 
         **Nothing protects the result.**

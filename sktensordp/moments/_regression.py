@@ -123,7 +123,7 @@ class _Regression(MomentsEstimator):
                 f"None."
             )
         check_unmasked(y, "y")
-        targets: Any = checked(column_or_1d, y, warn=True)
+        targets = checked(column_or_1d, y, warn=True)
         check_same_length(X, targets)
         return self._valid_targets(targets)
 

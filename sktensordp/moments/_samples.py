@@ -150,7 +150,7 @@ def read_first(batches: Iterable[Any]) -> tuple[Any, Iterable[Any], bool]:
 
 
 def _delayed(function: Callable[..., Any]) -> Any:
-    dask: Any = sys.modules["dask"]
+    dask = sys.modules["dask"]
     return dask.delayed(function, pure=False)
 
 

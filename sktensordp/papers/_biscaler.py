@@ -506,7 +506,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         guarantee = entry_guarantee(event, _STATEMENT, _SOURCE, void_for=void_for)
         return guarantee, bounds, randomizers
 
-    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         return self._planned_release(np.zeros((1, 2), dtype=int), (1, 1))[0]
 
     def _unprotected(self) -> list[str]:

@@ -299,7 +299,7 @@ class _PublishedCompletion(BaseCompletion):
             )
         return algorithm
 
-    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         epsilon, domain = float(self.epsilon), domain_of(self)
         if math.isinf(epsilon):
             return guarantee_without_noise()

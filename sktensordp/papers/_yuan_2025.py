@@ -214,7 +214,7 @@ class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Choose the noise for samples of the shape of those in `X`.
 
         Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,9 @@ from ._claims import by_label, claims_and_notes, guarantees_of
 from ._curves import GuaranteesDisplay
 from ._docs import with_shared_text
 from ._privacy_profile import trade_off
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _FPRS = np.linspace(0.0, 1.0, 201)
 _PRIORS = np.linspace(0.01, 0.99, 99)
@@ -98,7 +101,7 @@ class AttackRiskDisplay(GuaranteesDisplay):
         guarantee: PrivacyGuarantee | Mapping[str, PrivacyGuarantee],
         *,
         kind: str = "tpr",
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw guarantees. If they protect different units, the legend says so.
 
@@ -142,7 +145,7 @@ class AttackRiskDisplay(GuaranteesDisplay):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, kind: str = "tpr", ax: Any = None
+        cls, estimator: Any, *, kind: str = "tpr", ax: Axes | None = None
     ) -> Self:
         """Draw the total guarantees of fitted estimators, pipelines or searches.
 
@@ -172,7 +175,7 @@ class AttackRiskDisplay(GuaranteesDisplay):
         guarantees = guarantees_of(estimator)
         return cls.from_guarantee(guarantees, kind=kind, ax=ax)
 
-    def plot(self, *, kind: str = "tpr", ax: Any = None) -> Self:
+    def plot(self, *, kind: str = "tpr", ax: Axes | None = None) -> Self:
         """Draw the curves and the claims.
 
         Parameters

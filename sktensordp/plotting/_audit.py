@@ -1,12 +1,15 @@
 """Picture of the lower bounds that audits proved, beside the claims."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ._docs import with_shared_text
 from ._style import new_axes, shade, wrapped
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _BOUND, _VIOLATED, _CLAIMED = "proved lower bound", "above the claim", "claimed"
 
@@ -45,7 +48,7 @@ class AuditDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *data: Any, ax: Any = None, **options: Any
+        cls, estimator: Any, *data: Any, ax: "Axes | None" = None, **options: Any
     ) -> Self:
         """Audit an estimator on two neighbouring data sets, and draw the result.
 

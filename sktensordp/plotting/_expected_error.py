@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,9 @@ from ._claims import check_labels, difference_notes, legend_text, true_epsilons
 from ._curves import EpsilonsDisplay
 from ._docs import with_shared_text
 from ._style import AXIS_WIDTH, REFERENCE_STYLES, shade, wrapped
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _ROUNDING = 1e-12
 
@@ -99,7 +102,7 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         epsilons: ArrayLike,
         target: float | None = None,
         n_users: int | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the expected errors of estimators, before they are fitted.
 
@@ -174,7 +177,7 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         texts["notes"] = difference_notes(guarantees)
         return cls(curves, target=target, needed=needed, **texts).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw the curves and the target.
 
         Parameters

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._columns import choose_components, column_names, components_by_name, meaning_of
 from ._style import shade, wrapped
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # A larger mode gets no bar for every index, or no name below every tick.
 _MOST_BARS = 24
@@ -127,7 +130,7 @@ class FactorsDisplay:
         labels: Mapping[int, Sequence[str]] | None = None,
         ordered: Iterable[int] | None = None,
         n_labels: int = 3,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the factors of a fitted completion.
 
@@ -223,7 +226,7 @@ class FactorsDisplay:
         labels: Mapping[int, Sequence[str]] | None = None,
         ordered: Iterable[int] = (),
         n_labels: int = 3,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the factors of a TensorLy decomposition.
 
@@ -265,7 +268,7 @@ class FactorsDisplay:
             chosen, modes=modes, labels=labels, ordered=ordered, n_labels=n_labels
         ).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw the columns.
 
         Parameters

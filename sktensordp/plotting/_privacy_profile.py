@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,9 @@ from ..privacy import PrivacyGuarantee
 from ._claims import by_label, claims_and_notes, guarantees_of
 from ._curves import LEAST_DELTA, GuaranteesDisplay
 from ._docs import with_shared_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _N_EPSILONS = 121
 # Stands for zero on the logarithmic axis.
@@ -87,7 +90,7 @@ class PrivacyProfileDisplay(GuaranteesDisplay):
         *,
         epsilons: ArrayLike | None = None,
         kind: str = "profile",
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw guarantees. If they protect different units, the legend says so.
 
@@ -143,7 +146,7 @@ class PrivacyProfileDisplay(GuaranteesDisplay):
         *,
         epsilons: ArrayLike | None = None,
         kind: str = "profile",
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the total guarantees of fitted estimators, pipelines or searches.
 
@@ -173,7 +176,7 @@ class PrivacyProfileDisplay(GuaranteesDisplay):
         guarantees = guarantees_of(estimator)
         return cls.from_guarantee(guarantees, epsilons=epsilons, kind=kind, ax=ax)
 
-    def plot(self, *, kind: str = "profile", ax: Any = None) -> Self:
+    def plot(self, *, kind: str = "profile", ax: Axes | None = None) -> Self:
         """Draw the curves and the claims.
 
         Parameters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,9 @@ from ._claims import (
 from ._curves import EpsilonsDisplay
 from ._docs import with_shared_text
 from ._style import AXIS_WIDTH, REFERENCE_STYLES, wrapped
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Metrics whose common names differ from their names in scikit-learn.
 _METRICS = {
@@ -111,7 +114,7 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
         search: Any,
         *,
         references: Mapping[str, float] | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Draw the scores of a fitted search over epsilon.
 
@@ -191,10 +194,10 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
         y: ArrayLike,
         *,
         epsilons: Iterable[float],
-        cv: Any = None,
-        scoring: Any = None,
+        cv: object = None,
+        scoring: object = None,
         n_jobs: int | None = None,
-        ax: Any = None,
+        ax: Axes | None = None,
     ) -> Self:
         """Cross-validate estimators at several epsilons and draw the scores.
 
@@ -297,7 +300,7 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
         texts["notes"] = difference_notes(guarantees)
         return cls(curves, references=references, score_name=score_name, **texts)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: Axes | None = None) -> Self:
         """Draw the curves and the references.
 
         Parameters

@@ -90,7 +90,7 @@ def shuffled(guarantee: Any, n_messages: int, delta: float) -> Any:
     event = shuffled_event(guarantee, n_messages)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be in [0, 1), got {delta}.")
-    curve: Any = curve_of(event)
+    curve = curve_of(event)
     is_pure = math.isfinite(curve.pure_epsilon)
     least = (1 - _LEAST_GAIN) * guarantee.epsilon_at(delta)
     if not is_pure and not event_epsilon(event, delta) < least:

@@ -191,7 +191,7 @@ def started(
 def swept(fit: Fit) -> Fit:
     """One sweep over the rows of all modes, which also learns prior and noise."""
     rows, entries, floor = fit.rows, fit.entries, fit.floor
-    likelihood: Any = fit.likelihood
+    likelihood = fit.likelihood
     if likelihood is not None and fit.n_iter in _OBSERVED_AFTER:
         # A copy, since what is learned later must not change tasks.
         entries, (counts,) = entries.change_values(_observed, rows, copy(likelihood))
@@ -326,7 +326,7 @@ def with_terms(
         ]
     ).astype(int)
     prior = cp_columns(rows.n_modes, 1, False, smooth_modes)
-    old: Any = rows.fixed, rows.prior_mean, rows.precision, rows.tie
+    old = rows.fixed, rows.prior_mean, rows.precision, rows.tie
     pairs: Any = zip(old, prior, strict=True)
     fixed, prior_mean, precision, tie = (
         np.append(a, b, axis=1)[:, columns] for a, b in pairs
@@ -511,7 +511,7 @@ def fits_to(
     entries: Any, noise_floor: float, n_threads: int
 ) -> tuple[Callable[..., Fit], float, float]:
     """What starts a fit at rows; the smallest variance of the values, and the first."""
-    eps: Any = np.finfo(entries.dtype).eps
+    eps = np.finfo(entries.dtype).eps
     floor = float(max(noise_floor, 1e-9, 16 * eps))
 
     def fits(rows: Rows, **options: Any) -> Fit:

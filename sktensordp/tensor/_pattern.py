@@ -244,7 +244,7 @@ def _decompose(
     scaled.data *= np.take(column_scale, scaled.indices)
     # The space is that of the smaller mode.
     is_wide = shape[0] < shape[1]
-    tall: Any = scaled.T if is_wide else scaled
+    tall = scaled.T if is_wide else scaled
 
     def gram(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         return tall.T @ (tall @ vectors)

@@ -181,13 +181,13 @@ class Rows:
     @property
     def single(self) -> NDArray[np.bool_]:
         """Columns that are free in one mode alone: biases and weights of features."""
-        n_free: Any = np.count_nonzero(~self.fixed, axis=0)
+        n_free = np.count_nonzero(~self.fixed, axis=0)
         return n_free == 1
 
     @property
     def terms(self) -> NDArray[np.bool_]:
         """Columns that are free in all modes."""
-        is_free: Any = np.all(~self.fixed, axis=0)
+        is_free = np.all(~self.fixed, axis=0)
         return is_free
 
     @property
@@ -366,7 +366,7 @@ class Rows:
         variance, linear = np.empty((2, len(coordinates)))
         for begin in range(0, len(coordinates), _CHUNK // 16):
             chunk = slice(begin, begin + _CHUNK // 16)
-            moment: Any = twice
+            moment = twice
             square, change = twice, 0.0
             for mode, index in enumerate(coordinates[chunk].T):
                 rows = self.rows_at(mode, index).astype(float)
@@ -1126,8 +1126,8 @@ def weighing(
 
 def weigh(rows: Rows, counts: NDArray[np.integer], how: Weighing) -> Rows:
     """The same rows with weights of those of the first mode; see `weighing`."""
-    errors: Any = rows.errors
-    excess = errors - counts * how.noise
+    assert rows.errors is not None
+    excess = rows.errors - counts * how.noise
     weights, stated = (
         how.noise / np.maximum(how.noise + excess / (counts + n), how.least)
         for n in (how.fitted, how.stated)

@@ -404,7 +404,7 @@ class TuckerRows(Rows):
                 crosses.append(np.empty((len(single) + 1, 0, 0)))
                 continue
             of, n = every[self.terms_of(mode)], len(means)
-            double: Any = means.astype(float)
+            double = means.astype(float)
             own = partial(moments, self, mode, double, every)
             one, other = np.triu_indices(len(of))
             square = own(of[one], of[other])

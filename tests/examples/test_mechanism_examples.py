@@ -395,5 +395,5 @@ def test_components_of_images(run_cells):
     modes, chosen, flat = names.kept.values()
     assert modes[0] > flat[0] + 0.03
     assert all(c > f - 0.02 for c, f in zip(chosen, flat, strict=True))
-    assert names.components.shape == (25, 8, 8)
+    assert names.components.shape == (5, 5, 8, 8)
     assert names.classifier.score(names.test, names.test_labels) > 0.5

@@ -61,8 +61,8 @@ class InputPerturbation(Measurement):
     name = "input"
 
     def __post_init__(self) -> None:
-        if self._fits_tucker:
-            form: Any = self.problem.form
+        form = self.problem.form
+        if self._fits_tucker and isinstance(form, TuckerForm):
             check_tucker_size(form.ranks)
 
     @property

@@ -80,7 +80,7 @@ def residual_variance(
         known = known_share * model.noise
     variance, linear = model.variance(coordinates)
     linear = linear * model.weights_of(coordinates)
-    move: Any = _MOVE * math.sqrt(model.noise)
+    move = _MOVE * math.sqrt(model.noise)
     moved = _moved(problem, model, entries, likelihood, move)
     move = move * signs
     response = move @ (moved.predict(coordinates) - mean) / (move @ move)
@@ -129,7 +129,7 @@ def _moved_values(
     rows: Rows, entries: Observations, likelihood: TableLikelihood | None, move: float
 ) -> tuple[NDArray[np.floating], tuple[()]]:
     """Values, or what replaces those of a table, moved with random signs."""
-    values: Any = np.empty_like(entries.values[0])
+    values = np.empty_like(entries.values[0])
     outputs: Any = entries.outputs
     signs: Any = entries.signs
     if likelihood is not None and likelihood.known_share is not None:

@@ -221,7 +221,7 @@ def _columns_of(bound: Any, columns: slice) -> Any:
 def declared_set(
     shape: tuple[int, ...],
     *,
-    bounds: Any = None,
+    bounds: object = None,
     norm_bound: float | None = None,
     sensitivity: float | None = None,
 ) -> SensitivitySet | None:
