@@ -228,6 +228,16 @@ class _Made:
     def __init__(self, counts: Mapping[PrivacyGuarantee, int]) -> None:
         self.counts = dict(counts)
 
+    def with_one(
+        self, guarantee: PrivacyGuarantee, instead_of: PrivacyGuarantee | None = None
+    ) -> "_Made":
+        """The same with one release more, or with another guarantee for one of them."""
+        counts = Counter(self.counts)
+        counts[guarantee] += 1
+        if instead_of is not None:
+            counts[instead_of] -= 1
+        return _Made(+counts)
+
 
 class SentMixin:
     """Mixin of estimators that can be stored or sent to other processes.
@@ -409,11 +419,7 @@ class PrivateEstimatorMixin(SentMixin):
         Copies and pickles take the counts along, and clones begin anew.
         """
         with self._count_releases().lock:
-            made = Counter(self._made)
-            made[guarantee] += 1
-            if instead_of is not None:
-                made[instead_of] -= 1
-            self._made = +made
+            self._made = _Made(self._made).with_one(guarantee, instead_of).counts
 
     def _count_releases(self) -> ReleaseCounter:
         # One atomic call: otherwise two threads could each count from 0.

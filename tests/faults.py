@@ -560,6 +560,7 @@ OF_GROUPS = [
     ),
 ]
 
+OWN_ROWS = ("completion/test_own_rows.py",)
 CONDITIONS_TESTS = ("privacy/test_conditions.py",)
 OF_CONDITIONS = [
     Fault(
@@ -743,8 +744,8 @@ OF_CONDITIONS = [
     Fault(
         "the conditions of a fit go with its plan",
         "completion/_base.py",
-        "            guarantee = guarantee.under(*entries.conditions)\n",
-        "",
+        "problem.stated(measurement.guarantee).under(*entries.conditions)",
+        "problem.stated(measurement.guarantee)",
         CONDITIONS_TESTS,
     ),
     Fault(
@@ -789,8 +790,8 @@ OF_OBJECTS = [
     Fault(
         "releases that are equal count once",
         "base.py",
-        "made[guarantee] += 1",
-        "made[guarantee] = 1",
+        "counts[guarantee] += 1",
+        "counts[guarantee] = 1",
         SO_FAR,
     ),
     Fault(
@@ -810,8 +811,8 @@ OF_OBJECTS = [
     Fault(
         "two threads count one release",
         "base.py",
-        "        with self._count_releases().lock:\n            made =",
-        "        if True:\n            made =",
+        "        with self._count_releases().lock:\n            self._made =",
+        "        if True:\n            self._made =",
         SO_FAR,
     ),
     Fault(
@@ -1777,9 +1778,54 @@ OF_COMPLETION = [
     Fault(
         "where protected users have entries is kept",
         "completion/_fitted.py",
-        "observed=(), local",
-        "observed=(entries.without_values(),), local",
+        "FittedToUnits(observed=(), ",
+        "FittedToUnits(observed=(entries.without_values(),), ",
         ("completion/test_units.py",),
+    ),
+    Fault(
+        "answers from own rows are for everybody",
+        "completion/_own_rows.py",
+        "return guarantee.under(OWN_ANSWERS) if guarantee.protects else guarantee",
+        "return guarantee",
+        OWN_ROWS,
+    ),
+    Fault(
+        "values without noise are stored",
+        "completion/_own_rows.py",
+        "NoisyValues(kept, noise) if is_noisy else LocalValues(kept, noise)",
+        "NoisyValues(kept, noise)",
+        OWN_ROWS,
+    ),
+    Fault(
+        "later entries leave others the factors of before",
+        "completion/_fitted.py",
+        "local.model is None or local.model.released is not self.model",
+        "local.model is None",
+        OWN_ROWS,
+    ),
+    Fault(
+        "a tensor is completed from own rows",
+        "completion/_own_rows.py",
+        "        return self.released.dense()\n",
+        "        import numpy as np\n\n"
+        "        shape = self.released.shape\n"
+        "        where = np.indices(shape).reshape(len(shape), -1).T\n"
+        "        return self.predict(where).reshape(shape)\n",
+        OWN_ROWS,
+    ),
+    Fault(
+        "an index beyond the shape is known if another one is",
+        "completion/_checks.py",
+        "    others[is_new, 0] = 0\n",
+        "    others[:, 0] *= not is_new.size\n",
+        OWN_ROWS,
+    ),
+    Fault(
+        "a private search scores predictions from raw values",
+        "model_selection/_private_search.py",
+        'if getattr(step, "personal", False) and step.unit == "entry":',
+        "if False:",
+        OWN_ROWS,
     ),
     Fault(
         "which rows count as unknown is read off exact counts of users' entries",

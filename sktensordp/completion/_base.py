@@ -48,6 +48,7 @@ from ._expected import error_by_epsilon
 from ._fitted import fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_after, warn_before
 from ._noise_shares import SharedNoise
+from ._own_rows import for_own_eyes
 from ._problem import Problem, domain_of
 from ._values import plan_entry_randomizer
 from .measurements._choice import choose_measurement, planned_guarantee
@@ -97,6 +98,7 @@ class BaseCompletion(
         ],
         "smooth_modes": ["array-like", None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "personal": ["boolean"],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
@@ -105,6 +107,7 @@ class BaseCompletion(
     _fitted: Any
     _of_fit = ("_fitted",)
     _error_name = "expected RMSE, in units of the values"
+    _folds_in = True
 
     def __init__(
         self,
@@ -125,6 +128,7 @@ class BaseCompletion(
         n_pattern_components: int | str = "auto",
         smooth_modes: Sequence[int] | None = None,
         max_iter: int = 25,
+        personal: bool = False,
         random_state: int | None = None,
     ) -> None:
         self.rank = rank
@@ -141,6 +145,7 @@ class BaseCompletion(
         self.n_pattern_components = n_pattern_components
         self.smooth_modes = smooth_modes
         self.max_iter = max_iter
+        self.personal = personal
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Tags:
@@ -232,13 +237,14 @@ class BaseCompletion(
         data, unit = entries, self._unit
         if unit is not None:
             data = entries.by_unit(problem.domain, unit)
+        planned = problem.stated(measurement.guarantee).under(*entries.conditions)
         # Locked, or another thread might store its model under this guarantee.
         with (
             self._progress("sweep", measurement.n_sweeps) as on_sweep,
             self._count_releases().lock,
         ):
             with self._release(
-                measurement.guarantee.under(*entries.conditions),
+                planned,
                 anew=True,
                 draws=measurement.draws,
                 recorded=entries.received or entries.noise is not None,
@@ -247,8 +253,9 @@ class BaseCompletion(
                 released = measurement.measure(data, noise, on_sweep)
             # All that is published from here on is post-processing of `released`.
             outcome = measurement.complete(released, on_sweep)
-            guarantee = outcome.guarantee or measurement.guarantee
-            guarantee = guarantee.under(*entries.conditions)
+            guarantee = planned
+            if outcome.guarantee is not None:
+                guarantee = outcome.guarantee.under(*entries.conditions)
             self._keep(guarantee, instead_of=self.privacy_guarantee_)
             self.privacy_guarantee_ = guarantee
             name = outcome.perturbation or measurement.name
@@ -333,23 +340,21 @@ class BaseCompletion(
             if domain != fitted.domain:
                 raise ValueError("value_bounds and levels must be those of the fit.")
             randomizer = plan_entry_randomizer(self.epsilon, domain)
-            fitted = fitted.with_call(entries, randomizer.guarantee)
+            guarantee = randomizer.guarantee
+            if fitted.is_personal:
+                guarantee = for_own_eyes(guarantee)
+            fitted = fitted.with_call(entries, guarantee)
             with self._release(
-                randomizer.guarantee,
+                guarantee,
                 fitted.guarantee,
                 draws=math.isfinite(self.epsilon),
             ) as noise:
                 # Before noise is drawn, so that an interrupted call counts.
                 self._fitted = fitted
                 randomized = randomizer.randomize(entries.values, noise)
-            del entries
-            model = fitted.updated(randomized, randomizer.noise_variance, self.max_iter)
-            self._fitted = replace(
-                fitted,
-                model=model,
-                shape=model.shape,
-                n_iter=self.max_iter,
-            )
+            raw = entries.values if fitted.is_personal else None
+            variance = randomizer.noise_variance
+            self._fitted = fitted.updated(randomized, variance, self.max_iter, raw)
         return self
 
     def _check_unchanged(self) -> None:
@@ -368,22 +373,31 @@ class BaseCompletion(
             )
 
     @_only_if(
-        lambda self: self._unit is not None,
-        "fold_in needs protected units: set unit=0, or another mode.",
+        lambda self: self._folds_in,
+        "The published algorithms have no rows of users to compute.",
     )
     def fold_in(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Add units to a fitted model, from all of their entries; release nothing.
+        """Compute the rows of users from their own raw values; release nothing.
 
-        Call it for units that are new, or whose rows were lost when the model was
-        copied or stored; `predict` then knows them. A unit's row is computed from its
-        entries and the released factors. It replaces an earlier row of that unit, and
-        stays in this process.
+        Call it for users who are new, or whose rows were lost when the model was copied
+        or stored; `predict`, `recommend` and `score` then answer them from these rows.
+        A row is computed from the user's values and the released factors of the other
+        modes. It replaces an earlier row of that user, and stays in this process. Show
+        the answers for a user to that user only: what all others see does not depend on
+        these values.
+
+        With ``unit="entry"``, users are the indices of mode 0. Those beyond `shape_`
+        are new. A value takes the place of randomised ones at the same coordinates. The
+        randomised values at the user's other coordinates count, too, with their known
+        noise, if the fit was to data in memory that used "input". Call it with all
+        entries of a user for the best answers. If `unit` is a mode, call it with all
+        entries of its units.
 
         Parameters
         ----------
         X : array-like of shape (n_observed, n_modes)
-            Coordinates of all entries of these units, within `shape_`, or a sparse
-            array of shape `shape_`, as for `fit`.
+            Coordinates of entries of these users, within `shape_` but for new users, or
+            a sparse array of shape `shape_`, as for `fit`.
         y : array-like of shape (n_observed,)
             Their values, finite; None for a sparse array.
 
@@ -395,7 +409,8 @@ class BaseCompletion(
         ------
         ValueError
             If a coordinate is outside the tensor, a value is not finite, or `unit` or
-            the domain of the values differ from those of the fit.
+            the domain of the values differ from those of the fit; or if mode 0 is among
+            the `smooth_modes` of a fit with ``unit="entry"``.
         """
         check_is_fitted(self)
         with self._count_releases().lock:
@@ -405,10 +420,38 @@ class BaseCompletion(
                 raise ValueError(
                     "unit, value_bounds and levels must be those of the fit."
                 )
-            entries = entries_at(self, X, y, fitted.shape, reset=False)
-            units = entries.by_unit(fitted.domain, fitted.unit)
-            self._fitted = fitted.with_units(units)
+            fitted.check_own_rows()
+            shape = fitted.shape if is_sparse(X) else fitted.extent
+            entries = entries_at(self, X, y, shape, reset=False)
+            self._fitted = fitted.fold_in(entries)
+            self._state_who_may_see()
         return self
+
+    def _state_who_may_see(self) -> None:
+        """State a guarantee on condition that answers from own rows stay with users."""
+        guarantee = self._fitted.guarantee
+        if guarantee != self.privacy_guarantee_:
+            self._keep(guarantee, instead_of=self.privacy_guarantee_)
+            self.privacy_guarantee_ = guarantee
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        if "_fitted" in state:
+            # Copies lose the rows of users who were folded in, and this condition.
+            told, shared = state["privacy_guarantee_"], state["_fitted"].shared
+            state["privacy_guarantee_"] = shared.guarantee
+            if "_so_far" in state:
+                made = state["_so_far"].with_one(shared.guarantee, instead_of=told)
+                state["_so_far"] = made
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if not hasattr(self, "personal"):  # a pickle of version 0.1
+            self.personal = False
+        if self.__sklearn_is_fitted__():
+            # A shallow copy keeps the rows.
+            self._state_who_may_see()
 
     @_only_if(
         lambda self: self._randomizes_single_values,
@@ -480,6 +523,12 @@ class BaseCompletion(
             raw values, or noise of another epsilon, go unnoticed.
         """
         self._check_declared()
+        if self._unit is None and self.personal:
+            raise ValueError(
+                "fit_randomized sees no raw values, from which personal=True computes "
+                "the rows of users. Set personal=False, and call fold_in where a "
+                "user's own values are."
+            )
         check = observed_entries if is_dask(X) else entries_at
         with keeping_names_if_refused(self):
             entries = check(self, X, y, self._declared_shape())
@@ -554,7 +603,6 @@ class BaseCompletion(
             for a frame of more than two modes.
         """
         check_is_fitted(self)
-        self._fitted.warn_of_lost_rows(np.zeros((1, len(self.shape_))))
         if np.shape(X) != self.shape_:
             raise ValueError(f"X must have the shape of the fit, {self.shape_}.")
         return self._framed(self._fitted.dense(), X, self._fitted.columns)
@@ -638,8 +686,8 @@ class BaseCompletion(
             if the perturbation gives no standard deviations.
         """
         check_is_fitted(self)
-        coordinates = check_request(self, X)
         fitted = self._fitted
+        coordinates = check_request(self, X, fitted.new_units)
         fitted.warn_of_lost_rows(coordinates)
         mean = fitted.predict(coordinates)
         if not return_std:
@@ -687,8 +735,8 @@ class BaseCompletion(
                 "ranking would reveal the entries of the ranked units. Put the items "
                 "into mode 1 and the protected units into another mode."
             )
-        coordinates = check_ranking(self, units, k, context)
         fitted = self._fitted
+        coordinates = check_ranking(self, units, k, context, fitted.new_units)
         fitted.warn_of_lost_rows(coordinates)
         return fitted.recommend(coordinates, k).reshape(*np.shape(units), k)
 

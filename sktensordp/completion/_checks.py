@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
@@ -265,31 +265,39 @@ def check_entries(
     return where, y
 
 
-def check_request(estimator: Any, X: Any) -> NDArray[np.int32]:
+def check_request(
+    estimator: Any, X: Any, new_users: ArrayLike = ()
+) -> NDArray[np.int32]:
     """Return coordinates at which to predict; no rows are no error.
 
-    Beyond a shape that was read off public coordinates, an index is unknown.
+    Beyond a shape that was read off public coordinates, an index is unknown. New users
+    are beyond the shape, and known: whether one is changes nothing for other indices.
     """
     shape = estimator.shape_
     if is_empty_list(X):
         return np.zeros((0, len(shape)), dtype=np.int32)
     X = check_input(estimator, X, reset=False, ensure_min_samples=0)
-    return _known(estimator, X, type(estimator).__name__)
+    return _known(estimator, X, type(estimator).__name__, new_users)
 
 
-def _known(estimator: Any, X: Any, name: str) -> NDArray[np.int32]:
+def _known(
+    estimator: Any, X: Any, name: str, new_users: ArrayLike
+) -> NDArray[np.int32]:
     """Coordinates of a request, with -1 where an index is unknown."""
     shape, is_declared = estimator.shape_, estimator.shape is not None
-    where = check_coordinates(
-        X, shape=shape if is_declared else None, allow_unknown=True, name=name
-    )
-    if not is_declared:
-        where[where >= np.array(shape)] = -1
+    where = check_coordinates(X, allow_unknown=True, name=name)
+    is_new = np.isin(where[:, 0], new_users)
+    others = where.copy() if is_new.any() else where
+    others[is_new, 0] = 0
+    if is_declared:
+        check_coordinates(others, shape=shape, allow_unknown=True, name=name)
+        return where
+    where[others >= np.array(shape)] = -1
     return where
 
 
 def check_ranking(
-    estimator: Any, units: Any, k: Any, context: Any
+    estimator: Any, units: Any, k: Any, context: Any, new_users: ArrayLike = ()
 ) -> NDArray[np.int32]:
     """Return coordinates at which to rank items; see `BaseCompletion.recommend`."""
     if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
@@ -308,7 +316,8 @@ def check_ranking(
     rows = np.empty((len(first), n_modes), dtype=np.longdouble)
     rows[:, 0], rows[:, 1], rows[:, 2:] = first, -1, rest
     options = {"estimator": estimator, "input_name": "units", "ensure_min_samples": 0}
-    return _known(estimator, checked(check_array, rows, **options), "recommend")
+    rows = checked(check_array, rows, **options)
+    return _known(estimator, rows, "recommend", new_users)
 
 
 def check_tensor(
@@ -354,6 +363,11 @@ def _distributed_entries(
     if estimator.perturbation in ("gradient", "output"):
         raise ValueError(
             f"perturbation={estimator.perturbation!r} is not supported for Dask input."
+        )
+    if estimator.unit == "entry" and estimator.personal:
+        raise ValueError(
+            "personal=True is not supported for Dask input. Set personal=False, and "
+            "call fold_in with the entries of the users who ask."
         )
     if y is None:
         raise ValueError(

@@ -26,9 +26,14 @@ learn is (`epsilon`, `delta`)-differentially private too (joint differential pri
 After a fit to Dask collections, rows are computed on the workers that hold the users'
 entries, and never leave them.
 
+Nobody's ratings are a secret from themselves. With ``unit="entry"``, ``personal=True``
+computes each user's row in the same way, from that user's raw values and the released
+factors, and answers the user from it; `fold_in` does so for single users.
+
 **Parameters by topic.**
 
 - What is protected: `epsilon`, `delta`, `unit`, `perturbation`.
+- Who is answered from what: `personal`.
 - The public domain: `value_bounds` or `levels`, `level_prior`, `shape`.
 - The model: `rank`, `biases`, `side_information`, `n_pattern_components`,
   `smooth_modes`.
@@ -125,7 +130,18 @@ smooth_modes : sequence of int, default=None
     "input" only.
 max_iter : int, default=25
     Number of sweeps over the modes in "input", and of iterations in "gradient". Small
-    CPs of three or more modes compare several starts, in further sweeps."""
+    CPs of three or more modes compare several starts, in further sweeps.
+personal : bool, default=False
+    Whether users, the indices of mode 0, are answered from their own raw values, with
+    ``unit="entry"``. If so, the fit computes each user's row from these values and what
+    was released about the other modes; `predict`, `recommend` and `score` use it, and
+    "auto" takes the perturbation that is expected to be best then. The guarantee holds
+    if answers for a user are shown to that user only: all that others see, factors,
+    copies and pickles included, depends on that user's values through the release
+    alone. Copies and pickles lose the rows, until `fold_in`. If False, every answer may
+    be shown to anybody. All entries of an index of mode 0 must belong to one person,
+    and mode 0 must not be among `smooth_modes`. Not for Dask input. If `unit` is a
+    mode, its units are always answered from their own entries."""
 
 RANDOM_STATE = """\
 random_state : int or None, default=None

@@ -16,19 +16,28 @@ import numpy as np
 from .._sklearn_compat import effective_n_threads
 from ..privacy import PrivacyGuarantee
 from ..tensor import (
+    Evidence,
     Rows,
+    occurring,
+    own_rows,
     padded,
     times_recurring,
     updated,
 )
+from ..tensor._observations import places_of
+from ..tensor._rows import OfMode
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
 from ._entries import Entries
+from ._own_rows import TIED, OwnModel, for_own_eyes, kept_values
 from ._ranking import best_of
 from ._unit_rows import LocalRows, UnitModel
 
 # Number of rows of scores that are ranked at once.
 _N_RANKED = 256
+# Of all users, those of the fit and new ones: no coordinate reaches it.
+_MOST_USERS = 2**31 - 1
+_NOBODY = LocalRows()
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -61,6 +70,13 @@ class Fitted:
         Guarantee of one call.
     columns : tuple or None
         Names of the columns of the wide frame in the fit, which are public.
+    local : LocalRows
+        The rows of users or other units that are computed from their own entries. They
+        are not released.
+    noisy : tuple of NoisyValues, LocalValues or None
+        For each call, the values that the model was fitted to, if there are any.
+    is_personal : bool
+        Whether the fit computes the rows of users from their own entries.
     """
 
     model: Any
@@ -77,14 +93,22 @@ class Fitted:
     n_uses: int
     single: PrivacyGuarantee
     columns: tuple[Any, ...] | None = None
+    local: LocalRows = _NOBODY
+    noisy: tuple[Any, ...] = ()
+    is_personal: bool = False
 
     unit = None
     """The mode of the protected units; None if entries are protected."""
 
     @property
     def answering(self) -> Any:
-        """The model that predicts."""
-        return self.model
+        """The model that predicts; with users' own rows, built on first use."""
+        local = self.local
+        if local.rows is None:
+            return self.model
+        if local.model is None or local.model.released is not self.model:
+            local.model = OwnModel.of(self.model, local)
+        return local.model
 
     @property
     def released(self) -> Any:
@@ -100,10 +124,40 @@ class Fitted:
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """Guarantee of all calls together."""
-        return _repeated(self.single, self.n_uses)
+        guarantee = _repeated(self.single, self.n_uses)
+        return guarantee if self.local.rows is None else for_own_eyes(guarantee)
+
+    @property
+    def shared(self) -> Self:
+        """The same as copies have it: without the rows of users or other units."""
+        return replace(self, local=_NOBODY)
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """Sizes of the modes, with room for new users."""
+        return (_MOST_USERS, *self.shape[1:])
+
+    @property
+    def new_units(self) -> np.ndarray:
+        """Users with rows beyond the shape."""
+        units = self.local.units
+        return units[units >= self.shape[0]]
+
+    def check_own_rows(self) -> None:
+        """Refuse to compute rows of users where these are tied to one another."""
+        if self.model.is_smooth(0):
+            raise ValueError(TIED)
 
     def warn_of_lost_rows(self, coordinates: np.ndarray) -> None:
-        """Do nothing: copies lose no rows if entries are protected."""
+        """Warn once if the rows of users at these coordinates were lost in a copy."""
+        # Whether anybody was folded in is told to nobody.
+        if self.is_personal and np.any(coordinates[:, 0] >= 0):
+            self.local.warn_if_lost(
+                "This model was deep-copied or pickled. The users' own rows are never "
+                "pickled or deep-copied, so all users are answered from what was "
+                "released. To restore them, call fold_in(X, y) with all of their "
+                "entries."
+            )
 
     def predict(self, coordinates: np.ndarray) -> np.ndarray:
         """Predict values at coordinates, within the bounds; -1 is an unknown index."""
@@ -117,7 +171,7 @@ class Fitted:
                 'return_std=True needs a fit with perturbation="input"; this model '
                 "gives no standard deviations."
             )
-        variance, _ = self.model.variance(coordinates)
+        variance, _ = self.answering.variance(coordinates)
         std = np.sqrt(variance + self._residual_variances(coordinates))
         # A value is at most as far from its prediction as the farther bound.
         low, high = self.domain.bounds
@@ -138,7 +192,10 @@ class Fitted:
         return self.residual_variance * share
 
     def dense(self) -> np.ndarray:
-        """Predict all values of the tensor, within the bounds."""
+        """Predict all values of the tensor, within the bounds, from released rows.
+
+        Units that are a mode are answered from their own.
+        """
         return np.clip(self.offset + self.answering.dense(), *self.domain.bounds)
 
     def recommend(self, coordinates: np.ndarray, k: int) -> np.ndarray:
@@ -173,6 +230,8 @@ class Fitted:
             )
         for entries in self.observed:
             yield entries.coordinates
+        if self.local.where is not None:
+            yield self.local.where
 
     def _seen_items(
         self, coordinates: np.ndarray
@@ -182,12 +241,12 @@ class Fitted:
         Where a unit is protected, these are the items that this unit has observed.
         """
         keys = sorted({0, self.unit or 0})
-        rows, sizes = coordinates[:, keys], [self.shape[k] for k in keys]
+        rows, sizes = coordinates[:, keys], [self.extent[k] for k in keys]
         known = np.flatnonzero(np.all(rows >= 0, axis=1))
         wanted = np.ravel_multi_index(tuple(rows[known].T), sizes)
         for where in self._seen():
             # An interrupted `partial_fit` may have had entries outside the shape.
-            where = where[np.all(where < self.shape, axis=1)]
+            where = where[np.all(where < self.extent, axis=1)]
             places = np.ravel_multi_index(tuple(where[:, keys].T), sizes)
             chosen = np.isin(places, wanted)
             places, items = places[chosen], where[chosen, 1]
@@ -205,14 +264,19 @@ class Fitted:
         return replace(
             self,
             observed=observed,
+            noisy=(*self.noisy, None),
             n_uses=max(self.n_uses, recurring),
             single=_worse(self.single, guarantee),
         )
 
     def updated(
-        self, randomized: np.ndarray, noise_variance: float, max_iter: int
-    ) -> Any:
-        """Update the model with the last call's entries.
+        self,
+        randomized: np.ndarray,
+        noise_variance: float,
+        max_iter: int,
+        raw: np.ndarray | None = None,
+    ) -> Self:
+        """The same after an update with the last call's entries.
 
         Parameters
         ----------
@@ -221,10 +285,12 @@ class Fitted:
         noise_variance : float
             Least variance of a value's noise.
         max_iter : int
+        raw : ndarray of shape (n,), default=None
+            The values themselves, if users are answered from their own.
 
         Returns
         -------
-        model : Rows
+        fitted : Fitted
         """
         randomized -= self.offset
         noise = self.noise_variance
@@ -232,7 +298,7 @@ class Fitted:
             # This call has another epsilon than the fit.
             noise = noise_variance + (self.residual_variance or 0.0)
         where = (self.observed or ())[-1].coordinates
-        return updated(
+        model = updated(
             self.model,
             where,
             randomized,
@@ -240,6 +306,73 @@ class Fitted:
             n_sweeps=max_iter,
             n_threads=effective_n_threads(),
         )
+        kept = kept_values(randomized, noise, is_noisy=noise_variance > 0)
+        after = replace(
+            self,
+            model=model,
+            shape=model.shape,
+            noisy=(*self.noisy[:-1], kept),
+            n_iter=max_iter,
+        )
+        if raw is None:
+            return after._with_later(Evidence(where, randomized, noise))
+        own, had_rows = self._own(where, raw), np.isin(where[:, 0], self.local.units)
+        after = after._with_later(own)
+        return after if had_rows.all() else after._with_own(own.taken(~had_rows))
+
+    def fold_in(self, entries: Entries) -> Self:
+        """The same with the rows of users computed from their own values.
+
+        Such a value takes the place of randomised ones at the same coordinates. The
+        other randomised values of these users count, too, with their known noise.
+        """
+        return self._with_own(self._own(entries.coordinates, entries.values))
+
+    def _own(self, where: np.ndarray, raw: np.ndarray) -> Evidence:
+        """Raw values, as what they tell of the rows of their users."""
+        noise = self.residual_variance
+        noise = self.noise_variance if noise is None else noise
+        return Evidence(where, self.domain.clip(raw.astype(float)) - self.offset, noise)
+
+    def _with_own(self, own: Evidence) -> Self:
+        others = [each for each in self._others(own) if len(each.values)]
+        of_mode = own_rows(self.model, own, others, effective_n_threads())
+        return self._with_rows(of_mode, own.coordinates)
+
+    def _others(self, own: Evidence) -> Iterator[Evidence]:
+        """Randomised values of the same users at other coordinates, call by call."""
+        # After a fit to Dask collections, they are not here.
+        for entries, kept in zip(self.observed or (), self.noisy, strict=False):
+            if kept is not None and kept.values is not None:
+                where = entries.coordinates
+                chosen = np.flatnonzero(np.isin(where[:, 0], own.coordinates[:, 0]))
+                chosen = chosen[~occurring(where[chosen], own.coordinates)]
+                yield Evidence(where[chosen], kept.values[chosen], kept.noise)
+
+    def _with_later(self, evidence: Evidence) -> Self:
+        """The same, the users' own rows updated with later values of theirs."""
+        local = self.local
+        later = evidence.taken(np.isin(evidence.coordinates[:, 0], local.units))
+        if not len(later.values):
+            return self
+        users = np.unique(later.coordinates[:, 0])
+        rows = updated(
+            OwnModel.of(self.model, local).own,
+            later.coordinates,
+            later.values,
+            n_sweeps=1,
+            noise=later.noise,
+            modes=[0],
+        )
+        of_mode = rows.of_mode(0).taken(places_of(users, rows.used[0]))
+        where = local.where[np.isin(local.where[:, 0], users)]
+        return self._with_rows(of_mode, where)
+
+    def _with_rows(self, of_mode: OfMode, where: np.ndarray) -> Self:
+        """The same with own rows of users, and coordinates of their entries."""
+        rows = np.concatenate([of_mode.means, of_mode.covariances], axis=1)
+        local = self.local.replaced(of_mode.used, rows, where, 0)
+        return replace(self, local=local)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -250,16 +383,20 @@ class FittedToUnits(Fitted):
     ----------
     model : SharedModel
         The released part of the model.
-    local : LocalRows
-        The rows of units, which are not released.
     """
-
-    local: LocalRows
 
     @property
     def unit(self) -> int:  # type: ignore[override]
         """The mode of the protected units."""
         return self.model.unit
+
+    @property
+    def extent(self) -> tuple[int, ...]:
+        """Sizes of the modes."""
+        return self.shape
+
+    def check_own_rows(self) -> None:
+        """Do nothing: the rows of units are not tied."""
 
     @property
     def answering(self) -> Any:
@@ -274,7 +411,7 @@ class FittedToUnits(Fitted):
     @property
     def released(self) -> Any:
         """The model of no unit."""
-        return replace(self, local=LocalRows()).answering
+        return self.shared.answering
 
     @property
     def noise_variance(self) -> float:
@@ -290,6 +427,11 @@ class FittedToUnits(Fitted):
         best = super().recommend(coordinates, k)
         return self._with_answers("recommend", best, coordinates, k)
 
+    def dense(self) -> np.ndarray:
+        """Predict all values; see `Fitted.dense`."""
+        self.warn_of_lost_rows(np.zeros((1, len(self.shape))))
+        return super().dense()
+
     def _with_answers(
         self, method: str, answers: np.ndarray, coordinates: np.ndarray, *arguments: Any
     ) -> np.ndarray:
@@ -297,17 +439,12 @@ class FittedToUnits(Fitted):
         local, units = self.local, coordinates[:, self.unit]
         if local.elsewhere is not None:
             asked = np.flatnonzero((units >= 0) & ~np.isin(units, local.units))
-            shared = replace(self, local=LocalRows())
             found = local.elsewhere.answers(
-                shared, method, coordinates[asked], *arguments
+                self.shared, method, coordinates[asked], *arguments
             )
             for places, own_answers in found:
                 answers[asked[places]] = own_answers
         return answers
-
-    def _seen(self) -> Iterator[np.ndarray]:
-        if self.local.where is not None:
-            yield self.local.where
 
     def warn_of_lost_rows(self, coordinates: np.ndarray) -> None:
         """Warn once if the rows of units at these coordinates were lost in a copy."""
@@ -337,6 +474,10 @@ class FittedToUnits(Fitted):
         where = entries.coordinates(self.unit)
         local = self.local.replaced(entries.units, rows, where, self.unit)
         return replace(self, local=local)
+
+    def fold_in(self, entries: Entries) -> Self:
+        """The same with the rows of the units of entries, which are all of theirs."""
+        return self.with_units(entries.by_unit(self.domain, self.unit))
 
 
 def fitted_to(
@@ -376,9 +517,16 @@ def fitted_to(
         "columns": getattr(entries, "columns", None),
     }
     if problem.entries is not None:
-        return Fitted(observed=entries.observed, **kept)
+        noisy = () if outcome.noisy is None else (outcome.noisy,)
+        fitted = Fitted(
+            observed=entries.observed,
+            noisy=noisy,
+            is_personal=problem.is_personal,
+            **kept,
+        )
+        return fitted.fold_in(entries) if problem.is_personal else fitted
     # The coordinates of a protected unit are private too.
-    fitted = FittedToUnits(observed=(), local=LocalRows(), **kept)
+    fitted = FittedToUnits(observed=(), **kept)
     return entries.with_rows_of(data, fitted)
 
 

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from .._sklearn_compat import effective_n_threads
 from .._validation import callers_level, check_modes
 from ..exceptions import PrivacyLeakWarning
+from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, Pattern, TuckerForm
 from ..tensor._average_row import average_row
 from ._domain import Domain, declared_domain
+from ._own_rows import TIED, for_own_eyes
 
 # Largest difference between two rows of a feature, in its standard deviations.
 _LARGEST_FEATURE = 4.0
@@ -100,6 +102,9 @@ class Problem:
         The same with those of the pattern, where the coordinates are public.
     has_public_shape : bool, default=True
         False if the shape was read off coordinates that are private.
+    is_personal : bool, default=False
+        Whether users are answered from rows that are computed from their raw values,
+        although single values are protected.
     """
 
     shape: tuple[int, ...]
@@ -116,6 +121,7 @@ class Problem:
     side_information: NDArray[np.float64]
     features: Features
     has_public_shape: bool = True
+    is_personal: bool = False
 
     @classmethod
     def of(cls, estimator: Any, shape: tuple[int, ...], entries: Any = None) -> Self:
@@ -135,6 +141,10 @@ class Problem:
         has_public_shape = check_unit(estimator, n_modes)
         order = [unit or 0, *(mode for mode in range(n_modes) if mode != (unit or 0))]
         declared = side_features(estimator.side_information, shape, order[1])
+        smooth_modes = check_modes(estimator.smooth_modes, n_modes, "smooth_modes")
+        is_personal = unit is None and bool(estimator.personal)
+        if is_personal and 0 in smooth_modes:
+            raise ValueError(TIED)
         n_components: Any = estimator.n_pattern_components
         n_components = None if n_components == "auto" else int(n_components)
         places = None
@@ -149,14 +159,19 @@ class Problem:
             delta=float(estimator.delta),
             form=estimator._form(order, shape),
             biases=bool(estimator.biases),
-            smooth_modes=check_modes(estimator.smooth_modes, n_modes, "smooth_modes"),
+            smooth_modes=smooth_modes,
             n_components=n_components,
             max_iter=estimator.max_iter,
             n_threads=effective_n_threads(),
             side_information=declared,
             features=Features(declared, places, of_pattern),
             has_public_shape=has_public_shape,
+            is_personal=is_personal,
         )
+
+    def stated(self, guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
+        """The guarantee of a release about this problem, with its condition if any."""
+        return for_own_eyes(guarantee) if self.is_personal else guarantee
 
     @property
     def void_for(self) -> float | None:

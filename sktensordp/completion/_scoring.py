@@ -155,8 +155,7 @@ def make_ranking_scorer(
     Notes
     -----
     Of items with equal predictions, the model recommends the one with the lower index
-    first. If the data are ratings, every rated item counts as chosen. A completion that
-    protects entries has no `fold_in`; score it with ``history=0``. The scorer is not
+    first. If the data are ratings, every rated item counts as chosen. The scorer is not
     private: it computes scores from raw choices.
 
     Examples

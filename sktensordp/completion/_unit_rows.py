@@ -28,7 +28,7 @@ class LocalRows(Local):
 
     Attributes
     ----------
-    model : UnitModel or None
+    model : UnitModel, OwnModel or None
         The prediction model, built on first use.
     """
 
@@ -43,7 +43,7 @@ class LocalRows(Local):
         self.units = np.empty(0, dtype=np.int64) if units is None else units
         self.rows = rows
         self.where: Any = where
-        self.model: UnitModel | None = None
+        self.model: Any = None
         self.elsewhere = elsewhere
 
     def replaced(

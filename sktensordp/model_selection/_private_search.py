@@ -291,8 +291,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         ValueError
             Before any noise is drawn: if epsilon or delta is searched, if the splits
             may depend on values, if the score is not a mean over rows or has no
-            declared range, if the guarantee of a fit is not known, if a step learns
-            from raw X, if metadata would reach a step before the noise, if `groups` and
+            declared range, if the guarantee of a fit is not known, if users would be
+            answered from their raw values (``personal=True``), if a step learns from
+            raw X, if metadata would reach a step before the noise, if `groups` and
             `cv` do not match, or if a candidate would have another guarantee than the
             estimator. (With distributions, or more than 1000 combinations of lists,
             some candidates are checked only when they are drawn: before they are
@@ -648,6 +649,14 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         for step in steps_of(candidate):
             if hasattr(step, "_parameter_constraints"):
                 step._validate_params()
+            if getattr(step, "personal", False) and step.unit == "entry":
+                raise ValueError(
+                    "A private search cannot try personal=True with unit='entry': one "
+                    "raw value would change the predictions for all held-out entries "
+                    "of its user, and the noise of the score covers one row. Search "
+                    "with personal=False, and fit the best parameters with "
+                    "personal=True."
+                )
         same = _is_same(checked_fit_guarantee(candidate, shape), planned)
         if not same or units != protected_units(candidate, planned.unit, self.cv):
             raise ValueError(

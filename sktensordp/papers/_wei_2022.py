@@ -227,11 +227,12 @@ class _PublishedCompletion(BaseCompletion):
     """
 
     delta, unit, levels, level_prior, side_information = 0.0, "entry", None, None, None
-    biases, n_pattern_components, smooth_modes = False, 0, None
+    biases, n_pattern_components, smooth_modes, personal = False, 0, None, False
     learning_rate: float
     regularization: float
     core_regularization = 0.0
     gradient_clip: float
+    _folds_in = False
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
         "epsilon": BaseCompletion._parameter_constraints["epsilon"],

@@ -1,14 +1,14 @@
 """Tensor mathematics: arrays in, arrays out; no randomness, no privacy."""
 
 from ._algebra import cp_to_dense, cp_to_tucker, mode_products
-from ._coordinates import as_coordinates, times_recurring
+from ._coordinates import as_coordinates, occurring, times_recurring
 from ._cp import CPForm, max_cp_rank, point_model
 from ._cp_rows import fit_cp, padded
 from ._likelihood import TableLikelihood
 from ._observations import Observations
 from ._pattern import Pattern, pattern_of
 from ._row_posterior import row_posterior
-from ._rows import Rows, continued, rescaled, updated, with_indices
+from ._rows import Evidence, Rows, continued, own_rows, rescaled, updated, with_indices
 from ._sums import fit_biases_to_sums
 from ._tucker import (
     TuckerForm,
@@ -20,6 +20,7 @@ from ._tucker import (
 
 __all__ = [
     "CPForm",
+    "Evidence",
     "Observations",
     "Pattern",
     "Rows",
@@ -36,6 +37,8 @@ __all__ = [
     "fit_tucker",
     "max_cp_rank",
     "mode_products",
+    "occurring",
+    "own_rows",
     "padded",
     "pattern_of",
     "point_model",

@@ -41,3 +41,30 @@ def times_recurring(sets: Sequence[NDArray[np.integer]]) -> int:
     is_new_coordinate = np.concatenate([[True], changed[:, :-1].any(axis=1)])
     starts = np.flatnonzero(is_new_coordinate)
     return int(np.add.reduceat(is_new_row, starts, dtype=np.int64).max())
+
+
+def occurring(
+    coordinates: NDArray[np.integer], among: NDArray[np.integer]
+) -> NDArray[np.bool_]:
+    """Which coordinates occur among others.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (n, n_modes), int
+    among : ndarray of shape (m, n_modes), int
+        At least one.
+
+    Returns
+    -------
+    occurs : ndarray of shape (n,), bool
+    """
+    rows = np.concatenate([among, coordinates])
+    order = np.lexsort(rows.T[::-1])
+    rows = rows[order]
+    is_new = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))
+    number = np.cumsum(is_new) - 1
+    is_there = np.zeros(len(rows), dtype=bool)
+    is_there[number[order < len(among)]] = True
+    occurs = np.empty(len(rows), dtype=bool)
+    occurs[order] = is_there[number]
+    return occurs[len(among) :]

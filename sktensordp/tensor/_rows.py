@@ -1229,20 +1229,9 @@ def updated(
     extent = np.maximum(rows.shape, coordinates.max(axis=0) + 1)
     rows = replace(rows, shape=tuple(extent.tolist()))
     touched = [np.unique(index) for index in coordinates.T]
-    grown = with_indices(rows, touched)
-    places = [places_of(t, u) for t, u in zip(touched, grown.used, strict=True)]
-    flat, weights = np.zeros_like(grown.precision), grown.weights
-    own = replace(
-        grown,
-        used=tuple(touched),
-        means=tuple(m[at] for m, at in zip(grown.means, places, strict=True)),
-        covariances=tuple(
-            c[at] for c, at in zip(grown.covariances, places, strict=True)
-        ),
-        weights=None if weights is None else weights[places[0]],
-        noise=rows.noise if noise is None else noise,
-    )
+    own = replace(_at(rows, touched), noise=rows.noise if noise is None else noise)
     entries = Observations.of(coordinates, values.astype(own.means[0].dtype), touched)
+    flat = np.zeros_like(own.precision)
     before = {mode: as_sums(own, mode) for mode in modes}
     own = replace(own, precision=flat, tie=flat)
     with one_blas_thread:
@@ -1254,8 +1243,89 @@ def updated(
         rows, [t if m in modes else t[:0] for m, t in enumerate(touched)]
     )
     for mode in modes:
+        places = places_of(touched[mode], result.used[mode])
         means, covariances = result.means[mode].copy(), result.covariances[mode].copy()
-        means[places[mode]] = own.means[mode]
-        covariances[places[mode]] = own.covariances[mode]
+        means[places] = own.means[mode]
+        covariances[places] = own.covariances[mode]
         result = result.with_mode(mode, means, covariances)
     return result
+
+
+class Evidence(NamedTuple):
+    """Values of entries.
+
+    Attributes
+    ----------
+    coordinates : ndarray of shape (n, n_modes), int
+    values : ndarray of shape (n,)
+    noise : float
+        Variance of the values around the model.
+    """
+
+    coordinates: NDArray[np.integer]
+    values: NDArray[np.floating]
+    noise: float
+
+    def taken(self, some: NDArray[Any]) -> "Evidence":
+        """Some of these values."""
+        return self._replace(
+            coordinates=self.coordinates[some], values=self.values[some]
+        )
+
+
+def own_rows(
+    rows: Rows, own: Evidence, others: Sequence[Evidence] = (), n_threads: int = 1
+) -> OfMode:
+    """Rows of the first mode from values of their own, given those of other modes.
+
+    The prior is that of all rows of the mode. What `rows` hold for these rows in
+    particular is not read.
+
+    Parameters
+    ----------
+    rows : Rows
+        The first mode must not be smooth.
+    own : Evidence
+        All indices of the first mode get rows. Indices of other modes may be new.
+    others : sequence of Evidence, default=()
+        Further values of the same indices of the first mode, of other variances.
+    n_threads : int, default=1
+
+    Returns
+    -------
+    of_mode : OfMode
+    """
+    where = np.concatenate([own.coordinates, *(each.coordinates for each in others)])
+    units, *touched = (np.unique(index) for index in where.T)
+    rows = _at(rows, [units[:0], *touched])
+    n, dtype = len(units), rows.means[0].dtype
+    means = np.repeat(rows.unknown[:1].astype(dtype), n, axis=0)
+    covariances = np.empty((n, rows.covariances[0].shape[1]), dtype)
+    rows = rows.with_rows(0, OfMode(units, means, covariances))
+    rows = replace(rows, noise=own.noise)
+    before = None
+    for each in others:
+        found = rows.summing(_observed(each, rows), 0, n_threads)(slice(0, n))
+        share = own.noise / each.noise
+        scaled = Sums(found.gram * share, found.projection * share)
+        before = scaled if before is None else _added(before, scaled)
+    with one_blas_thread:
+        rows, _ = update(
+            rows, _observed(own, rows), 0, before=before, n_threads=n_threads
+        )
+    return rows.of_mode(0)
+
+
+def _observed(evidence: Evidence, rows: Rows) -> Observations:
+    """Values at some of the rows."""
+    values = evidence.values.astype(rows.means[0].dtype)
+    return Observations.of(evidence.coordinates, values, rows.used)
+
+
+def _at(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:
+    """The rows at given indices, ascending, and no others; see `with_indices`."""
+    rows = with_indices(rows, indices)
+    for mode, index in enumerate(indices):
+        places = places_of(index, rows.used[mode])
+        rows = rows.with_rows(mode, rows.of_mode(mode).taken(places))
+    return rows

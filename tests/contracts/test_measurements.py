@@ -520,7 +520,7 @@ def test_the_fitted_object(form, measurement):
     if not streams and model.perturbation_ != "input":
         with pytest.raises(ValueError, match="standard deviations"):
             model.predict(X, return_std=True)
-    assert hasattr(model, "fold_in") == (measurement.unit != "entry")
+    assert hasattr(model, "fold_in") != measurement.published
     assert clone(model).get_params() == model.get_params()
 
 

@@ -6,13 +6,14 @@ from typing import Any
 from ...measure import planned_event
 from ...privacy import PrivacyGuarantee
 from .._noise_shares import SharedNoise
+from .._own_rows import for_own_eyes
 from .._problem import Problem, domain_of
 from .._values import (
     entry_guarantee,
     guarantee_without_noise,
     plan_entry_randomizer,
 )
-from ._expectation import Expectation, Variances
+from ._expectation import Expectation, Variances, n_features_of
 from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
 from ._measurement import Measurement
@@ -84,8 +85,9 @@ def _least_error(problem: Problem, eligible: list[Measurement]) -> Measurement:
     """The measurement with the least expected error; of equal ones, the first."""
     if len(eligible) == 1:
         return eligible[0]
-    n_features = problem.features.few.shape[1]
-    expectation = Expectation(problem, Variances.of_terms(problem, n_features))
+    expectation = Expectation(
+        problem, Variances.of_terms(problem, n_features_of(problem))
+    )
     return min(eligible, key=lambda each: each.expected_error(expectation))
 
 
@@ -117,8 +119,7 @@ def expected_rmse(
     eligible = _eligible(problem)
     if perturbation != "auto":
         eligible = [_OF_ENTRIES[perturbation](problem)]
-    n_features = problem.features.few.shape[1]
-    variances = Variances.of_values(problem, n_features, variance)
+    variances = Variances.of_values(problem, n_features_of(problem), variance)
     expectation = Expectation(problem, variances)
     error = min(each.expected_error(expectation) for each in eligible)
     return problem.domain.scale * math.sqrt(error + variances.residual)
@@ -147,14 +148,17 @@ def planned_guarantee(completion: Any) -> PrivacyGuarantee:
     if math.isinf(epsilon):
         return guarantee_without_noise()
     if perturbation == "input":
-        return plan_entry_randomizer(epsilon, domain).guarantee
-    event, stated = PureDpEvent(epsilon), 0.0
-    if perturbation == "gradient":
-        event, stated = GradientPerturbation.planned_event(epsilon, delta), delta
-    return entry_guarantee(
-        event,
-        "Everything computed from the values is randomised, whatever the values are.",
-        _PLANNED,
-        delta=stated,
-        void_for=void_for,
-    )
+        guarantee = plan_entry_randomizer(epsilon, domain).guarantee
+    else:
+        event, stated = PureDpEvent(epsilon), 0.0
+        if perturbation == "gradient":
+            event, stated = GradientPerturbation.planned_event(epsilon, delta), delta
+        guarantee = entry_guarantee(
+            event,
+            "Everything computed from the values is randomised, whatever the values "
+            "are.",
+            _PLANNED,
+            delta=stated,
+            void_for=void_for,
+        )
+    return for_own_eyes(guarantee) if completion.personal else guarantee

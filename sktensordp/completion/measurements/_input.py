@@ -1,5 +1,6 @@
 """Input perturbation: every observed value is randomised first."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import (
+    Observations,
     Rows,
     TableLikelihood,
     TuckerForm,
@@ -19,6 +21,7 @@ from ...tensor import (
     fit_tucker,
     rescaled,
 )
+from .._own_rows import kept_values
 from .._problem import Problem
 from .._values import EntryRandomizer, plan_entry_randomizer
 from ._measurement import Measurement, OnSweep, Outcome
@@ -108,11 +111,22 @@ class InputPerturbation(Measurement):
             other = self._fit(released, 0.0, features, None)
             if other.model.noise < _CLEARLY_LESS * fit.model.noise:
                 fit = other
+        noisy = self._noisy(fit)
         model, residual = residual_variance(
             problem, fit.model, fit.offset, released, fit.entries, fit.likelihood
         )
         noise = self.randomizer.noise_variance
-        return Outcome(model, fit.offset, fit.n_iter, residual, noise)
+        return Outcome(model, fit.offset, fit.n_iter, residual, noise, noisy=noisy)
+
+    def _noisy(self, fit: _Fit) -> Any:
+        """The values of a fit as they are kept, in the order of their entries."""
+        if not isinstance(fit.entries, Observations):
+            return None
+        (of_first, *_), groups = fit.entries.values, fit.entries.groups
+        values = np.empty(len(of_first), dtype=np.float32)
+        values[groups[0].order] = of_first * self.problem.domain.scale
+        is_noisy = math.isfinite(self.problem.epsilon)
+        return kept_values(values, fit.model.noise, is_noisy=is_noisy)
 
     def _fit(
         self,

@@ -37,6 +37,8 @@ class Outcome:
         Whether units get nearly the same ranking, since the release decided so.
     are_noise : bool, default=False
         Whether what was released about units is within its noise of nothing.
+    noisy : NoisyValues or LocalValues, default=None
+        The values in memory that the model was fitted to, if it was fitted to values.
     """
 
     model: Any
@@ -48,6 +50,7 @@ class Outcome:
     guarantee: PrivacyGuarantee | None = None
     only_averages: bool = False
     are_noise: bool = False
+    noisy: Any = None
 
 
 class Measurement:

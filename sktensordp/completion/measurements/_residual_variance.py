@@ -5,6 +5,7 @@ leave-one-out prediction. Only randomised values are read, so this is post-proce
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,9 @@ _MOVE, _SWEEPS = 0.5, 4
 _LARGEST_LEVERAGE = 0.95
 # Limits of the estimate, in squared widths of the range.
 _SMALLEST, _LARGEST = 1e-6, 1.0
+# Its log-normal prior, for noise so heavy that randomised values hardly tell it: the
+# median, in half ranges squared, and the standard deviation in e-folds.
+_USUAL, _E_FOLDS = 0.15, 1.5
 
 
 def residual_variance(
@@ -91,15 +95,18 @@ def residual_variance(
     variance = variance / kept
     width = 2 * problem.domain.scale
     limits = _SMALLEST * width**2, _LARGEST * width**2
+    usual = _USUAL * problem.domain.scale**2
     noiseless = randomizer.noise_variance < 1e-9 * limits[0]
     if randomizer.mechanism is None or (noiseless and not randomizer.has_table):
         estimate = np.mean(distance**2) - np.mean(variance)
     elif randomizer.has_table:
         squares = _squared_distances(randomizer.mechanism, drawn, noisy - distance)
         estimate = squares.mean() - np.mean(variance)
+        error = squares.std() / math.sqrt(len(squares))
+        estimate = _most_likely_of_moment(estimate, error, usual, limits)
     else:
         scale = math.sqrt(randomizer.noise_variance / 2)
-        estimate = _most_likely(scale, distance, variance, limits)
+        estimate = _most_likely(scale, distance, variance, usual, limits)
     if known_share is not None:
         noise = np.mean(distance**2) - np.mean(variance)
         model = _restated(model, known, randomizer.noise_variance, noise)
@@ -182,13 +189,27 @@ def _squared_distances(
     return square - 2 * mean * value + mean**2 * constant
 
 
+def _most_likely_of_moment(
+    estimate: float, error: float, usual: float, limits: tuple[float, float]
+) -> float:
+    """Most likely variance, given an unbiased estimate and its standard error."""
+    if not error > 0:
+        return estimate
+
+    def cost(log_residual: float) -> float:
+        return ((math.exp(log_residual) - estimate) / error) ** 2 / 2
+
+    return _least(cost, usual, limits, 1e-6)
+
+
 def _most_likely(
     scale: float,
     distance: NDArray[np.floating],
     variance: NDArray[np.floating],
+    usual: float,
     limits: tuple[float, float],
 ) -> float:
-    """Maximum-likelihood variance of normal values around means, with Laplace noise."""
+    """Most likely variance of normal values around means, with Laplace noise."""
 
     def cost(log_residual: float) -> float:
         ratio = np.sqrt(variance + math.exp(log_residual)) / scale
@@ -198,7 +219,20 @@ def _most_likely(
         ]
         return -np.sum(np.logaddexp(*sides) + ratio**2 / 2)
 
+    return _least(cost, usual, limits, 0.02)
+
+
+def _least(
+    cost: Callable[[float], float],
+    usual: float,
+    limits: tuple[float, float],
+    tolerance: float,
+) -> float:
+    """The variance that costs least, by its logarithm; the prior adds to the cost."""
     result = minimize_scalar(
-        cost, bounds=np.log(limits), method="bounded", options={"xatol": 0.02}
+        lambda log: cost(log) + ((log - math.log(usual)) / _E_FOLDS) ** 2 / 2,
+        bounds=np.log(limits),
+        method="bounded",
+        options={"xatol": tolerance},
     )
     return math.exp(result.x)

@@ -6,7 +6,7 @@ of the first mode give to them; see ``_blocks.py``.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..._random import NoiseStreams
 from ...measure import NoisySums, plan_laplace_sums
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm, point_model
+from ...tensor._priors import INTERACTION_VARIANCE
 from .._problem import Problem
 from .._values import entry_guarantee
 from ._blocks import Block, Residuals, regression_on_others
@@ -31,6 +32,10 @@ _RESIDUAL_CLIP = 0.5
 # Epsilon of one round over all blocks, for rows of `rank` columns; longer rows need
 # more in proportion. There is at least one round, and at most _MOST_ROUNDS.
 _EPSILON_OF_ROUND, _MOST_ROUNDS = 16, 8
+# Assumed variance, in half ranges squared, of the weight that a user gives to a
+# feature, for weights from users' own values. From .005 to .02, errors differ by less
+# than 1% on MovieLens latest-small, Flixster and YahooMusic.
+_WEIGHT_VARIANCE = 0.01
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
 
 
@@ -174,8 +179,27 @@ class StatisticsPerturbation(Measurement):
             decomposition = {"blocks": factors}
         variance = outcome.model.noise
         model = make(problem.shape, variance, dtype, biases=biases, **decomposition)
+        model = replace(model, precision=self._precision(model, outcome.model))
         model = model.with_average_rows(problem.entries.counts, keeps_biases=True)
         return Outcome(model, outcome.offset, max(len(self._blocks), 1))
+
+    def _precision(self, model: Any, first: Any) -> NDArray[np.float64]:
+        """Prior of rows that users compute from their own values later.
+
+        Biases have that of the sums. Other columns have the released spread, which
+        noise has shrunk, or else the variance that is assumed before any release.
+        """
+        problem, precision = self.problem, model.precision.copy()
+        assumed = _WEIGHT_VARIANCE
+        if not self.uses_features:
+            assumed = INTERACTION_VARIANCE / max(problem.form.rank, 1)
+        seen = problem.entries.counts[0] > 0
+        spread = np.mean(model.means[0][seen].astype(float) ** 2, axis=0)
+        variance = np.maximum(spread, assumed * problem.domain.scale**2)
+        precision[0] = 1 / variance
+        n_biases = len(first.precision) if problem.biases else 0
+        precision[:, :n_biases] = first.precision[:, :n_biases]
+        return precision
 
     def _start(self) -> list[NDArray[np.float64]]:
         """Public factors to start from: the features, or fixed random numbers."""

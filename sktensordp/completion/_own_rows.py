@@ -1,0 +1,130 @@
+"""Answers to users from their own rows, where single values are protected.
+
+Nobody's values are a secret from themselves. The row of a user is computed from the
+user's raw values and the released rows of the other modes. It answers that user only,
+and stays in this process.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..privacy import PrivacyGuarantee
+from ..privacy._conditions import OWN_ANSWERS
+from ..tensor import Rows
+from ..tensor._rows import OfMode
+from ._local import Local
+from ._unit_rows import LocalRows
+
+TIED = (
+    "smooth_modes ties the rows of mode 0, so a user's own row would tell of others' "
+    "values. Leave mode 0 out of smooth_modes."
+)
+
+
+def for_own_eyes(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
+    """The same guarantee, if answers from own rows are shown to their users only."""
+    return guarantee.under(OWN_ANSWERS) if guarantee.protects else guarantee
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyValues:
+    """What a model was fitted to: randomised values, less the offset.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n,), float32
+    noise : float
+        Their variance around the model.
+    """
+
+    values: NDArray[np.float32]
+    noise: float
+
+
+class LocalValues(Local):
+    """The same without noise, for this process only.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,), default=None
+        None in copies.
+    noise : float, default=1.0
+    """
+
+    def __init__(
+        self, values: NDArray[np.float32] | None = None, noise: float = 1.0
+    ) -> None:
+        self.values, self.noise = values, noise
+
+
+def kept_values(
+    values: NDArray[np.floating], noise: float, *, is_noisy: bool
+) -> NoisyValues | LocalValues:
+    """What a fit keeps of the values of the entries that it was fitted to."""
+    kept = values.astype(np.float32)
+    return NoisyValues(kept, noise) if is_noisy else LocalValues(kept, noise)
+
+
+@dataclass(eq=False)
+class OwnModel:
+    """A released model that answers some users from their own rows.
+
+    Attributes
+    ----------
+    released : Rows
+    own : Rows
+        The same with the own rows of these users, and no others, in the first mode.
+    """
+
+    released: Rows
+    own: Rows
+
+    @classmethod
+    def of(cls, released: Rows, local: LocalRows) -> "OwnModel":
+        """The model that answers for the users of local rows."""
+        assert local.rows is not None
+        n_columns = released.fixed.shape[1]
+        means, covariances = np.split(local.rows, [n_columns], axis=1)
+        of_mode = OfMode(local.units, means, covariances)
+        return cls(released, released.with_rows(0, of_mode))
+
+    def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
+        """See `Rows.predict`."""
+        return self._answered(lambda rows, where: rows.predict(where), coordinates)
+
+    def slices(
+        self, coordinates: NDArray[np.integer], mode: int
+    ) -> NDArray[np.floating]:
+        """See `Rows.slices`; not for the first mode."""
+        return self._answered(lambda rows, where: rows.slices(where, mode), coordinates)
+
+    def variance(
+        self, coordinates: NDArray[np.integer]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """See `Rows.variance`."""
+        found = self._answered(
+            lambda rows, where: np.stack(rows.variance(where), axis=1), coordinates
+        )
+        return found[:, 0], found[:, 1]
+
+    def dense(self) -> NDArray[np.floating]:
+        """Predictions of all entries from released rows, for everybody."""
+        return self.released.dense()
+
+    def _answered(
+        self,
+        answers_of: Callable[[Rows, NDArray[np.integer]], NDArray[Any]],
+        coordinates: NDArray[np.integer],
+    ) -> NDArray[Any]:
+        """Answers from own rows where there are any, and else from released rows."""
+        has_own = np.isin(coordinates[:, 0], self.own.used[0])
+        if has_own.all():
+            return answers_of(self.own, coordinates)
+        answers = answers_of(self.released, coordinates)
+        if has_own.any():
+            answers[has_own] = answers_of(self.own, coordinates[has_own])
+        return answers
