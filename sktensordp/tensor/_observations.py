@@ -582,6 +582,9 @@ def places_of(
     """Places of indices among those used; -1 for the others."""
     if not len(used):
         return np.full(len(index), -1)
+    if used[-1] - used[0] == len(used) - 1:  # there are no gaps
+        at = index - used[0]
+        return np.where((at >= 0) & (at < len(used)), at, -1)
     at = np.minimum(np.searchsorted(used, index), len(used) - 1)
     return np.where(used[at] == index, at, -1)
 
