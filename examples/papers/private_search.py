@@ -103,7 +103,9 @@ completions = {
     "Algorithm 1": PublishedCPCompletion(
         10, shape=shape, value_bounds=(low, high), max_iter=options.max_iter
     ),
-    "default": CPCompletion(10, levels=levels, shape=shape, max_iter=options.max_iter),
+    "default": CPCompletion(
+        rank=10, levels=levels, shape=shape, max_iter=options.max_iter
+    ),
 }  # fmt: skip
 
 # %%

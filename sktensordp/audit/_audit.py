@@ -330,7 +330,7 @@ def audit_estimator(
     >>> from sktensordp.audit import audit_estimator
     >>> from sktensordp.completion import CPCompletion
     >>> X = [[0, 0], [1, 1]]
-    >>> model = CPCompletion(0, epsilon=1.0, value_bounds=(0, 1), max_iter=1)
+    >>> model = CPCompletion(rank=0, epsilon=1.0, value_bounds=(0, 1), max_iter=1)
     >>> report = audit_estimator(model, X, X, [0, 0.5], [1, 0.5], n_trials=50,
     ...                          random_state=0)
     >>> report.violated

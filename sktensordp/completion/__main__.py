@@ -26,7 +26,7 @@ def _entries(n: int, n_modes: int = 2) -> tuple[Any, Any]:
 def _ratings(n: int, n_modes: int = 2, **options: Any) -> None:
     X, y = _entries(n, n_modes)
     shape = (*_SHAPE, 3)[:n_modes]
-    model = CPCompletion(2, levels=range(1, 6), shape=shape, max_iter=7, **options)
+    model = CPCompletion(rank=2, levels=range(1, 6), shape=shape, max_iter=7, **options)
     model.fit(X, y)
     if model.unit == "entry":
         model.predict(X[:5], return_std=True)
@@ -35,7 +35,7 @@ def _ratings(n: int, n_modes: int = 2, **options: Any) -> None:
 
 
 def _tucker() -> None:
-    model = TuckerCompletion(2, levels=range(1, 6), shape=_SHAPE, max_iter=7)
+    model = TuckerCompletion(rank=2, levels=range(1, 6), shape=_SHAPE, max_iter=7)
     model.fit(*_entries(_FEW))
 
 

@@ -67,7 +67,7 @@ class CompletionClient(Client):
     Examples
     --------
     >>> from sktensordp.completion import CompletionClient, CPCompletion
-    >>> client = CPCompletion(2, epsilon=2.0, levels=[1, 2, 3, 4, 5]).client()
+    >>> client = CPCompletion(rank=2, epsilon=2.0, levels=[1, 2, 3, 4, 5]).client()
     >>> client
     CompletionClient(epsilon=2)
     >>> client.privatize([4, 5, 1]).shape

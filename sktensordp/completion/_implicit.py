@@ -117,8 +117,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     Notes
     -----
-    A repeated pair counts once. The releases depend only on the set of pairs: neither
-    order nor batches change a bit of them. Any set of pairs can be fitted, even an
+    A repeated pair counts once. The releases depend only on the set of pairs, and not
+    on their order or on batches. Any set of pairs can be fitted, even an
     empty one, or one in which all users are alike.
 
     The noise is Gaussian, on a lattice. Sums over users are sums of integers, and

@@ -199,7 +199,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     >>> from sktensordp.datasets import make_ratings
     >>> from sktensordp.model_selection import PrivateSearchCV
     >>> ratings = make_ratings(40, 40, 800, random_state=0, levels=[1, 2, 3, 4, 5])
-    >>> model = CPCompletion(1, epsilon=1.0, levels=[1, 2, 3, 4, 5], max_iter=3)
+    >>> model = CPCompletion(rank=1, epsilon=1.0, levels=[1, 2, 3, 4, 5], max_iter=3)
     >>> search = PrivateSearchCV(model, {"rank": [0, 1, 2]}, n_iter=3)
     >>> round(search.planned_guarantee(ratings.data).epsilon, 3)
     3.0

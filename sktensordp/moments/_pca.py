@@ -275,7 +275,9 @@ class MultilinearPCA(
         """
         self._validate_params()
         if self.tensor_shape is None:
-            raise ValueError("Pass tensor_shape: parties do not tell their samples'.")
+            raise ValueError(
+                "Pass tensor_shape: parties do not reveal the shape of their samples."
+            )
         if isinstance(n_samples, bool) or not isinstance(n_samples, Integral):
             raise ValueError("n_samples must be a positive integer.")
         shape = checked_tensor_shape(self.tensor_shape)

@@ -163,7 +163,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     >>> ratings = make_ratings(50, 40, 1000, random_state=0)
     >>> X, y = ratings.data, ratings.target
     >>> scaler = BiScaler(1.0, value_bounds=(0.5, 5), random_state=0).fit(X, y)
-    >>> model = CPCompletion(2, epsilon=3.0, value_bounds=scaler.value_bounds_,
+    >>> model = CPCompletion(rank=2, epsilon=3.0, value_bounds=scaler.value_bounds_,
     ...                      random_state=0).fit(X, scaler.scale_values(X, y))
     >>> scaler.unscale_values(X, model.predict(X)).shape
     (1000,)

@@ -357,7 +357,7 @@ def _linear_code(
     if not ratio < _LARGEST_RATIO:
         raise ValueError(
             f"epsilon = {exact(epsilon)} is too small for the published encoder: "
-            f"beside its noise, no code can be told from 0."
+            f"beside its noise, no code can be distinguished from 0."
         )
     encoder = encoder_for(problem, ratio)
     sensitivity = l1_diameter(problem.h @ encoder.T)

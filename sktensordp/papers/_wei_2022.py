@@ -350,7 +350,7 @@ class PublishedCPCompletion(_PublishedCompletion, CPCompletion):
     >>> from sktensordp.datasets import make_ratings
     >>> from sktensordp.papers import PublishedCPCompletion
     >>> ratings = make_ratings(n_users=50, n_items=40, n_ratings=1000, random_state=0)
-    >>> model = PublishedCPCompletion(2, epsilon=4.0, value_bounds=(1, 5))
+    >>> model = PublishedCPCompletion(rank=2, epsilon=4.0, value_bounds=(1, 5))
     >>> print(model.fit(ratings.data, ratings.target).privacy_guarantee_)
     (epsilon = 4, delta = 0)-differential privacy for the value of one observed entry
     (replace-one).
@@ -396,7 +396,7 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
     >>> from sktensordp.datasets import make_ratings
     >>> from sktensordp.papers import PublishedTuckerCompletion
     >>> ratings = make_ratings(n_users=50, n_items=40, n_ratings=1000, random_state=0)
-    >>> model = PublishedTuckerCompletion(2, epsilon=4.0, value_bounds=(1, 5))
+    >>> model = PublishedTuckerCompletion(rank=2, epsilon=4.0, value_bounds=(1, 5))
     >>> model.fit(ratings.data, ratings.target).predict([[0, 0], [3, 2]]).shape
     (2,)
     """

@@ -180,7 +180,8 @@ class FactorsDisplay:
         >>> from sktensordp.datasets import make_ratings
         >>> from sktensordp.plotting import FactorsDisplay
         >>> ratings = make_ratings(60, 40, 1500, random_state=0)
-        >>> model = CPCompletion(2, epsilon=8.0, levels=ratings.levels, random_state=0)
+        >>> model = CPCompletion(
+        ...     rank=2, epsilon=8.0, levels=ratings.levels, random_state=0)
         >>> model = model.fit(ratings.data, ratings.target)
         >>> display = FactorsDisplay.from_estimator(model, components=["bias"])
         >>> len(display.components["bias"][0]), len(display.components["bias"][1])

@@ -152,7 +152,7 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
         >>> from sktensordp.datasets import make_ratings
         >>> from sktensordp.plotting import PrivacyUtilityDisplay
         >>> ratings = make_ratings(20, 20, 300, random_state=0)
-        >>> model = CPCompletion(1, levels=ratings.levels, shape=ratings.shape)
+        >>> model = CPCompletion(rank=1, levels=ratings.levels, shape=ratings.shape)
         >>> grid = {"epsilon": [1.0, 4.0], "perturbation": ["input", "sums"]}
         >>> search = GridSearchCV(model, grid, cv=2).fit(ratings.data, ratings.target)
         >>> display = PrivacyUtilityDisplay.from_search(search)

@@ -123,7 +123,7 @@ def epsilon_per_release(
     >>> from sktensordp.completion import CPCompletion
     >>> from sktensordp.privacy import epsilon_per_release
     >>> model = CPCompletion(
-    ...     5, unit=0, levels=[1, 2, 3, 4, 5], shape=(10_000, 200))
+    ...     rank=5, unit=0, levels=[1, 2, 3, 4, 5], shape=(10_000, 200))
     >>> round(epsilon_per_release(4.0, 1e-6, 12, model), 2)
     1.01
     >>> round(epsilon_per_release(4.0, 1e-6, 12, model, adaptive=False), 2)

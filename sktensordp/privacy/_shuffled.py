@@ -55,7 +55,7 @@ def shuffled_event(guarantee: Any, n_messages: int) -> "ShuffledDpEvent":
     if guarantee.unit == "entry":
         raise ValueError(
             "Shuffling does not help values that are sent with their coordinates: "
-            "coordinates are public and tell who sent which value, in any order. "
+            "coordinates are public and show who sent which value, in any order. "
             "Shuffle messages that carry nothing but a randomised value."
         )
     if guarantee.relation != "replace-one":
@@ -110,7 +110,7 @@ def shuffled(guarantee: Any, n_messages: int, delta: float) -> Any:
         delta=delta,
         statement=(
             f"Shuffled messages, one a person: they are passed on in random order, "
-            f"with nothing that tells who sent which, and at least "
+            f"with nothing that shows who sent which, and at least "
             f"{event.n_messages:,} of them, the person's own included, are randomised "
             f"as agreed. Each message: {guarantee.statement}"
         ),

@@ -39,7 +39,7 @@ _SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
 _SHARES_SOURCE = "; sums of noise: Kairouz, Liu and Steinke (2021)"
 _PATTERN = (
     " If they were expected to stand out, sums of products were given such noise, too: "
-    "they tell which rows of the first other mode units have together."
+    "they show which rows of the first other mode the same units have."
 )
 _ONLY_AVERAGES = " Only averages were learned: everybody gets nearly the same ranking."
 # Features of rows that "sums" computes from biases and counts.

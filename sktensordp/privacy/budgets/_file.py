@@ -280,8 +280,8 @@ class FileLedger(Ledger):
             raise OSError(
                 f"{self.path} has lost releases that were recorded in it, as if a "
                 f"backup had been restored; nothing was drawn. Put the file back that "
-                f"was there. If it is lost, make a new budget, and tell it by `spend` "
-                f"what has been released."
+                f"was there. If it is lost, make a new budget, and record in it with "
+                f"`spend` what has been released."
             )
         for row in rows:
             if not row.follows(number, digest):
@@ -337,8 +337,8 @@ def _connected(path: str) -> Iterator[sqlite3.Connection]:
     with _CONNECTED, _explained(path):
         if not os.path.isfile(path):
             raise FileNotFoundError(
-                f"There is no budget in {path}. Mend the path, or pass `create=True` "
-                f"to begin a new budget there."
+                f"There is no budget in {path}. Correct the path, or begin a new "
+                f"budget there with `create=True`."
             )
         uri = f"{Path(path).as_uri()}?mode=rw"
         opened = sqlite3.connect(uri, uri=True, timeout=_TIMEOUT, isolation_level=None)
@@ -387,8 +387,8 @@ def _refuse(path: str, error: Exception) -> NoReturn:
         problem = (
             "{} is not a budget, or is damaged",
             "An empty file is one whose creation was interrupted: delete it. Otherwise "
-            "put back the latest good copy, and tell it by `spend` what has been "
-            "released since",
+            "put back the latest good copy, and record in it with `spend` what has "
+            "been released since",
         )
     what, advice = problem
     raise OSError(f"{what.format(path)}; nothing was drawn. {advice}.") from error
