@@ -177,8 +177,8 @@ def warn_of_one_bin(n_bins: int, n_rows: int) -> None:
     if n_bins > 1 or n_rows < _LEAST_ROWS:
         return
     warnings.warn(
-        "All times fall into one bin, so they change nothing. Times are the last column: "
-        "seconds since 1970, or datetimes. If they are, pass a finer freq.",
+        "All times fall into one bin, so they change nothing. Times are the last "
+        "column: seconds since 1970, or datetimes. If they are, pass a finer freq.",
         UserWarning,
         stacklevel=callers_level(),
     )

@@ -203,7 +203,7 @@ def test_the_limits_are_those_of_the_first_release(path):
 
 
 def test_creating_is_explicit(path, tmp_path):
-    with pytest.raises(FileNotFoundError, match="pass `create=True`"):
+    with pytest.raises(FileNotFoundError, match="with `create=True`"):
         PrivacyBudget(1.0, path=path)
     assert not path.exists()
     make(path, 1.0).spend(pure(0.25))
