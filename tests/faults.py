@@ -839,8 +839,8 @@ OF_OBJECTS = [
     Fault(
         "a recommender forgets a fit that was interrupted",
         "completion/_recommender.py",
-        "        completion._made = self._made\n        return",
-        "        return",
+        "        completion._made = self._made\n        if",
+        "        if",
         SO_FAR,
     ),
     Fault(
@@ -1778,8 +1778,8 @@ OF_COMPLETION = [
     Fault(
         "where protected users have entries is kept",
         "completion/_fitted.py",
-        "FittedToUnits(observed=(), ",
-        "FittedToUnits(observed=(entries.without_values(),), ",
+        "observed=(), local",
+        "observed=(entries.without_values(),), local",
         ("completion/test_units.py",),
     ),
     Fault(
@@ -1989,7 +1989,7 @@ OF_COMPLETION = [
     Fault(
         "rows follow from the order of users, so that one moves others",
         "completion/_local_users.py",
-        "bits.integers(N_RESERVED, size=len(waiting)).tolist()",
+        "bits.integers(first, N_RESERVED, size=len(waiting)).tolist()",
         "list(range(len(taken), len(taken) + len(waiting)))",
         ("completion/test_recommender.py",),
     ),

@@ -37,6 +37,7 @@ from ._unit_rows import LocalRows, UnitModel
 _N_RANKED = 256
 # Of all users, those of the fit and new ones: no coordinate reaches it.
 _MOST_USERS = 2**31 - 1
+# It has no rows, so no model is kept with it.
 _NOBODY = LocalRows()
 
 
@@ -130,7 +131,7 @@ class Fitted:
     @property
     def shared(self) -> Self:
         """The same as copies have it: without the rows of users or other units."""
-        return replace(self, local=_NOBODY)
+        return replace(self, local=LocalRows())
 
     @property
     def extent(self) -> tuple[int, ...]:
@@ -526,7 +527,7 @@ def fitted_to(
         )
         return fitted.fold_in(entries) if problem.is_personal else fitted
     # The coordinates of a protected unit are private too.
-    fitted = FittedToUnits(observed=(), **kept)
+    fitted = FittedToUnits(observed=(), local=LocalRows(), **kept)
     return entries.with_rows_of(data, fitted)
 
 

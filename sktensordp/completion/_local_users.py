@@ -40,8 +40,8 @@ class LocalUsers(Local):
         rows = (self._rows.get(value, -1) for value in values)
         return np.fromiter(rows, dtype=np.int64, count=len(values))
 
-    def joined_by(self, ids: NDArray[Any]) -> "LocalUsers":
-        """Give each new id a free row; known ids keep theirs."""
+    def joined_by(self, ids: NDArray[Any], first: int = 0) -> "LocalUsers":
+        """Give each new id a free row, from `first` on; known ids keep theirs."""
         rows = dict(self._rows)
         taken = set(rows.values())
         waiting = list(set(_hashable(ids)).difference(rows))
@@ -49,7 +49,7 @@ class LocalUsers(Local):
         # that all choices of distinct free rows are equally likely.
         bits = np.random.default_rng()
         while waiting:
-            drawn = bits.integers(N_RESERVED, size=len(waiting)).tolist()
+            drawn = bits.integers(first, N_RESERVED, size=len(waiting)).tolist()
             still_waiting = []
             for id_, row in zip(waiting, drawn, strict=True):
                 if row in taken:

@@ -52,6 +52,8 @@ from ._likely_mistakes import column_name, warn_of_levels, warn_of_swapped_colum
 from ._local_users import N_RESERVED, LocalUsers
 from ._tucker import TuckerCompletion
 
+_NOBODY = LocalUsers()
+
 
 def _has(method: str) -> Callable[[Any], bool]:
     """A function that checks whether the completion of a recommender has a method."""
@@ -70,10 +72,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     encoder turns ids into coordinates, and the completion is fitted to these.
 
     **Who is protected.** What the completion protects: by default, the value of each
-    entry, and who rated what is public. With ``unit=0``, everything of each user is
-    protected, who is in the data included: whoever gets a pickle, a deep copy or
-    the recommendations for others learns no more about a user than `privacy_guarantee_`
-    allows.
+    entry, and who rated what is public. If the completion has ``personal=True``, or
+    users are folded in, they are answered from their own raw values. With ``unit=0``,
+    everything of each user is protected, who is in the data included: whoever gets a
+    pickle, a deep copy or the recommendations for others learns no more about a user
+    than `privacy_guarantee_` allows.
 
     Parameters
     ----------
@@ -355,11 +358,14 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         Call it for users who are new, or whom the recommender lost when it was
         deep-copied or stored. What it learns of a user serves that user's
         recommendations, in this process only, and replaces what it knew of the user.
+        Where entries are protected, the recommender then answers these users from their
+        raw values, and rows of the fit that are left out count with their randomised
+        values.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
-            All rows of these users, as for `fit`.
+            All rows of these users, as for `fit`. Ids of users may be new.
         y : array-like of shape (n_rows,), default=None
             Their values. None for an `ImplicitCompletion`.
 
@@ -378,10 +384,14 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             self._check_unknown(fitted.completion)
             table, y = self._table_and_values(X, y, fitted.completion)
             users, where = fitted.encoded(table)
-            kept = self._kept(np.all(where >= 0, axis=1), fitted.completion)
+            # Where entries are protected, unknown users are new ones.
+            must_be_known = where[:, int(fitted.takes_new_users) :]
+            kept = self._kept(np.all(must_be_known >= 0, axis=1), fitted.completion)
             if not len(kept):
                 return self
             where, y = where[kept], _rows(y, kept)
+            if fitted.takes_new_users:
+                fitted = fitted.joined_by(_users_in(table)[kept], where[:, 0])
             local = fitted.local
             if local is not None:
                 local = local.joined_by(users[0][kept])
@@ -510,6 +520,10 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             return ()
         completion = copy.copy(self.completion_)
         completion._made = self._made
+        if completion.unit == "entry":
+            # With the condition of a completion that answers users from own rows.
+            told, shared = completion.privacy_guarantee_, completion._fitted.shared
+            completion._keep(told, instead_of=shared.guarantee)
         return self.encoder_, completion
 
     def _checked_y(self, y: Any) -> Any:
@@ -633,6 +647,9 @@ class _Fitted:
     completion : estimator
     local : LocalUsers or None
         None if the encoder knows the users.
+    new : LocalUsers
+        Users who were folded in and whom the encoder does not know; their rows are
+        beyond its own.
     kinds : set of str
         Kinds of the ids of users, by the type of their column; empty if it does not
         tell.
@@ -642,6 +659,7 @@ class _Fitted:
     completion: Any
     local: LocalUsers | None
     kinds: set[str]
+    new: LocalUsers = _NOBODY
 
     @property
     def item_column(self) -> int:
@@ -656,14 +674,35 @@ class _Fitted:
         users, others = _split(table, self.local is not None)
         # The recommender has compared the names of columns.
         ids, times = self.encoder._split(others, reset=False, named=False)
-        by_type, types = self.completion.unit != "entry", types_of(table)
+        by_type, types = not self.takes_new_users, types_of(table)
         if users and self.kinds:
             check_kinds(self.kinds, kinds_of_type(types[0]), 0)
         for k, column in enumerate(ids):
             number = k + len(users)
             kinds = kinds_of_type(types[number]) if by_type else kinds_of(column)
             self._check_kinds(kinds, k)
-        return users, self.encoder._coordinates(ids, times)
+        where = self.encoder._coordinates(ids, times)
+        if self.takes_new_users:
+            self._find_new(_users_in(table), where[:, 0])
+        return users, where
+
+    @property
+    def takes_new_users(self) -> bool:
+        """Whether users whom the encoder does not know can be folded in."""
+        return bool(self.completion.unit == "entry")
+
+    def joined_by(self, users: NDArray[Any], rows: NDArray[np.integer]) -> _Fitted:
+        """The same with rows for new users, which are written in place of -1."""
+        first = self.encoder.shape_[0]
+        fitted = replace(self, new=self.new.joined_by(users[rows < 0], first))
+        fitted._find_new(users, rows)
+        return fitted
+
+    def _find_new(self, users: NDArray[Any], rows: NDArray[np.integer]) -> None:
+        """Write the rows of new users in place of -1."""
+        unknown = rows < 0
+        if unknown.any():
+            rows[unknown] = self.new.rows_of(users[unknown])
 
     def rows_of(self, users: NDArray[Any]) -> NDArray[np.int64]:
         """Row of each user; -1 for None and for an unknown id."""
@@ -676,7 +715,10 @@ class _Fitted:
             rows[is_id] = self.local.rows_of(users[is_id])
         elif np.any(is_id):
             self._check_kinds(kinds, 0)
-            rows[is_id] = self.encoder._indices_of(users[is_id], 0)
+            found = self.encoder._indices_of(users[is_id], 0)
+            if self.takes_new_users:
+                self._find_new(users[is_id], found)
+            rows[is_id] = found
         return rows
 
     def context_of(self, values: Any) -> NDArray[np.int64]:
@@ -730,10 +772,15 @@ def _split(table: Any, has_local: bool) -> tuple[list[NDArray[Any]], Any]:
     """Split a table into users whom this object knows, if any, and what is encoded."""
     if not has_local:
         return [], table
+    rest = list(range(1, table.shape[1]))
+    return [_users_in(table)], safe_indexing(table, rest, axis=1)
+
+
+def _users_in(table: Any) -> NDArray[Any]:
+    """The first column of a table."""
     check = partial(check_array, ensure_min_samples=0)
     (ids,) = checked_ids(check, safe_indexing(table, [0], axis=1))
-    rest = list(range(1, table.shape[1]))
-    return [ids], safe_indexing(table, rest, axis=1)
+    return ids
 
 
 def _table_of(X: Any, completion: Any) -> Any:

@@ -257,6 +257,86 @@ def test_auto_takes_what_is_expected_to_be_best_then():
     assert taken == {False: "sums", True: "input"}
 
 
+def test_models_of_other_data_have_other_factors():
+    """Whatever a model keeps for its answers, no other model answers with it."""
+    one, other = (
+        make(unit=0, perturbation="sums").fit(X, values).factors_[1]
+        for values in (Y, RATINGS.levels[0] + RATINGS.levels[-1] - Y)
+    )
+    assert np.any(one != other)
+
+
+# --- ids -----------------------------------------------------------------------------
+
+TABLE = [[f"u{u}", f"i{i}"] for u, i in X]
+
+
+def recommender(**params):
+    return Recommender(make(shape=None, **params)).fit(TABLE, Y)
+
+
+def ids_answered(model, users):
+    rows = [[user, f"i{i}"] for user in users for i in range(10)]
+    return [model.predict(rows), model.recommend(users, 9)]
+
+
+def test_a_recommender_takes_new_users_and_known_ones():
+    model = recommender()
+    names = [f"u{u}" for u in range(12)]
+    others = [name for name in names if name != f"u{OTHER}"] + ["nobody"]
+    before, nobody = ids_answered(model, others), ids_answered(model, ["zoe"])
+    assert_same(nobody, ids_answered(model, ["nobody"]))
+    state = pickle.dumps(model)
+    told = ids_answered(model, [f"u{OTHER}"])
+    own = [[f"u{OTHER}", f"i{i}"] for i in X[MASK, 1]]
+    model.fold_in(own, TOLD)
+    model.fold_in([["zoe", "i0"], ["zoe", "i5"]], [5.0, 5.0])
+    assert differs(told, ids_answered(model, [f"u{OTHER}"]))
+    assert differs(nobody, ids_answered(model, ["zoe"]))
+    assert not {"i0", "i5"} & set(model.recommend("zoe", 9))
+    assert_same(before, ids_answered(model, others))
+    # New ids are nowhere but in this process.
+    assert pickle.dumps(model) == state
+    assert "zoe" not in model.encoder_.categories_[0]
+    stored = copy.deepcopy(model)
+    assert_same(ids_answered(stored, ["zoe"]), nobody)
+    # A user keeps a row of their own among all.
+    found = ids_answered(model, ["zoe"])
+    model.fold_in([["eve", "i0"], ["ann", "i1"]], [0.5, 5.0])
+    assert_same(ids_answered(model, ["zoe"]), found)
+    assert differs(ids_answered(model, ["eve"]), ids_answered(model, ["ann"]))
+    assert model.privacy_guarantee_.conditions == (FOR_OWN_EYES,)
+    assert FOR_OWN_EYES in str(privacy_of(model))
+    (release,) = privacy_of(model).releases
+    assert release[1] == 1
+
+
+def test_a_recommender_tells_of_unknown_items_and_not_of_new_users():
+    model = recommender()
+    rows = [["zoe", "i0"], ["zoe", "a new film"]]
+    with pytest.warns(UserWarning, match="1 rows are left out"):
+        model.fold_in(rows, [5.0, 1.0])
+    strict = recommender().set_params(unknown="error")
+    with pytest.raises(ValueError, match="1 rows have an id"):
+        strict.fold_in(rows, [5.0, 1.0])
+    strict.fold_in(rows[:1], [5.0])
+    with pytest.raises(ValueError, match="numbers"):
+        strict.fold_in([[7, 3]], [5.0])
+
+
+def test_ids_of_frames_are_ids_of_lists():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"user": X[:, 0] + 100, "item": X[:, 1] + 7})
+    model = Recommender(make(shape=None, personal=True)).fit(frame, Y)
+    new = pd.DataFrame({"user": [5, 5], "item": [7, 8]})
+    model.fold_in(new, [5.0, 0.5])
+    assert_allclose(model.predict(new), model.completion_.predict(
+        model._where(model._fitted, new)
+    ))  # fmt: skip
+    assert not {7, 8} & set(model.recommend(5, 9))
+    assert_array_equal(model.recommend([5, 5.0], 3)[0], model.recommend(5, 3))
+
+
 # --- the guarantee -------------------------------------------------------------------
 
 

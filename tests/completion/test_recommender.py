@@ -542,11 +542,7 @@ def test_ids_of_another_type_say_so(fitted):
     assert_array_equal(listed.recommend([17]), listed.recommend([None]))
 
 
-def test_only_protected_users_are_folded_in():
-    model = for_entries().fit(TABLE, Y)
-    assert not hasattr(model, "fold_in")
-    with pytest.raises(AttributeError):
-        model.fold_in(TABLE, Y)
+def test_what_is_not_fitted_answers_nobody():
     for name in ("predict", "recommend", "fold_in", "score"):
         arguments = (TABLE, Y)[: 1 + (name in ("fold_in", "score"))]
         with pytest.raises(Exception, match="not fitted"):

@@ -730,7 +730,7 @@ def test_a_fit_with_another_unit_leaves_nothing_of_the_first(before):
     for name in vars(fresh).keys() - {"_releases", "_so_far"}:
         assert pickle.dumps(vars(model)[name]) == pickle.dumps(vars(fresh)[name]), name
     model.set_params(unit="entry").fit(where, values)
-    assert not hasattr(model._fitted, "local")
+    assert model._fitted.local.rows is None
 
 
 def test_local_rows_copy_and_print_as_nothing():
