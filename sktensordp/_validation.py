@@ -299,6 +299,67 @@ def _has_masked(values: Any) -> bool:
     return any(map(_has_masked, items))
 
 
+def declared_list(values: Any, name: str) -> NDArray[Any]:
+    """A list that is declared, such as levels or a catalogue, as an array.
+
+    Raises
+    ------
+    ValueError
+        If it is no list of one axis, is empty, or has missing entries.
+    """
+    array = declared_array(values, name)
+    if array.ndim != 1:
+        raise ValueError(
+            f"{name} must be a plain list, but it has {array.ndim} axes. Pass one "
+            f"column of a frame, or array.ravel()."
+        )
+    if not len(array):
+        raise ValueError(f"{name} is empty.")
+    return array
+
+
+def declared_array(values: Any, name: str) -> NDArray[Any]:
+    """An array that is declared, with an order of its own and with no missing entries.
+
+    Raises
+    ------
+    ValueError
+        If it has no order, as a set or a dict has none, or has missing entries.
+    """
+    check_ordered(values, name)
+    check_unmasked(values, name)
+    array = as_numpy(values, name)
+    if np.any(_are_missing(array)):
+        raise ValueError(
+            f"{name} has missing entries (NaN, None or the like). Leave them out, or "
+            f"fill them."
+        )
+    return array
+
+
+def check_ordered(values: Any, name: str) -> None:
+    """Refuse what is declared, but is no list or array, such as a set or a dict."""
+    if isinstance(values, dict | Iterator | Set | str) or issparse(values):
+        kind = type(values).__name__
+        advice = "Pass X.toarray()." if issparse(values) else "Pass a list."
+        raise ValueError(f"{name} is a {kind}, and no list or array. {advice}")
+
+
+def _are_missing(array: NDArray[Any]) -> Any:
+    """Whether entries are NaN, None, NaT or pandas.NA."""
+    if array.dtype.kind == "f":
+        return np.isnan(array)
+    if array.dtype.kind in "mM":
+        return np.isnat(array)
+    if array.dtype.kind != "O":
+        return False
+    names = ("NoneType", "NAType", "NaTType")
+    return [
+        type(item).__name__ in names or (isinstance(item, Real) and item != item)
+        for item in array.flat
+    ]
+
+
 def check_shape(shape: Iterable[int]) -> tuple[int, ...]:
     """Shape of a tensor: a tuple of at least two positive integers."""
     sizes = tuple(shape)
@@ -355,8 +416,8 @@ def _calling_modules() -> list[str]:
 
 def warn_of_two_levels(levels: Any) -> None:
     """Warn if `levels` looks like a range; this reads no data."""
-    if isinstance(levels, tuple) and len(levels) == 2 and levels[1] - levels[0] > 2:
-        low, high = (f"{level:g}" for level in levels)
+    if isinstance(levels, tuple) and len(levels) == 2 and np.ptp(levels) > 2:
+        low, high = (f"{level:g}" for level in sorted(levels))
         warnings.warn(
             f"levels=({low}, {high}) rounds every value to {low} or {high}. For a "
             f"range, pass value_bounds=({low}, {high}). For two levels, pass "
@@ -367,14 +428,25 @@ def warn_of_two_levels(levels: Any) -> None:
 
 
 def check_levels(levels: ArrayLike) -> tuple[float, ...]:
-    """Public scale of the values: at least two finite numbers, strictly ascending."""
-    scale = np.asarray(levels, dtype=float)
-    if scale.ndim != 1 or scale.size < 2 or not np.all(np.isfinite(scale)):
+    """Public scale of the values: at least two finite, distinct numbers; ascending."""
+    scale = np.sort(_numbers(levels, "levels"))
+    if scale.size < 2 or not np.all(np.isfinite(scale)):
         raise ValueError("levels must be a list of at least two finite numbers.")
-    if np.any(scale[1:] <= scale[:-1]):
-        raise ValueError("levels must be strictly ascending.")
+    if np.any(scale[1:] == scale[:-1]):
+        raise ValueError("levels must be distinct.")
     _check_magnitude(scale, "levels")
     return tuple(scale.tolist())
+
+
+def _numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """A declared list of numbers."""
+    array = declared_list(values, name)
+    try:
+        return array.astype(float)
+    except (TypeError, ValueError):
+        pass
+    # Raised outside of the handler, whose error may show data.
+    raise ValueError(f"{name} must hold numbers.")
 
 
 def range_of(values: ArrayLike) -> tuple[float, float]:
@@ -398,9 +470,12 @@ def _check_magnitude(numbers: ArrayLike, name: str) -> None:
         )
 
 
-def check_level_prior(level_prior: ArrayLike, n_levels: int) -> tuple[float, ...]:
-    """Public probabilities of the levels, scaled to sum to exactly one."""
-    prior = np.asarray(level_prior, dtype=float)
+def check_level_prior(level_prior: ArrayLike, levels: ArrayLike) -> tuple[float, ...]:
+    """Public probabilities of the levels, ascending, scaled to sum to exactly one.
+
+    Both lists are in the order in which they were declared.
+    """
+    prior, n_levels = _numbers(level_prior, "level_prior"), np.size(levels)
     if prior.shape != (n_levels,):
         raise ValueError(
             f"level_prior must have one probability for each of the {n_levels} "
@@ -408,7 +483,8 @@ def check_level_prior(level_prior: ArrayLike, n_levels: int) -> tuple[float, ...
         )
     if not np.all(prior >= 0) or not np.isclose(prior.sum(), 1.0, atol=1e-6):
         raise ValueError("level_prior must be non-negative and sum to one.")
-    return tuple((prior / prior.sum()).tolist())
+    order = np.argsort(_numbers(levels, "levels"))
+    return tuple((prior[order] / prior.sum()).tolist())
 
 
 def check_modes(

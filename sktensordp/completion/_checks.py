@@ -32,7 +32,7 @@ from .._validation import (
 from ..tensor import as_coordinates
 from ._choices import Choices
 from ._entries import Entries, extent
-from ._likely_mistakes import in_columns_with_missing
+from ._likely_mistakes import check_extent, in_columns_with_missing
 
 # From this share of observed entries on, sums over all entries of an array are faster
 # than sums over coordinates.
@@ -105,10 +105,13 @@ def entries_at(
                 "entries_from_sparse(X), and pass both."
             )
         check_same_shape(X, shape)
-        shape = X.shape
+        sizes = X.shape
         X, y = entries_from_sparse(X)
+        if shape is None:
+            _check_extent(estimator, sizes, len(X))
+        shape = sizes
     where, values = check_entries(estimator, X, y, shape, reset=reset)
-    return Entries(where, values, shape or extent(where))
+    return Entries(where, values, shape or _extent(estimator, where))
 
 
 def check_same_shape(X: Any, shape: tuple[int, ...] | None) -> None:
@@ -145,7 +148,21 @@ def entries_of_batches(
     parts_of_where, parts_of_values = map(list, zip(*checked_batches, strict=True))
     checked_batches.clear()
     where, values = _joined(parts_of_where), _joined(parts_of_values)
-    return Entries(where, values, shape or extent(where))
+    return Entries(where, values, shape or _extent(estimator, where))
+
+
+def _extent(estimator: Any, where: NDArray[np.integer]) -> tuple[int, ...]:
+    """The smallest shape that holds coordinates."""
+    sizes = extent(where)
+    _check_extent(estimator, sizes, len(where))
+    return sizes
+
+
+def _check_extent(estimator: Any, sizes: tuple[int, ...], n_entries: int) -> None:
+    """Refuse a shape that is not declared if a fit to it would never end."""
+    unit = getattr(estimator, "unit", "entry")
+    # Rows of protected units take no time.
+    check_extent([n if k != unit else 0 for k, n in enumerate(sizes)], n_entries)
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:

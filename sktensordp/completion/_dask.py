@@ -35,6 +35,7 @@ from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
 from ._draws import MOST_COMPARED, signs
 from ._entries import Entries
+from ._likely_mistakes import check_extent
 from ._partitions import (
     computed,
     entries_of,
@@ -113,10 +114,17 @@ def partitioned_entries(
     """
     partitions, checks = paired_partitions(X, y), (shape, name, secrets.token_bytes(16))
     described = computed(*map_partitions(partitions, "_described", _described, checks))
+    lasts = [
+        max((int(rows[-1]) for rows, _ in of_mode if len(rows)), default=-1)
+        for of_mode in zip(*(d.counts for d in described), strict=True)
+    ]
+    if shape is None:
+        sizes = [last + 1 if k != unit else 0 for k, last in enumerate(lasts)]
+        check_extent(sizes, sum(d.n_entries for d in described))
     counts = []
     for mode, of_mode in enumerate(zip(*(d.counts for d in described), strict=True)):
-        last = max((int(rows[-1]) for rows, _ in of_mode if len(rows)), default=-1)
-        counts.append(np.zeros(shape[mode] if shape else last + 1, dtype=np.int64))
+        size = shape[mode] if shape else lasts[mode] + 1
+        counts.append(np.zeros(size, dtype=np.int64))
         for rows, numbers in of_mode:
             counts[-1][rows] += numbers
     return PartitionedEntries(partitions, checks, described, counts, unit)

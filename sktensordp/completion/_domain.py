@@ -38,7 +38,8 @@ def declared_domain(
                 f"level_prior needs at most {LARGEST_TABLE} levels, got {len(scale)}. "
                 "Leave level_prior=None."
             )
-        prior = check_level_prior(level_prior, len(scale))
+        assert levels is not None
+        prior = check_level_prior(level_prior, levels)
     if value_bounds is None:
         return None if scale is None else Domain((scale[0], scale[-1]), scale, prior)
     bounds = check_bounds(value_bounds)

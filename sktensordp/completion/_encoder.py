@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import reprlib
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import partial
@@ -25,13 +27,16 @@ from .._validation import (
     check_columns,
     check_coordinates,
     check_numeric,
+    check_ordered,
     check_unmasked,
     checked,
+    declared_list,
     is_complex,
 )
 from ..base import EstimatorMixin, SentMixin
 from ..privacy.budgets._budget import record_ids
 from ._likely_mistakes import (
+    check_bins,
     check_whole,
     column_name,
     contexts,
@@ -137,6 +142,13 @@ class CoordinateEncoder(
         self.freq = freq
         self.categories = categories
 
+    def _validate_params(self) -> None:
+        super()._validate_params()
+        # Before a recommender clones it: some of these have no copies.
+        for k, ids in enumerate(self.categories or ()):
+            if not isinstance(ids, str):
+                check_ordered(ids, f"categories[{k}]")
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
@@ -226,7 +238,9 @@ class CoordinateEncoder(
                 name = column_name(names, k)
                 check_whole(ids_seen, name)
                 if k in others and not (is_time and k == len(ids) - 1):
-                    warn_of_times(len(ids_seen), len(column), name)
+                    warn_of_times(
+                        ids_seen, len(column), None if names is None else names[k], name
+                    )
                 learned.append(
                     ids_seen if first else _extended(self.categories_[k], ids_seen)
                 )
@@ -248,6 +262,9 @@ class CoordinateEncoder(
             start = int(bins.min()) if first else self.time_start_
             n_bins = int(bins.max()) - start + 1
             shape += (n_bins if first else max(n_bins, self.shape_[-1]),)
+            ends = _starts_of(np.array([start, start + n_bins - 1]), self.freq)
+            n_rows = len(times) if first else None
+            check_bins([str(end)[:4] for end in ends], n_bins, n_rows, self.freq)
             if first:
                 warn_of_one_bin(n_bins, len(times))
             binning = {"time_start_": start}
@@ -357,10 +374,7 @@ class CoordinateEncoder(
             return self.categories_[column]
         if self.time_bins is not None:
             return np.append(-np.inf, self.time_edges_)
-        bins = self.time_start_ + np.arange(self.shape_[-1])
-        if self.freq == "W":
-            return (7 * bins - 3).astype("datetime64[D]")
-        return bins.astype(f"datetime64[{self.freq}]")
+        return _starts_of(self.time_start_ + np.arange(self.shape_[-1]), self.freq)
 
     @property
     def declared_shape(self) -> tuple[int, ...]:
@@ -394,7 +408,10 @@ class CoordinateEncoder(
                 f"{first_column + n_columns} columns of ids, got "
                 f"{first_column + len(self.categories)}."
             )
-        return [None if ids is None else _catalogue(ids) for ids in self.categories]
+        return [
+            None if ids is None else _catalogue(ids, f"categories[{first_column + k}]")
+            for k, ids in enumerate(self.categories)
+        ]
 
     @property
     def _publishes_ids(self) -> bool:
@@ -479,18 +496,19 @@ def checked_ids(
         learns or compares the names of the columns.
     X : array-like of shape (n_rows, n_columns)
     is_public : bool, default=False
-        Whether a message may tell in which columns ids are missing.
+        Whether a message may tell in which columns ids are missing, and a refusal
+        whether any is a tuple.
 
     Raises
     ------
     ValueError
-        If an id or a time is missing, or ids are tuples or other containers.
+        If an id or a time is missing, or public ids are tuples or other containers.
     """
     check_unmasked(X, "X")
     check_columns(X)
     missing = False
     try:
-        columns = _checked_columns(check, X)
+        columns = _checked_columns(check, X, is_public)
         kinds = {kind for c in columns if c.dtype == object for kind in map(type, c)}
         missing = any(kind.__name__ in ("NoneType", "NAType") for kind in kinds)
     except TypeError as error:
@@ -510,10 +528,12 @@ def checked_ids(
     return columns
 
 
-def _checked_columns(check: partial[Any], X: Any) -> list[NDArray[Any]]:
+def _checked_columns(
+    check: partial[Any], X: Any, is_public: bool
+) -> list[NDArray[Any]]:
     if not hasattr(X, "columns"):
         X = exact_rows(X)
-        if not issparse(X):  # which scikit-learn refuses
+        if is_public and not issparse(X):  # which scikit-learn refuses
             _check_single(as_numpy(X, "X"))
         return list(checked(check, X, dtype=None).T)
     # What the estimator learns of the frame, and what is said of its size.
@@ -522,10 +542,10 @@ def _checked_columns(check: partial[Any], X: Any) -> list[NDArray[Any]]:
         checked(check, X, skip_check_array=True)
     sizes = {k: v for k, v in check.keywords.items() if k.startswith("ensure_min")}
     checked(check_array, np.broadcast_to(np.int8(), shape), **sizes)
-    return [_checked_column(column) for column in columns_of(X)]
+    return [_checked_column(column, is_public) for column in columns_of(X)]
 
 
-def _checked_column(column: Any) -> NDArray[Any]:
+def _checked_column(column: Any, is_public: bool) -> NDArray[Any]:
     """A column of a frame as an array; times are objects, which know their units."""
     if hasattr(column, "null_count") and column.null_count():
         raise ValueError("Input X contains NaN.")  # NumPy has floats with NaN for it.
@@ -534,7 +554,8 @@ def _checked_column(column: Any) -> NDArray[Any]:
         is_pandas = hasattr(column, "astype")
         times = column if is_pandas else array
         array = np.asarray(times.astype(object))
-    _check_single(array)
+    if is_public:
+        _check_single(array)
     options = {"dtype": None, "ensure_min_samples": 0, "ensure_min_features": 0}
     return checked(check_array, array.reshape(-1, 1), **options)[:, 0]
 
@@ -657,19 +678,34 @@ def _distinct(column: NDArray[Any]) -> NDArray[Any]:
     return distinct
 
 
-def _catalogue(ids: Any) -> NDArray[Any]:
+def numbers_of(column: NDArray[Any]) -> NDArray[np.int64]:
+    """Number of rows of each id of a column."""
+    if column.dtype == object:
+        return np.fromiter(Counter(column.tolist()).values(), dtype=np.int64)
+    return np.unique(column, return_counts=True)[1]
+
+
+def _catalogue(ids: Any, name: str = "categories") -> NDArray[Any]:
     """Check a declared list of ids."""
     if isinstance(ids, str):
         raise ValueError(
-            f"categories holds {ids!r}, but needs a list of ids for each column, or "
-            f"None to learn them from the data."
+            f"{name} holds {reprlib.repr(ids)}, but needs a list of ids for each "
+            f"column, or None to learn them from the data."
         )
-    check_unmasked(ids, "categories")
-    ids = np.asarray(ids)
-    _check_distinct(ids)
-    if ids.ndim != 1 or not len(ids) or len(_distinct(ids)) != len(ids):
-        raise ValueError("Each catalogue in categories must list distinct ids.")
-    return ids
+    if isinstance(ids, list | tuple) and as_numpy(ids, name).ndim == 1:
+        # In an array, numbers and None beside text would be text.
+        given = declared_list(np.array(ids, dtype=object), name)
+        if len(kinds_of(given)) > 1:
+            raise ValueError(
+                f"{name} mixes numbers, text or other objects. Convert its ids to one "
+                f"type."
+            )
+    array = declared_list(exact_rows(ids), name)
+    _check_single(array)
+    _check_distinct(array)
+    if len(_distinct(array)) != len(array):
+        raise ValueError(f"{name} lists some ids more than once.")
+    return array
 
 
 def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
@@ -742,6 +778,13 @@ def _quantiles(times: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
     """First times of all bins but the first; bins hold about equal numbers."""
     edges = np.unique(np.quantile(times, np.linspace(0, 1, n_bins + 1)[1:-1]))
     return edges[edges > times.min()]
+
+
+def _starts_of(bins: NDArray[np.int64], freq: Any) -> NDArray[np.datetime64]:
+    """First day or hour of calendar bins, counted from 1970."""
+    if freq == "W":
+        return (7 * bins - 3).astype("datetime64[D]")
+    return bins.astype(f"datetime64[{freq}]")
 
 
 def _calendar_bin(times: NDArray[np.float64], freq: str) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sklearn_compat import effective_n_threads
-from .._validation import callers_level, check_modes
+from .._validation import callers_level, check_modes, declared_array
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, Pattern, TuckerForm
@@ -278,22 +278,24 @@ def side_features(
     declared = dict(declared)
     rows = np.zeros((shape[mode], 0))
     if mode in declared:
+        name = f"side_information of mode {mode}"
+        given = declared_array(declared.pop(mode), name)
         try:
-            rows = np.asarray(declared.pop(mode), dtype=float)
+            rows = given.astype(float)
         except (TypeError, ValueError):
             # Raised outside of the handler, whose error may show data.
             rows = np.array(np.nan)
         if rows.ndim == 0:
-            raise ValueError(
-                f"side_information of mode {mode} must be an array of numbers."
-            )
+            raise ValueError(f"{name} must be an array of numbers.")
         if rows.ndim != 2 or len(rows) != shape[mode]:
+            is_vector = rows.shape == (shape[mode],)
+            advice = " Pass rows.reshape(-1, 1)." * is_vector
             raise ValueError(
-                f"side_information of mode {mode} must have shape "
-                f"({shape[mode]}, n_features), got {rows.shape}."
+                f"{name} must have shape ({shape[mode]}, n_features), got "
+                f"{rows.shape}.{advice}"
             )
         if not np.all(np.isfinite(rows)):
-            raise ValueError("side_information must be finite.")
+            raise ValueError(f"{name} must be finite.")
     if declared:
         raise ValueError(
             f"side_information must describe the rows of mode {mode} alone; leave out "

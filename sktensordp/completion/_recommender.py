@@ -44,11 +44,18 @@ from ._encoder import (
     exact_rows,
     kinds_of,
     kinds_of_type,
+    numbers_of,
     types_of,
 )
 from ._fitted import keeping_names_if_refused
 from ._implicit import ImplicitCompletion
-from ._likely_mistakes import column_name, warn_of_levels, warn_of_swapped_columns
+from ._likely_mistakes import (
+    column_name,
+    warn_of_items,
+    warn_of_levels,
+    warn_of_many_modes,
+    warn_of_swapped_columns,
+)
 from ._local_users import N_RESERVED, LocalUsers
 from ._tucker import TuckerCompletion
 
@@ -252,12 +259,25 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             Their numbers in `X`.
         """
         table, y = self._table_and_values(X, y, completion, reset=True)
-        warn_of_swapped_columns(getattr(self, "feature_names_in_", None))
         users, others = _split(table, completion.unit == 0)
         by_type = completion.unit != "entry"
         declared = encoder._declares(others, len(users), by_type=by_type)
+        self._warn_of_columns(encoder, others, completion)
         kept = self._kept(declared, completion)
         return safe_indexing(table, kept), _rows(y, kept), kept
+
+    def _warn_of_columns(
+        self, encoder: CoordinateEncoder, table: Any, completion: Any
+    ) -> None:
+        """Warn if users and items seem swapped, or values spread over columns."""
+        names, counts = getattr(self, "feature_names_in_", None), []
+        if completion.unit == "entry":
+            warn_of_many_modes(self.n_features_in_)
+            ids, _ = encoder._split(table, reset=False)
+            declared = encoder._declared(len(ids))
+            if len(ids) > 1 and declared[0] is declared[1] is None:
+                counts = [numbers_of(column) for column in ids[:2]]
+        warn_of_swapped_columns(names, counts)
 
     def _warn_of_levels(self, encoder: CoordinateEncoder, levels: Any) -> None:
         """Warn if the encoder has learned ids that look like the declared levels."""
@@ -321,7 +341,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         ----------
         ids : id or array-like of shape (n_users,)
             One user, or a list of users. None stands for an unknown user, who gets the
-            recommendations of an average one. So does an id that is not known.
+            recommendations of an average one. So does an id that is not known. An id
+            that is a tuple goes into a list.
         k : int, default=10
             Number of items for each user.
         context : array-like of shape (n_columns - 2,), default=None
@@ -344,6 +365,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         single, asked = _asked(ids)
         fitted.warn_if_lost(any(id_ is not None for id_ in asked))
         where = fitted.rows_of(asked)
+        warn_of_items(fitted.has_items_among(asked, where))
         options = {}
         if context is not None:
             options["context"] = fitted.context_of(context)
@@ -721,6 +743,20 @@ class _Fitted:
             rows[is_id] = found
         return rows
 
+    def has_items_among(self, asked: NDArray[Any], rows: NDArray[np.int64]) -> bool:
+        """Whether some ids of users that were asked for are ids of items.
+
+        If users are protected, their rows have no say, and numbers none either: those
+        of users and of items often both count from 0.
+        """
+        kinds = str if self.local is not None else object
+        asks = [id_ is not None and isinstance(id_, kinds) for id_ in asked]
+        is_asked = np.array(asks, dtype=bool)
+        ids = asked[is_asked & (rows < 0) if self.local is None else is_asked]
+        if not len(ids) or self.item_column >= len(self.encoder.categories_):
+            return False
+        return bool(np.any(self.encoder._indices_of(ids, self.item_column) >= 0))
+
     def context_of(self, values: Any) -> NDArray[np.int64]:
         """Indices of what the columns after that of items hold; -1 for None."""
         first = self.item_column + 1
@@ -815,6 +851,8 @@ def _asked(ids: Any) -> tuple[bool, NDArray[np.object_]]:
     """Whether one user is asked for, and the ids as an array; None if unknown."""
     check_unmasked(ids, "ids")
     n_axes = 0 if ids is None else as_numpy(ids, "ids").ndim
+    if isinstance(ids, list) and any(isinstance(id_, tuple) for id_ in ids):
+        n_axes = 1
     if n_axes > 1:
         raise ValueError("ids must be an id or a list of ids, such as ['ann', 'bob'].")
     single, values = not n_axes, [ids]
@@ -822,7 +860,8 @@ def _asked(ids: Any) -> tuple[bool, NDArray[np.object_]]:
         # In an array, numbers next to text would become text.
         values = list(ids if isinstance(ids, list | tuple) else as_numpy(ids, "ids"))
     array = np.empty(len(values), dtype=object)
-    array[:] = values
+    for k, id_ in enumerate(values):  # NumPy would take tuples apart
+        array[k] = id_
     # NaN and NaT differ from themselves; pandas.NA has no truth value.
     if any(type(v).__name__ == "NAType" or not _is_itself(v) for v in values):
         raise ValueError("Some ids are missing. Pass None for an unknown user.")

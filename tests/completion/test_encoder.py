@@ -219,9 +219,9 @@ def test_an_id_that_is_in_no_catalogue_is_refused_and_not_shown(fitted):
     [
         ([USERS], "one item for each of the 2 columns"),
         ([USERS, FILMS, None], "one item for each of the 2 columns"),
-        ([USERS, ["up", "heat", "up"]], "distinct ids"),
-        ([USERS, []], "distinct ids"),
-        ([USERS, [FILMS]], "distinct ids"),
+        ([USERS, ["up", "heat", "up"]], "lists some ids more than once"),
+        ([USERS, []], "is empty"),
+        ([USERS, [FILMS]], "has 2 axes"),
     ],
 )
 def test_wrong_catalogues_are_refused(categories, message):

@@ -130,7 +130,7 @@ FITS = {
         lambda: cp(unit=2, shape=SHAPE).fit(X, Y),
         "modes 0 to 1",
     ),
-    "listed levels downwards": (lambda: cp(levels=[5, 3, 1]).fit(X, Y), "ascending"),
+    "listed a level twice": (lambda: cp(levels=[1, 3, 3]).fit(X, Y), "distinct"),
     "passed the number of levels": (lambda: cp(levels=5).fit(X, Y), "array-like"),
     "wrote the scale as text": (lambda: cp(levels="1-5").fit(X, Y), "array-like"),
     "swapped the bounds": (

@@ -28,6 +28,7 @@ from sktensordp.completion import (
     entries_from_sparse,
 )
 from sktensordp.datasets import make_ratings
+from sktensordp.exceptions import NoiseOnlyWarning
 from sktensordp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
@@ -209,10 +210,22 @@ def test_had_a_float_that_no_column_can_tell_apart():
 def test_had_ids_of_several_parts(kind):
     parts = pd.Series([kind(["a", k]) for k in (1, 2, 1)], dtype=object)
     table = pd.DataFrame({"u": parts, "i": [1, 2, 3]})
-    for model in (Recommender(cp()), for_users([None, [1, 2, 3]])):
-        refused(lambda model=model: model.fit(table, [1, 2, 3]), "Some ids are tuples")
+    for model in (Recommender(cp()), CoordinateEncoder(freq="D")):
+        refused(lambda m=model: m.fit(table, [1, 2, 3]), "Some ids are tuples")
     joined = table.assign(u=["a-1", "a-2", "a-1"])
     assert in_silence(lambda: Recommender(cp()).fit(joined, [1, 2, 3])).encoder_.shape_
+
+
+def test_had_protected_ids_of_several_parts():
+    """A refusal would tell of them, so they are users like any others."""
+    table = TABLE.assign(user=[("a", k) for k in X[:, 0]])
+    model, same = for_users().fit(table, Y), for_users().fit(TABLE, Y)
+    first = X[0, 0]
+    found = in_silence(lambda: model.recommend([("a", first), ("a", 10**6)], k=40))
+    known = same.recommend([first, 10**6], k=40)
+    assert [sorted(map(str, row)) for row in found] == [
+        sorted(map(str, r)) for r in known
+    ]
 
 
 # --- containers -----------------------------------------------------------------------
@@ -377,3 +390,293 @@ def test_audited_a_mechanism_without_noise(scale):
     )
     assert report.violated
     assert "there is no noise" in report.finding
+
+
+# --- the order of columns -------------------------------------------------------------
+
+
+def shop():
+    """Every one of 600 people buys a few of 200 goods, most of all a bestseller."""
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(600), rng.integers(2, 7, 600))
+    goods = np.minimum(rng.zipf(1.4, len(users)), 200) - 1
+    return np.unique(np.column_stack([users, goods]), axis=0)
+
+
+SHOP = shop()
+HEADERS = [
+    ("asin", "reviewerID"), ("sku", "buyer"), ("isbn", "kunde_id"),
+    ("movieId", "userId"),
+    ("produkt", "Kunden"), ("itemids", "member"),
+]  # fmt: skip
+UNNAMED = [("a", "b"), ("product", "who"), ("what", "customer"), (0, 1)]
+
+
+def of_shop(names, swapped, unit="entry"):
+    where = SHOP[:, ::-1] if swapped else SHOP
+    frame = pd.DataFrame(where, columns=list(names))
+    encoder = CoordinateEncoder()
+    if unit == 0:
+        encoder.set_params(categories=[None, range(600)])
+    completion = cp(unit=unit)
+    return Recommender(completion, encoder).fit(
+        frame if isinstance(names[0], str) else where, np.ones(len(where))
+    )
+
+
+@pytest.mark.parametrize("unit", ["entry", 0])
+@pytest.mark.parametrize("names", HEADERS)
+def test_put_items_first_and_the_headers_say_so(names, unit):
+    with pytest.warns(UserWarning, match="Swap them, or name them 'user' and 'item'"):
+        of_shop(names, swapped=True, unit=unit)
+    in_silence(lambda: of_shop(names[::-1], swapped=False, unit=unit))
+
+
+def test_put_a_context_first():
+    table = TABLE.assign(month=np.arange(600) % 7)
+    with pytest.warns(UserWarning, match="the first is 'month' and the second 'user'"):
+        Recommender(cp()).fit(table[["month", "user", "film"]], Y)
+    in_silence(lambda: Recommender(cp()).fit(table, Y))
+
+
+@pytest.mark.parametrize("names", UNNAMED)
+def test_put_items_first_and_the_entries_say_so(names):
+    with pytest.warns(UserWarning, match="Users are read off the first column"):
+        of_shop(names, swapped=True)
+    in_silence(lambda: of_shop(names[::-1], swapped=False))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("sizes", [(60, 40, 600), (400, 30, 4000), (100, 500, 5000)])
+def test_put_users_first(sizes, seed):
+    data = make_ratings(*sizes, random_state=seed)
+    in_silence(lambda: Recommender(cp()).fit(data.data, data.target))
+
+
+def test_put_items_first_where_users_are_protected():
+    """Numbers of entries are private there, and have no say."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        of_shop(("a", "b"), swapped=True, unit=0)
+    assert not [one for one in caught if "Swap them" in str(one.message)]
+
+
+TITLED = [["ann", "Heat"], ["ann", "Up"], ["bob", "Heat"], ["eve", "Brazil"]]
+
+
+@pytest.mark.parametrize("unit", ["entry", 0])
+def test_asked_for_an_item(unit):
+    encoder = CoordinateEncoder(categories=[None, ["Brazil", "Heat", "Up"]])
+    model = Recommender(cp(unit=unit), encoder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(TITLED, [5, 1, 4, 3])
+    for asked in ("Heat", ["ann", "Up"]):
+        with pytest.warns(UserWarning, match="are items: recommend takes users"):
+            model.recommend(asked)
+    in_silence(lambda: model.recommend(["ann", "nobody", None]))
+    # At a unit, whether the id is also a user has no say.
+    model.fit([*TITLED, ["Heat", "Up"]], [5, 1, 4, 3, 2])
+    if unit == 0:
+        with pytest.warns(UserWarning, match="are items"):
+            model.recommend("Heat")
+    else:
+        in_silence(lambda: model.recommend("Heat"))
+
+
+def test_asked_for_numbers_that_are_users_and_items(fitted):
+    for which in ("ids", "protected ids"):
+        in_silence(lambda which=which: fitted[which].recommend([3, 59]))
+
+
+# --- declared lists -------------------------------------------------------------------
+
+MISSING = {
+    "nan": [1.0, 2.0, np.nan], "None": [1, None, 2], "NA": [1, pd.NA, 2],
+    "series": pd.Series([1.0, np.nan]),
+    "nullable": pd.Series([1, pd.NA], dtype="Int64"),
+    "polars": pl.Series([1, None]), "array": np.array([1.0, np.nan]),
+    "NaT": [pd.NaT, pd.Timestamp("2026-01-01")], "text": ["a", None],
+    "text and nan": ["a", np.nan],
+}  # fmt: skip
+UNORDERED = {
+    "set": {1, 2, 3}, "frozenset": frozenset([1, 2]), "dict": {1: 2, 2: 3},
+    "keys": {1: 2, 2: 3}.keys(), "generator": (k for k in range(3)),
+}  # fmt: skip
+WIDE_LISTS = {
+    "column": [[1], [2]], "frame": pd.DataFrame({"a": [1, 2]}), "row": np.ones((1, 3)),
+}  # fmt: skip
+DECLARED = {
+    "catalogue": lambda v: CoordinateEncoder(categories=[None, v]).fit(X),
+    "protected catalogue": lambda v: for_users([None, v]).fit(TABLE, Y),
+    "shape": lambda v: CoordinateEncoder(categories=[range(3), v]).declared_shape,
+    "levels": lambda v: cp(levels=v).fit(X, Y),
+    "prior": lambda v: cp(level_prior=v).fit(X, Y),
+    "features": lambda v: cp(side_information={1: v}).fit(X, Y),
+}
+PLAIN_LISTS = [name for name in DECLARED if name != "features"]
+
+
+@pytest.mark.parametrize("values", MISSING.values(), ids=MISSING)
+@pytest.mark.parametrize("declare", DECLARED.values(), ids=DECLARED)
+def test_declared_a_list_with_gaps(declare, values):
+    refused(lambda: declare(values), "has missing entries|hold numbers|of numbers")
+
+
+@pytest.mark.parametrize("values", UNORDERED.values(), ids=UNORDERED)
+@pytest.mark.parametrize("declare", DECLARED.values(), ids=DECLARED)
+def test_declared_what_is_no_list(declare, values):
+    refused(lambda: declare(values), "is a .*no list or array|must be")
+
+
+@pytest.mark.parametrize("values", WIDE_LISTS.values(), ids=WIDE_LISTS)
+@pytest.mark.parametrize("name", PLAIN_LISTS)
+def test_declared_a_list_of_two_axes(name, values):
+    refused(lambda: DECLARED[name](values), "plain list, but it has 2 axes")
+
+
+def test_declared_features_in_another_form():
+    refused(lambda: DECLARED["features"](np.ones(40)), r"Pass rows.reshape\(-1, 1\)")
+    refused(lambda: DECLARED["features"](sparse.eye_array(40)), r"X.toarray\(\)")
+
+
+def test_declared_a_catalogue_twice_or_of_two_kinds():
+    refused(lambda: DECLARED["catalogue"]([1, 2, 1]), "more than once")
+    refused(lambda: DECLARED["catalogue"]([1, "b"]), "mixes numbers, text")
+    refused(lambda: DECLARED["catalogue"]("ab"), "holds 'ab'")
+    refused(lambda: DECLARED["levels"]([1, 2, 2]), "distinct")
+
+
+CATALOGUE = list(range(40))
+ORDERED = [
+    CATALOGUE, tuple(CATALOGUE), range(40), np.arange(40.0), pd.Series(CATALOGUE),
+    pd.Index(CATALOGUE), pl.Series(CATALOGUE), CATALOGUE[::-1],
+    pd.Series(CATALOGUE, dtype="Int64"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("values", ORDERED, ids=lambda v: type(v).__name__)
+def test_declared_a_catalogue_in_any_container(values):
+    encoder = in_silence(lambda: CoordinateEncoder(categories=[None, values]).fit(X))
+    where = encoder.transform(X)
+    assert encoder.inverse_transform(where).tolist() == X.tolist()
+
+
+def test_declared_levels_in_any_order():
+    prior = dict(zip(STARS, [0.1, 0.2, 0.3, 0.25, 0.15], strict=True))
+    expected = cp(level_prior=list(prior.values())).fit(X, Y)
+    mixed = [3, 5, 1, 2, 4]
+    other = cp(levels=mixed, level_prior=[prior[level] for level in mixed])
+    in_silence(lambda: other.fit(X, Y))
+    np.testing.assert_array_equal(other.predict(X), expected.predict(X))
+    assert other.privacy_guarantee_ == expected.privacy_guarantee_
+
+
+# --- times ----------------------------------------------------------------------------
+
+HOURS = 1_700_000_000 + 3600 * np.random.default_rng(0).integers(0, 300, 600)
+WRITTEN = pd.to_datetime(HOURS, unit="s").strftime("%Y-%m-%d %H:%M")
+UNBINNED = {
+    "seconds": HOURS, "milliseconds": 1000 * HOURS, "text": WRITTEN,
+    "European dates": pd.to_datetime(24 * (HOURS - HOURS.min()), unit="s").strftime(
+        "%d.%m.%Y"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("times", UNBINNED.values(), ids=UNBINNED)
+@pytest.mark.parametrize("name", ["c", "timestamp"])
+def test_left_times_that_repeat_unbinned(times, name):
+    table = TABLE.assign(**{name: times})
+    with pytest.warns(UserWarning, match=f"column '{name}' look like times.*freq='W'"):
+        CoordinateEncoder().fit(table)
+    with pytest.warns(UserWarning, match="column 2 look like times"):
+        CoordinateEncoder().fit(table.astype(str).to_numpy())
+
+
+CONTEXTS = {
+    "weekday": np.arange(600) % 7,
+    "month": np.array([f"2026-{k:02}" for k in HOURS % 12]),
+    "date": WRITTEN.str[:10], "shop": HOURS % 250, "time_of_day": HOURS % 24,
+    "article_code": np.array([f"A-{k:05}" for k in HOURS % 250]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_had_a_context_that_is_no_time(name):
+    table = TABLE.assign(**{name: CONTEXTS[name]})
+    in_silence(lambda: CoordinateEncoder().fit(table))
+
+
+@pytest.mark.parametrize("freq", ["h", "D"])
+@pytest.mark.parametrize("odd", ["0001-01-01", "9999-12-31"])
+def test_had_an_impossible_date(freq, odd):
+    times = np.append(HOURS[1:], np.datetime64(odd, "s").astype(np.int64))
+    for model in (
+        CoordinateEncoder(freq=freq),
+        Recommender(cp(), CoordinateEncoder(freq=freq)),
+    ):
+        message = refused(
+            lambda model=model: model.fit(np.column_stack([X, times]), Y),
+            r"reach from \d{4} to \d{4}, .* bins .* coarser freq",
+        )
+        assert odd[:4] in message
+    encoder = CoordinateEncoder(freq=freq).fit(np.column_stack([X, HOURS]))
+    if odd > "2000":
+        refused(lambda: encoder.partial_fit(np.column_stack([X, times])), "reach from")
+
+
+def test_had_a_time_of_zero():
+    times = np.append(HOURS[1:], 0)
+    with pytest.warns(UserWarning, match="Most bins .* reach from 1970 to 2023"):
+        CoordinateEncoder(freq="D").fit(np.column_stack([X, times]))
+    for freq in ("W", "D", "h"):
+        in_silence(
+            lambda freq=freq: CoordinateEncoder(freq=freq).fit(
+                np.column_stack([X, HOURS])
+            )
+        )
+
+
+@pytest.mark.parametrize("columns", [9, 12])
+def test_passed_a_wide_matrix_of_integers(columns):
+    wide = np.random.default_rng(0).integers(0, 3, (120, columns))
+    for model in (cp(max_iter=1), Recommender(cp(max_iter=1))):
+        with pytest.warns(UserWarning, match=rf"has {columns} columns, .* as floats"):
+            model.fit(wide, np.ones(120))
+    shape = (3,) * 9
+    in_silence(lambda: cp(shape=shape, max_iter=1).fit(wide[:, :9], np.ones(120)))
+    in_silence(lambda: cp(max_iter=1).fit(wide[:, :8], np.ones(120)))
+
+
+# --- indices far beyond the entries ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", ["coordinates", "sparse", "batches", "partial", "dask"]
+)
+def test_passed_ids_as_indices(kind):
+    X = np.array([[10**9, 3], [5, 7], [7, 8]])
+    y, model = np.array([1.0, 2.0, 3.0]), cp(2, perturbation="input")
+    calls = {
+        "coordinates": lambda: model.fit(X, y),
+        "sparse": lambda: model.fit(sparse.coo_array((y, tuple(X.T)))),
+        "batches": lambda: model.fit_batches([(X, y)]),
+        "partial": lambda: model.partial_fit(X, y),
+        "dask": lambda: model.fit(*lazy(X, y)),
+    }
+    refused(calls[kind], "indices of column 0 are so large .*CoordinateEncoder")
+
+
+def lazy(*arrays):
+    dask = pytest.importorskip("dask.array")
+    return [dask.from_array(array, chunks=-1) for array in arrays]
+
+
+def test_passed_ids_as_indices_to_an_encoder():
+    X = np.array([[10**9, 3], [5, 7], [7, 8]])
+    model = make_pipeline(CoordinateEncoder(), cp())
+    assert in_silence(lambda: model.fit(X, [1, 2, 3]))[-1].shape_ == (3, 3)
+    # Rows of protected users take neither time nor memory.
+    with pytest.warns(NoiseOnlyWarning):
+        cp(unit=0, shape=(2**31 - 2, 40)).fit(X, [1, 2, 3])

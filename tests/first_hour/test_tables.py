@@ -80,6 +80,8 @@ def test_left_ratings_with_fractions_in_a_list_where_all_became_text():
         CoordinateEncoder().fit(table)
 
 
+# The column stands where users or items are expected.
+@pytest.mark.filterwarnings("ignore:Users are read off the first column:UserWarning")
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_left_whole_ratings_in_a_column(place):
     table = frame()
@@ -327,7 +329,7 @@ def test_passed_a_column_of_timestamps_as_coordinates():
 def test_cross_validated_a_sparse_array_without_y():
     X = sparse.csr_array((SCORES, tuple(RATINGS.data.T)), shape=RATINGS.shape)
     model = CPCompletion(0, levels=STARS)
-    with pytest.raises(ValueError, match=r"score needs y.*entries_from_sparse\(X\)"):
+    with pytest.raises(ValueError, match=r"split into fo.*entries_from_sparse\(X\)"):
         cross_val_score(model, X, cv=3, error_score="raise")
 
 
