@@ -90,7 +90,7 @@ value_bounds : tuple of (float, float), default=None
     `levels` is given, the range is read off the values with a ``PrivacyLeakWarning``,
     and the guarantee is void.
 levels : array-like of shape (n_levels,), default=None
-    All levels of the public scale, ascending: ``[1, 2, 3, 4, 5]`` for 1 to 5 stars.
+    All levels of the public scale, such as ``[1, 2, 3, 4, 5]`` for 1 to 5 stars.
     Values are rounded to the nearest level, so ``(1, 5)`` would turn every value into
     1 or 5; for a range, pass ``value_bounds=(1, 5)``. With up to 20 levels, "input"
     draws from a public table of probabilities, the one of least variance. With more

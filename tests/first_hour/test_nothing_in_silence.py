@@ -223,9 +223,8 @@ def test_had_protected_ids_of_several_parts():
     first = X[0, 0]
     found = in_silence(lambda: model.recommend([("a", first), ("a", 10**6)], k=40))
     known = same.recommend([first, 10**6], k=40)
-    assert [sorted(map(str, row)) for row in found] == [
-        sorted(map(str, r)) for r in known
-    ]
+    for own, expected in zip(found, known, strict=True):
+        assert sorted(map(str, own)) == sorted(map(str, expected))
 
 
 # --- containers -----------------------------------------------------------------------
