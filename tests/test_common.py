@@ -84,7 +84,7 @@ NOISE_FREE = [
     CPCompletion(rank=1, epsilon=math.inf, perturbation="statistics"),
     CPCompletion(rank=1, epsilon=math.inf, perturbation="output", biases=False),
     TuckerCompletion(rank=0, epsilon=math.inf),
-    TuckerCompletion(rank=1, epsilon=math.inf, biases=False, max_iter=5),
+    TuckerCompletion(rank=1, epsilon=math.inf, biases=False, max_iter=2),
     TuckerCompletion(rank=0, epsilon=math.inf, perturbation="sums"),
     CoordinateEncoder(),
     CoordinateEncoder(time_bins=3),

@@ -559,7 +559,7 @@ def exact_start(
         return None
     # The time of a sweep grows with the square of the number of modes, and so does the
     # number of sweeps that a try takes.
-    most = _MOST_TRIES * 27 // rows.n_modes**3
+    most = _MOST_TRIES * 27 // max(rows.n_modes, 3) ** 3
     for seed in range(min(most, _ENTRIES_TRIED // max(n_entries, 1))):
         rows = start(noise=cap, seed=seed)
         fit = fits(rows, most_noise=cap, weighs=False, terms_since=math.inf)
