@@ -370,11 +370,13 @@ class Rows:
             square, change = twice, 0.0
             for mode, index in enumerate(coordinates[chunk].T):
                 rows = self.rows_at(mode, index).astype(float)
-                outer = rows[:, one] * rows[:, other]
+                outer = np.take(rows, one, axis=1)
+                outer *= np.take(rows, other, axis=1)
                 covariance = np.zeros(outer.shape)
                 both, at_packed = self.packed_places(mode, one, other)
                 at = places_of(index, self.used[mode])
-                covariance[:, both] = self.covariances[mode][at][:, at_packed]
+                found = np.take(self.covariances[mode], at, axis=0)
+                covariance[:, both] = np.take(found, at_packed, axis=1)
                 prior = np.where(self.fixed[mode], 0.0, self.prior_variance(mode))
                 covariance[at < 0] = np.where(one == other, prior[one], 0.0)
                 change = change * outer + square * covariance
