@@ -8,7 +8,8 @@ What survives them meets all other tests, the slow ones last:
     python -m tests.faults --only completion --results faults.jsonl
 
 With a file of results, what has been found out already is not run again. `--check` runs
-no test: it says which faults no longer have their line.
+no test: it says which faults no longer have their line. `--mutants 60 --seed 0` plants
+random changes instead (`tests/mutants.py`).
 """
 
 import argparse
@@ -24,6 +25,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from queue import SimpleQueue
+
+from tests.mutants import mutants
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = shutil.ignore_patterns(
@@ -2714,6 +2717,16 @@ def problems(root=ROOT):
                 yield f"{fault.name}: there is no {test}"
 
 
+def random_faults(n, seed):
+    """Mutants as faults, which the tests of their part of the package see first."""
+    found = []
+    for file, name, old, new in mutants(ROOT / "sktensordp", n, seed):
+        own = [file.partition("/")[0], "contracts"]
+        tests = tuple(one for one in own if (ROOT / "tests" / one).is_dir())
+        found.append(Fault(f"{file}, {name}", file, old, new, tests))
+    return found
+
+
 class Copies:
     """Copies of the tree, one a worker, in which faults are planted."""
 
@@ -2803,10 +2816,10 @@ def key_of(fault):
     return list(map(str, astuple(fault)))
 
 
-def table(results):
+def table(faults, results):
     """Return the results as text, one a line, and what they come to."""
     lines = []
-    for fault in FAULTS:
+    for fault in faults:
         one = results.get(fault.name)
         if one is not None:
             tier = one["tier"] or "UNSEEN"
@@ -2829,12 +2842,15 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--results", type=Path, help="file to go on from and add to")
     parser.add_argument("--list", action="store_true", help="print the table alone")
+    parser.add_argument("--mutants", type=int, default=0, help="number of mutants")
+    parser.add_argument("--seed", type=int, default=0, help="of the mutants")
     parser.add_argument("--check", action="store_true", help="run no test")
     options = parser.parse_args()
     wrong = list(problems())
     if wrong:
         sys.exit("\n".join(wrong))
-    chosen = [f for f in FAULTS if re.search(options.only, f"{f.file} {f.name}")]
+    drawn = random_faults(options.mutants, options.seed) if options.mutants else FAULTS
+    chosen = [f for f in drawn if re.search(options.only, f"{f.file} {f.name}")]
     if options.list:
         print("\n".join(f"{f.file}: {f.name} ({' '.join(f.tests)})" for f in chosen))
     if options.list or options.check:
@@ -2863,7 +2879,7 @@ def main():
         # What fails without a fault, too, sees none.
         tests = {one["test"] for one in results.values() if one["tier"]}
         fails = copies.run(run_tests, *sorted(tests)) if tests else []
-    print(table(results))
+    print(table(chosen, results))
     for test in tests if fails is None else fails:
         print(f"This fails without a fault, too: {test}")
     if fails or fails is None or not all(one["tier"] for one in results.values()):

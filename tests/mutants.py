@@ -1,0 +1,96 @@
+"""Random mutants of the package: faults that nobody chose.
+
+A mutant differs from the package in one comparison, number, sign or sum, or lacks one
+call or one `not`. Files are drawn by their numbers of such places, and the same seed
+draws the same mutants of the same package. `python -m tests.faults --mutants 60 --seed
+0` runs the tests against them. Some mutants compute the same as the package, so not
+every one that survives is a gap.
+"""
+
+import ast
+import random
+
+OPERATORS = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=",
+    ast.NotEq: "==", ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*",
+    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
+}  # fmt: skip
+SYMBOLS = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==",
+    ast.NotEq: "!=", ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/",
+    ast.Is: "is", ast.IsNot: "is not", ast.In: "in", ast.NotIn: "not in",
+}  # fmt: skip
+
+
+class Places(ast.NodeVisitor):
+    """Places of a text that a mutant can change: (begin, end, new text) in bytes."""
+
+    def __init__(self, text):
+        lines = text.encode().splitlines(keepends=True)
+        self._starts = [0]
+        for line in lines:
+            self._starts.append(self._starts[-1] + len(line))
+        self._text, self.found = text.encode(), []
+        self.visit(ast.parse(text))
+
+    def _begin(self, node):
+        return self._starts[node.lineno - 1] + node.col_offset
+
+    def _end(self, node):
+        return self._starts[node.end_lineno - 1] + node.end_col_offset
+
+    def visit(self, node):
+        """Look at all of the code but for annotations and errors, which say no more."""
+        if isinstance(node, ast.Raise | ast.Import | ast.ImportFrom):
+            return
+        for field, value in ast.iter_fields(node):
+            if field in ("annotation", "returns", "decorator_list"):
+                continue
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    self.visit(child)
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            self._operator(node.left, node.ops[0], node.comparators[0])
+        elif isinstance(node, ast.BinOp):
+            self._operator(node.left, node.op, node.right)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
+            self.found.append((self._begin(node), self._begin(node.operand), ""))
+        elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            new = node.value + 1 if isinstance(node.value, int) else 2 * node.value
+            self.found.append((self._begin(node), self._end(node), repr(new or 1.0)))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            self.found.append((self._begin(node), self._end(node), "None"))
+
+    def _operator(self, left, operator, right):
+        kind, begin = type(operator), self._end(left)
+        between = self._text[begin : self._begin(right)].decode()
+        if kind in OPERATORS and between.count(SYMBOLS[kind]) == 1:
+            new = between.replace(SYMBOLS[kind], OPERATORS[kind])
+            self.found.append((begin, self._begin(right), new))
+
+
+def mutants(package, n, seed):
+    """Draw mutants.
+
+    Parameters
+    ----------
+    package : Path
+    n, seed : int
+
+    Returns
+    -------
+    found : list of (str, str, str, str)
+        File below the package, a name, the text of the file, and the mutated one.
+    """
+    files = sorted(package.rglob("*.py"))
+    texts = {path: path.read_text() for path in files}
+    places = [(path, one) for path in files for one in Places(texts[path]).found]
+    found = []
+    for path, (begin, end, new) in random.Random(seed).sample(places, n):
+        text = texts[path].encode()
+        mutated = (text[:begin] + new.encode() + text[end:]).decode()
+        line = text[:begin].count(b"\n")
+        name = f"line {line + 1}: {mutated.splitlines()[line].strip()}"
+        file = path.relative_to(package).as_posix()
+        found.append((file, name, texts[path], mutated))
+    return found
