@@ -36,7 +36,6 @@ from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, TuckerForm
 from ._checks import (
     AnyFrameMixin,
-    check_ranking,
     check_request,
     entries_at,
     entries_of_batches,
@@ -51,6 +50,7 @@ from ._noise_shares import SharedNoise
 from ._own_rows import for_own_eyes
 from ._problem import Problem, domain_of
 from ._values import plan_entry_randomizer
+from ._wanted import check_ranking, check_similar
 from .measurements._choice import choose_measurement, planned_guarantee
 from .measurements._measurement import Measurement
 
@@ -694,9 +694,43 @@ class BaseCompletion(
             return mean
         return mean, fitted.standard_deviation(coordinates, mean)
 
+    @overload
     def recommend(
-        self, units: ArrayLike, k: int = 10, *, context: ArrayLike | None = None
-    ) -> NDArray[np.int64]:
+        self,
+        units: ArrayLike,
+        k: int = 10,
+        *,
+        context: ArrayLike | None = None,
+        candidates: Any = None,
+        exclude: Any = None,
+        exclude_observed: bool = True,
+        return_scores: Literal[False] = False,
+    ) -> NDArray[np.int64]: ...
+
+    @overload
+    def recommend(
+        self,
+        units: ArrayLike,
+        k: int = 10,
+        *,
+        context: ArrayLike | None = None,
+        candidates: Any = None,
+        exclude: Any = None,
+        exclude_observed: bool = True,
+        return_scores: Literal[True],
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
+
+    def recommend(
+        self,
+        units: ArrayLike,
+        k: int = 10,
+        *,
+        context: ArrayLike | None = None,
+        candidates: Any = None,
+        exclude: Any = None,
+        exclude_observed: bool = True,
+        return_scores: bool = False,
+    ) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Recommend the unobserved items with the largest predictions.
 
         Items are the indices of mode 1. They are ranked for each given index of mode 0,
@@ -715,30 +749,85 @@ class BaseCompletion(
             context says which unit asks. An item is then left out only if that unit
             has an entry with it at the same index of mode 0; for an unknown unit, no
             item is.
+        candidates : list of int, or list of n_units such lists, default=None
+            The only items that may be recommended: one list for all, or one for each
+            index in `units`. None admits every item. -1 in a list is ignored.
+        exclude : list of int, or list of n_units such lists, default=None
+            Items to leave out, in the same form.
+        exclude_observed : bool, default=True
+            Whether to leave out observed items.
+        return_scores : bool, default=False
+            Whether to return the predictions, too.
 
         Returns
         -------
         items : ndarray of shape (k,) or (n_units, k)
             Best first, padded with -1 if fewer than `k` items are left.
+        scores : ndarray of shape (k,) or (n_units, k)
+            Only with `return_scores`: what `predict` returns for these items, NaN for
+            -1. Items beyond the bounds of the values have the same prediction, but
+            keep their order.
+
+        Raises
+        ------
+        ValueError
+            If an index is outside of a declared shape, `k` is no positive integer,
+            there are several lists but not one for each index in `units`, or the items
+            are the protected units (``unit=1``): a ranking would reveal one unit's
+            entries to another.
+        """
+        check_is_fitted(self)
+        fitted = self._fitted
+        _check_items_public(fitted, "recommend ranks the indices of mode 1")
+        coordinates, wanted = check_ranking(
+            self,
+            fitted.new_units,
+            units,
+            k,
+            context,
+            candidates,
+            exclude,
+            exclude_observed,
+        )
+        fitted.warn_of_lost_rows(coordinates)
+        shape = (*np.shape(units), wanted.k)
+        items = fitted.recommend(coordinates, wanted)
+        if not return_scores:
+            return items.reshape(shape)
+        return items.reshape(shape), fitted.values_of(coordinates, items).reshape(shape)
+
+    def similar_items(self, items: ArrayLike, k: int = 10) -> NDArray[np.int64]:
+        """Find the items that the same people like, by the released model alone.
+
+        Two items are as similar as their predictions are correlated over the indices of
+        mode 0 or, if a unit is protected, over units as the model expects them. No
+        unit's own entries are read, so that you may show the answer to everybody.
+
+        Parameters
+        ----------
+        items : int or array-like of shape (n_items,)
+            Indices of mode 1; -1 stands for an unknown item.
+        k : int, default=10
+            Number of similar items for each.
+
+        Returns
+        -------
+        similar : ndarray of shape (k,) or (n_items, k)
+            Most similar first, padded with -1 if fewer than `k` items have a positive
+            correlation. None has if the model has learned biases only, or if nothing
+            is known of the item.
 
         Raises
         ------
         ValueError
             If an index is outside of a declared shape, `k` is no positive integer, or
-            the items are the protected units (``unit=1``): a ranking would reveal one
-            unit's entries to another.
+            the items are the protected units (``unit=1``).
         """
         check_is_fitted(self)
-        if self._fitted.unit == 1:
-            raise ValueError(
-                "recommend ranks the indices of mode 1, but unit=1 protects them: the "
-                "ranking would reveal the entries of the ranked units. Put the items "
-                "into mode 1 and the protected units into another mode."
-            )
         fitted = self._fitted
-        coordinates = check_ranking(self, units, k, context, fitted.new_units)
-        fitted.warn_of_lost_rows(coordinates)
-        return fitted.recommend(coordinates, k).reshape(*np.shape(units), k)
+        _check_items_public(fitted, "similar_items compares the indices of mode 1")
+        asked, k = check_similar(self, items, k)
+        return fitted.similar_items(asked, k).reshape(*np.shape(items), k)
 
     def score(
         self,
@@ -898,3 +987,13 @@ class BaseCompletion(
     def _unprotected(self) -> list[str]:
         public = PUBLIC_COORDINATES if self._unit is None else _PUBLIC_INDICES
         return [*super()._unprotected(), public]
+
+
+def _check_items_public(fitted: Any, what: str) -> None:
+    """Refuse to rank items that are the protected units."""
+    if fitted.unit == 1:
+        raise ValueError(
+            f"{what}, but unit=1 protects them: the ranking would reveal the entries "
+            f"of the ranked units. Put the items into mode 1 and the protected units "
+            f"into another mode."
+        )

@@ -6,7 +6,6 @@ the feature names and their number.
 """
 
 from collections.abc import Iterable
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from .._validation import (
     is_fit_for_a_score,
 )
 from ..tensor import as_coordinates
+from ..tensor._observations import places_of
 from ._choices import Choices
 from ._entries import Entries, extent
 from ._likely_mistakes import check_extent, in_columns_with_missing
@@ -294,16 +294,16 @@ def check_request(
     if is_empty_list(X):
         return np.zeros((0, len(shape)), dtype=np.int32)
     X = check_input(estimator, X, reset=False, ensure_min_samples=0)
-    return _known(estimator, X, type(estimator).__name__, new_users)
+    return known_indices(estimator, X, type(estimator).__name__, new_users)
 
 
-def _known(
-    estimator: Any, X: Any, name: str, new_users: ArrayLike
+def known_indices(
+    estimator: Any, X: Any, name: str, new_users: ArrayLike = ()
 ) -> NDArray[np.int32]:
     """Coordinates of a request, with -1 where an index is unknown."""
     shape, is_declared = estimator.shape_, estimator.shape is not None
     where = check_coordinates(X, allow_unknown=True, name=name)
-    is_new = np.isin(where[:, 0], new_users)
+    is_new = places_of(where[:, 0], np.asarray(new_users)) >= 0
     others = where.copy() if is_new.any() else where
     others[is_new, 0] = 0
     if is_declared:
@@ -311,30 +311,6 @@ def _known(
         return where
     where[others >= np.array(shape)] = -1
     return where
-
-
-def check_ranking(
-    estimator: Any, units: Any, k: Any, context: Any, new_users: ArrayLike = ()
-) -> NDArray[np.int32]:
-    """Return coordinates at which to rank items; see `BaseCompletion.recommend`."""
-    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"k must be a positive integer, got {k!r}.")
-    check_numeric(units, "units")
-    first, n_modes = np.atleast_1d(units), len(estimator.shape_)
-    if first.ndim != 1:
-        raise ValueError("units must be an index or a list of indices.")
-    rest = np.full(n_modes - 2, -1)
-    if context is not None:
-        check_numeric(context, "context")
-        rest = np.asarray(context)
-    if rest.shape != (n_modes - 2,):
-        raise ValueError(f"context must hold {n_modes - 2} indices.")
-    # A type that holds every integer and every fraction exactly.
-    rows = np.empty((len(first), n_modes), dtype=np.longdouble)
-    rows[:, 0], rows[:, 1], rows[:, 2:] = first, -1, rest
-    options = {"estimator": estimator, "input_name": "units", "ensure_min_samples": 0}
-    rows = checked(check_array, rows, **options)
-    return _known(estimator, rows, "recommend", new_users)
 
 
 def check_tensor(

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..tensor._observations import places_of
+
 
 @dataclass(frozen=True, eq=False)
 class Choices:
@@ -67,18 +69,20 @@ class Choices:
         users = self.users[first:last]
         return Choices(users, starts - starts[0], items, self.n_items)
 
-    def position(self, users: NDArray[np.integer]) -> NDArray[np.int64]:
+    def position(self, users: NDArray[np.integer]) -> NDArray[np.integer]:
         """Row of each user in `self.users`; -1 for a user without a choice."""
-        rows = np.searchsorted(self.users, users)
-        known = np.append(self.users, -2)[rows] == users
-        return np.where(known, rows, -1)
+        return places_of(users, self.users)
 
     def of_users(self, users: NDArray[np.integer]) -> "Choices":
-        """Choices of the given users, in the given order; some may have none."""
+        """Choices of the given users, in the given order; some may have none.
+
+        In time by these users and their choices alone.
+        """
         rows = self.position(users)
-        sizes = np.append(self.sizes, 0)[rows]
+        first = self.starts[rows]
+        sizes = np.where(rows < 0, 0, self.starts[rows + 1] - first)
         starts = np.append(0, np.cumsum(sizes))
-        offset = np.repeat(self.starts[rows] - starts[:-1], sizes)
+        offset = np.repeat(first - starts[:-1], sizes)
         return Choices(
             np.asarray(users),
             starts,

@@ -781,7 +781,7 @@ class PartitionedUnits:
         fitted: Any,
         method: str,
         coordinates: NDArray[np.integer],
-        *arguments: Any,
+        *wanted: Any,
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[Any]]]:
         """Answer questions about units where their entries are.
 
@@ -792,8 +792,8 @@ class PartitionedUnits:
         method : {"predict", "recommend"}
         coordinates : ndarray of shape (n, n_modes), int
             Their units are known.
-        *arguments : object
-            Further arguments of the method.
+        *wanted : Wanted
+            What `recommend` may answer.
 
         Yields
         ------
@@ -805,9 +805,14 @@ class PartitionedUnits:
         numbers = np.searchsorted(self._cuts, coordinates[:, fitted.unit], "right") - 1
         asked = np.unique(numbers).tolist()
         places = [np.flatnonzero(numbers == k) for k in asked]
-        question, answer = shared((fitted, method, arguments)), task(_unit_answer)
+        question, answer = shared((fitted, method)), task(_unit_answer)
         answers = [
-            answer(self._chunks[k], question, coordinates[rows])
+            answer(
+                self._chunks[k],
+                question,
+                coordinates[rows],
+                *(each.at(rows) for each in wanted),
+            )
             for k, rows in zip(asked, places, strict=True)
         ]
         yield from zip(places, computed(*answers), strict=True)
@@ -818,9 +823,9 @@ def _nothing(_: UnitEntries) -> None:
 
 
 def _unit_answer(
-    units: UnitEntries, question: Any, coordinates: NDArray[np.integer]
+    units: UnitEntries, question: Any, coordinates: NDArray[np.integer], *wanted: Any
 ) -> NDArray[Any]:
     """What the method returns, with the rows of the units that are asked about."""
-    fitted, method, arguments = question
+    fitted, method = question
     own = units.of(np.unique(coordinates[:, fitted.unit]))
-    return getattr(fitted.with_units(own), method)(coordinates, *arguments)
+    return getattr(fitted.with_units(own), method)(coordinates, *wanted)

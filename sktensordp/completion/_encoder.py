@@ -8,7 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import date
-from functools import partial
+from functools import cached_property, partial
 from numbers import Integral, Number
 from typing import Any, Self
 
@@ -44,6 +44,7 @@ from ._likely_mistakes import (
     warn_of_one_bin,
     warn_of_times,
 )
+from ._lookups import Lookups
 
 _UNKNOWN = -1
 _CONTAINERS = dict, list, set, tuple, np.ndarray
@@ -274,7 +275,7 @@ class CoordinateEncoder(
         for name in {"time_edges_", "time_start_"} & vars(self).keys():
             delattr(self, name)
         self.__dict__.update(binning)
-        self.categories_, self.shape_ = learned, shape
+        self.categories_, self.shape_, self._lookups = learned, shape, Lookups()
         self._binning = self.time_bins, self.freq
         return self
 
@@ -357,16 +358,30 @@ class CoordinateEncoder(
     def _indices_of(self, values: NDArray[Any], column: int) -> NDArray[np.int64]:
         """Encode ids or times of one column; -1 for an unknown one."""
         if column < len(self.categories_):
-            return _index_of(self.categories_[column], values)
+            return self._built("index", column, _Index).of(values)
         return self._bins_of(_seconds(values))
+
+    def _known_kinds(self, column: int) -> set[str]:
+        """Kinds of the known ids of a column."""
+        return self._built("kinds", column, kinds_of)
+
+    def _built(
+        self, name: str, column: int, build: Callable[[NDArray[Any]], Any]
+    ) -> Any:
+        """What `build` makes of the known ids of a column, the first time only."""
+        known = self.categories_[column]
+        lookups = self.__dict__.setdefault("_lookups", Lookups())
+        return lookups.get(f"{name} {column}", known, lambda: build(known))
 
     def _ids_at(self, indices: NDArray[np.integer], column: int) -> NDArray[Any]:
         """The ids, or the first times, of indices of a column, as objects; None for -1.
 
         Another type where no index is -1 would tell so of all in one array.
         """
-        names = np.append(self._names(column).astype(object), np.array([None]))
-        return names[indices]
+        ids = np.full(indices.shape, None, dtype=object)
+        is_known = indices >= 0
+        ids[is_known] = self._names(column)[indices[is_known]].astype(object)
+        return ids
 
     def _names(self, column: int) -> NDArray[Any]:
         """The id, or the first time, of every index of a column."""
@@ -725,24 +740,45 @@ def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
 
 def _index_of(known: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
     """Index of every id among the known ones; -1 if it is not known."""
-    kinds = {known.dtype.kind, column.dtype.kind}
-    # Signed and unsigned integers would be compared as floats.
-    if kinds <= set("iubf") and kinds != {"i", "u"}:
-        order = np.argsort(known, kind="stable")
-        place = np.searchsorted(known, column, sorter=order)
-        nearest = order[np.minimum(place, len(order) - 1)]
-        is_known = (known[nearest] == column) & _are_distinct(column)
-        return np.where(is_known, nearest, _UNKNOWN)
-    index = {id_: k for k, id_ in enumerate(known.tolist())}
-    indices: list[int] | None
-    try:
-        indices = [index.get(id_, _UNKNOWN) for id_ in column.tolist()]
-    except TypeError:
-        indices = None
-    # Raised outside of the handler, or the TypeError would be its context.
-    if indices is None:
-        raise ValueError("Some ids are neither numbers nor strings.")
-    return np.array(indices, dtype=np.int64)
+    return _Index(known).of(column)
+
+
+class _Index:
+    """Finds ids among the known ones; it sorts or hashes these once."""
+
+    def __init__(self, known: NDArray[Any]) -> None:
+        self._known = known
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        return np.argsort(self._known, kind="stable")
+
+    @cached_property
+    def _sorted(self) -> NDArray[Any]:
+        return self._known[self._order]
+
+    @cached_property
+    def _index(self) -> dict[Any, int]:
+        return {id_: k for k, id_ in enumerate(self._known.tolist())}
+
+    def of(self, column: NDArray[Any]) -> NDArray[np.int64]:
+        """Index of every id; -1 if it is not known."""
+        kinds = {self._known.dtype.kind, column.dtype.kind}
+        # Signed and unsigned integers would be compared as floats.
+        if kinds <= set("iubf") and kinds != {"i", "u"}:
+            place = np.searchsorted(self._sorted, column)
+            nearest = self._order[np.minimum(place, len(self._order) - 1)]
+            is_known = (self._known[nearest] == column) & _are_distinct(column)
+            return np.where(is_known, nearest, _UNKNOWN)
+        indices: list[int] | None
+        try:
+            indices = [self._index.get(id_, _UNKNOWN) for id_ in column.tolist()]
+        except TypeError:
+            indices = None
+        # Raised outside of the handler, or the TypeError would be its context.
+        if indices is None:
+            raise ValueError("Some ids are neither numbers nor strings.")
+        return np.array(indices, dtype=np.int64)
 
 
 def _seconds(column: NDArray[Any]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ further batch, or new rows of units, make a new object.
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -27,14 +27,16 @@ from ..tensor import (
 from ..tensor._observations import places_of
 from ..tensor._rows import OfMode
 from ..tensor._unit_entries import UnitEntries
+from ._choices import Choices
 from ._domain import Domain
 from ._entries import Entries
+from ._lookups import Lookups, items_by_place, places_at
 from ._own_rows import TIED, OwnModel, for_own_eyes, kept_values
 from ._ranking import best_of
+from ._similar import item_vectors, similar_to
 from ._unit_rows import LocalRows, UnitModel
+from ._wanted import Wanted
 
-# Number of rows of scores that are ranked at once.
-_N_RANKED = 256
 # Of all users, those of the fit and new ones: no coordinate reaches it.
 _MOST_USERS = 2**31 - 1
 # It has no rows, so no model is kept with it.
@@ -78,6 +80,8 @@ class Fitted:
         For each call, the values that the model was fitted to, if there are any.
     is_personal : bool
         Whether the fit computes the rows of users from their own entries.
+    lookups : Lookups
+        What answers look up; not stored.
     """
 
     model: Any
@@ -97,6 +101,7 @@ class Fitted:
     local: LocalRows = _NOBODY
     noisy: tuple[Any, ...] = ()
     is_personal: bool = False
+    lookups: Lookups = field(default_factory=Lookups)
 
     unit = None
     """The mode of the protected units; None if entries are protected."""
@@ -142,7 +147,7 @@ class Fitted:
     def new_units(self) -> np.ndarray:
         """Users with rows beyond the shape."""
         units = self.local.units
-        return units[units >= self.shape[0]]
+        return units[np.searchsorted(units, self.shape[0]) :]
 
     def check_own_rows(self) -> None:
         """Refuse to compute rows of users where these are tied to one another."""
@@ -199,64 +204,87 @@ class Fitted:
         """
         return np.clip(self.offset + self.answering.dense(), *self.domain.bounds)
 
-    def recommend(self, coordinates: np.ndarray, k: int) -> np.ndarray:
-        """Rank the indices of mode 1 at coordinates, leaving out observed ones.
+    def recommend(self, coordinates: np.ndarray, wanted: Wanted) -> np.ndarray:
+        """Rank the indices of mode 1 at coordinates.
 
         Parameters
         ----------
         coordinates : ndarray of shape (n, n_modes), int
             Those of mode 1 are not read.
-        k : int
+        wanted : Wanted
 
         Returns
         -------
         items : ndarray of shape (n, k), int
             Best first, padded with -1 if fewer than `k` items are left.
         """
-        best = np.full((len(coordinates), k), -1, dtype=np.int64)
-        for start in range(0, len(coordinates), _N_RANKED):
-            rows = coordinates[start : start + _N_RANKED]
-            scores = self.answering.slices(rows, 1)
-            for row, item in self._seen_items(rows):
-                scores[row, item] = -np.inf
-            best[start : start + _N_RANKED] = best_of(scores, k)
+        best = np.full((len(coordinates), wanted.k), -1, dtype=np.int64)
+        observed: list[Choices] = []
+        if wanted.exclude_observed:
+            observed.extend(self._observed_at(coordinates))
+        answering = self.answering
+        # Column by column: so a single row is multiplied fastest.
+        every = self.lookups.get(
+            "items", self.model, lambda: np.asfortranarray(answering.every_row(1))
+        )
+        for rows, here in wanted.chunks(len(coordinates), self.shape[1]):
+            scores = answering.slices(coordinates[rows], 1, every)
+            here.restrict(scores)
+            for choices in observed:
+                own = choices.chunk(rows.start, rows.stop)
+                places = np.repeat(np.arange(len(scores)), own.sizes)
+                scores[places, own.items] = -np.inf
+            best[rows] = best_of(scores, wanted.k)
         return best
 
-    def _seen(self) -> Iterator[np.ndarray]:
-        """Yields coordinates of observed entries, call by call."""
+    def values_of(self, coordinates: np.ndarray, items: np.ndarray) -> np.ndarray:
+        """Predictions of recommended items; NaN where no item was left."""
+        rows, places = np.nonzero(items >= 0)
+        where = coordinates[rows]
+        where[:, 1] = items[rows, places]
+        values = np.full(items.shape, np.nan)
+        values[rows, places] = self.predict(where)
+        return values
+
+    def similar_items(self, items: np.ndarray, k: int) -> np.ndarray:
+        """The k items most similar to each of the items; see `similar_to`."""
+        vectors = self.lookups.get("vectors", self.model, self._item_vectors)
+        return similar_to(items, vectors, k)
+
+    def _item_vectors(self) -> np.ndarray:
+        # Released rows: nobody's own row is read.
+        return item_vectors(self.model, 1, self.model.means[0].mean(axis=0))
+
+    def _observed_at(self, coordinates: np.ndarray) -> Iterator[Choices]:
+        """Yields items that were observed at each of the coordinates.
+
+        Those that are public come first, then those that only this process knows. Where
+        a unit is protected, these are the items that this unit has observed.
+        """
         if self.observed is None:
             raise ValueError(
-                "recommend is not supported after a fit to Dask collections: the "
-                "observed items, which it leaves out, are not stored. Use predict."
+                "After a fit to Dask collections, recommend cannot leave out the "
+                "observed items, which are not stored. Pass exclude_observed=False."
             )
-        for entries in self.observed:
-            yield entries.coordinates
-        if self.local.where is not None:
-            yield self.local.where
+        keys, extent, own = sorted({0, self.unit or 0}), self.extent, self.local.where
+        places = places_at(coordinates, keys, extent)
 
-    def _seen_items(
-        self, coordinates: np.ndarray
-    ) -> Iterator[tuple[np.intp, np.ndarray]]:
-        """Yields a row of `coordinates` with the items that were observed there.
-
-        Where a unit is protected, these are the items that this unit has observed.
-        """
-        keys = sorted({0, self.unit or 0})
-        rows, sizes = coordinates[:, keys], [self.extent[k] for k in keys]
-        known = np.flatnonzero(np.all(rows >= 0, axis=1))
-        wanted = np.ravel_multi_index(tuple(rows[known].T), sizes)
-        for where in self._seen():
+        def build(parts: list[np.ndarray]) -> Choices:
+            where = np.concatenate(parts)
             # An interrupted `partial_fit` may have had entries outside the shape.
-            where = where[np.all(where < self.extent, axis=1)]
-            places = np.ravel_multi_index(tuple(where[:, keys].T), sizes)
-            chosen = np.isin(places, wanted)
-            places, items = places[chosen], where[chosen, 1]
-            order = np.argsort(places, kind="stable")
-            places, items = places[order], items[order]
-            first = np.searchsorted(places, wanted)
-            last = np.searchsorted(places, wanted, side="right")
-            for row, *ends in zip(known, first, last, strict=True):
-                yield row, items[slice(*ends)]
+            where = where[np.all(where < extent, axis=1)]
+            return items_by_place(where, keys, extent)
+
+        if self.observed:
+            every = self.lookups.get(
+                "observed",
+                self.observed,
+                lambda: build([entries.coordinates for entries in self.observed or ()]),
+            )
+            yield every.of_users(places)
+        if own is not None:
+            of_local = self.lookups.get("own", own, lambda: build([own]))
+            yield of_local.of_users(places)
 
     def with_call(self, entries: Entries, guarantee: PrivacyGuarantee) -> Self:
         """The same model after one more call, whose release is about to happen."""
@@ -423,10 +451,15 @@ class FittedToUnits(Fitted):
         """Predict values; see `Fitted.predict`. Units elsewhere answer there."""
         return self._with_answers("predict", super().predict(coordinates), coordinates)
 
-    def recommend(self, coordinates: np.ndarray, k: int) -> np.ndarray:
+    def recommend(self, coordinates: np.ndarray, wanted: Wanted) -> np.ndarray:
         """Rank items; see `Fitted.recommend`. Units elsewhere answer there."""
-        best = super().recommend(coordinates, k)
-        return self._with_answers("recommend", best, coordinates, k)
+        best = super().recommend(coordinates, wanted)
+        return self._with_answers("recommend", best, coordinates, wanted)
+
+    def _item_vectors(self) -> np.ndarray:
+        # Rows of units are not read: how units differ is known from the prior.
+        people = self.model.directions(self.domain.scale)
+        return item_vectors(people, 1 + (self.unit > 0), people.means[0][-1])
 
     def dense(self) -> np.ndarray:
         """Predict all values; see `Fitted.dense`."""
@@ -434,14 +467,15 @@ class FittedToUnits(Fitted):
         return super().dense()
 
     def _with_answers(
-        self, method: str, answers: np.ndarray, coordinates: np.ndarray, *arguments: Any
+        self, method: str, answers: np.ndarray, coordinates: np.ndarray, *wanted: Wanted
     ) -> np.ndarray:
         """Replace the answers for units whose entries are elsewhere by theirs."""
         local, units = self.local, coordinates[:, self.unit]
         if local.elsewhere is not None:
             asked = np.flatnonzero((units >= 0) & ~np.isin(units, local.units))
+            each = (one.at(asked) for one in wanted)
             found = local.elsewhere.answers(
-                self.shared, method, coordinates[asked], *arguments
+                self.shared, method, coordinates[asked], *each
             )
             for places, own_answers in found:
                 answers[asked[places]] = own_answers

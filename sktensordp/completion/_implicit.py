@@ -7,21 +7,18 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags, check_array
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import Interval, fit_context
 from .._validation import (
     callers_level,
-    check_coordinates,
-    check_numeric,
     check_shape,
-    checked,
     is_fit_for_a_score,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
@@ -36,6 +33,7 @@ from ._fitted import keeping_names_if_refused
 from ._item_model import ItemModel
 from ._likely_mistakes import warn_of_noise
 from ._local import Local
+from ._wanted import check_ranking, check_similar
 
 _DEFAULT_MAX_ITEMS = 1500
 # Fourth powers of shares, times a squared number of choices, then fit into 64 bits.
@@ -312,23 +310,109 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             self._fitted = replace(fitted, local=local)
         return self
 
-    def recommend(self, users: ArrayLike, k: int = 10) -> NDArray[np.int64]:
+    @overload
+    def recommend(
+        self,
+        units: ArrayLike,
+        k: int = 10,
+        *,
+        context: None = None,
+        candidates: Any = None,
+        exclude: Any = None,
+        exclude_observed: bool = True,
+        return_scores: Literal[False] = False,
+    ) -> NDArray[np.int64]: ...
+
+    @overload
+    def recommend(
+        self,
+        units: ArrayLike,
+        k: int = 10,
+        *,
+        context: None = None,
+        candidates: Any = None,
+        exclude: Any = None,
+        exclude_observed: bool = True,
+        return_scores: Literal[True],
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
+
+    def recommend(
+        self,
+        units: ArrayLike,
+        k: int = 10,
+        *,
+        context: None = None,
+        candidates: Any = None,
+        exclude: Any = None,
+        exclude_observed: bool = True,
+        return_scores: bool = False,
+    ) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Recommend the k items with the largest scores that a user has not chosen.
 
         Of items with equal scores, the one with the lower index comes first.
 
         Parameters
         ----------
-        users : int or array-like of shape (n_users,)
+        units : int or array-like of shape (n_units,)
             Indices of users. -1 stands for an unknown user. Unknown users and users
             without a choice get the most popular items.
         k : int, default=10
             Number of items for each user.
+        context : None
+            Must be None: choices have no context.
+        candidates : list of int, or list of n_units such lists, default=None
+            The only items that may be recommended: one list for all users, or one for
+            each. None admits every item. -1 in a list is ignored.
+        exclude : list of int, or list of n_units such lists, default=None
+            Items to leave out, in the same form.
+        exclude_observed : bool, default=True
+            Whether to leave out the user's own choices.
+        return_scores : bool, default=False
+            Whether to return the scores, too.
 
         Returns
         -------
-        items : ndarray of shape (k,) or (n_users, k)
+        items : ndarray of shape (k,) or (n_units, k)
             Indices of items, best first. -1 if no further item is left.
+        scores : ndarray of shape (k,) or (n_units, k)
+            Only with `return_scores`: those of `predict`, which are no values and no
+            probabilities; NaN for -1.
+
+        Raises
+        ------
+        ValueError
+            If an index is outside `shape_`, `k` is not a positive integer, or there are
+            several lists but not one for each user.
+        """
+        check_is_fitted(self)
+        where, wanted = check_ranking(
+            self, (), units, k, context, candidates, exclude, exclude_observed
+        )
+        fitted, shape = self._fitted, (*np.shape(units), wanted.k)
+        choices = fitted.choices_of(where[:, 0].astype(np.int64))
+        items, scores = fitted.model.best(choices, wanted)
+        if not return_scores:
+            return items.reshape(shape)
+        return items.reshape(shape), scores.reshape(shape)
+
+    def similar_items(self, items: ArrayLike, k: int = 10) -> NDArray[np.int64]:
+        """Find the items whose scores a choice of an item raises most.
+
+        These are the largest weights in the item's row of `similarity_`. Nobody's own
+        choices are read, so that you may show the answer to everybody.
+
+        Parameters
+        ----------
+        items : int or array-like of shape (n_items,)
+            Indices of items; -1 stands for an unknown item.
+        k : int, default=10
+            Number of similar items for each.
+
+        Returns
+        -------
+        similar : ndarray of shape (k,) or (n_items, k)
+            Largest weight first, padded with -1 if fewer than `k` weights are positive.
+            Items that are not among `items_` have no weights.
 
         Raises
         ------
@@ -336,25 +420,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             If an index is outside `shape_`, or `k` is not a positive integer.
         """
         check_is_fitted(self)
-        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-            raise ValueError(f"k must be a positive integer, got {k!r}.")
-        check_numeric(users, "users")
-        indices = np.atleast_1d(users)
-        if indices.ndim != 1:
-            raise ValueError("users must be an index or a list of indices.")
-        # A type that rounds no integer and no fraction to another index.
-        pairs = np.full((len(indices), 2), -1, dtype=np.longdouble)
-        pairs[:, 0] = indices
-        options = {"estimator": self, "input_name": "users", "ensure_min_samples": 0}
-        pairs = check_coordinates(
-            checked(check_array, pairs, **options),
-            shape=self.shape_,
-            allow_unknown=True,
-            name="recommend",
-        )
-        fitted = self._fitted
-        choices = fitted.choices_of(pairs[:, 0].astype(np.int64))
-        return fitted.model.best(choices, int(k)).reshape(*np.shape(users), int(k))
+        asked, k = check_similar(self, items, k)
+        return self._fitted.model.similar(asked, k).reshape(*np.shape(items), k)
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict the scores by which `recommend` ranks items for users.

@@ -18,6 +18,7 @@ from ..tensor._blas import one_blas_thread
 from ._choices import Choices
 from ._cooccurrence import ItemSums
 from ._ranking import best_of
+from ._wanted import Wanted
 
 # Number of rows of scores that are ranked at once.
 _N_RANKED = 256
@@ -92,16 +93,40 @@ class ItemModel:
         scores[:, self.items] += indicators @ self.similarity - sizes * self.expected
         return scores
 
-    def best(self, choices: Choices, k: int) -> NDArray[np.int64]:
-        """Best k items that each user has not chosen; see `best_of`."""
-        items = np.full((len(choices.users), k), -1, dtype=np.int64)
-        for start in range(0, len(items), _N_RANKED):
-            chunk = choices.chunk(start, start + _N_RANKED)
+    def best(
+        self, choices: Choices, wanted: Wanted
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Best items for each user, and their scores; see `best_of`."""
+        items = np.full((len(choices.users), wanted.k), -1, dtype=np.int64)
+        found = np.full(items.shape, np.nan)
+        for rows, here in wanted.chunks(len(items), len(self.counts)):
+            chunk = choices.chunk(rows.start, rows.stop)
             scores = self.scores(chunk)
-            rows = np.repeat(np.arange(len(chunk.users)), chunk.sizes)
-            scores[rows, chunk.items] = -np.inf
-            items[start : start + _N_RANKED] = best_of(scores, k)
-        return items
+            here.restrict(scores)
+            if wanted.exclude_observed:
+                places = np.repeat(np.arange(len(chunk.users)), chunk.sizes)
+                scores[places, chunk.items] = -np.inf
+            items[rows] = best = best_of(scores, wanted.k)
+            is_item, best = best >= 0, np.maximum(best, 0)
+            found[rows] = np.where(
+                is_item, np.take_along_axis(scores, best, axis=1), np.nan
+            )
+        return items, found
+
+    def similar(self, items: NDArray[np.integer], k: int) -> NDArray[np.int64]:
+        """The k items whose scores a choice of each item raises most; -1 if fewer."""
+        best = np.full((len(items), k), -1, dtype=np.int64)
+        has_weights = np.flatnonzero(np.isin(items, self.items))
+        places = np.argsort(self.items)
+        order = np.searchsorted(self.items, items[has_weights], sorter=places)
+        weights = self.similarity[places[order]]
+        weights = np.where(weights > 0, weights, -np.inf)
+        if len(has_weights):
+            # Of equal weights, that of the item with the lower index comes first.
+            found = best_of(weights[:, places], k)
+            raised = self.items[places[np.maximum(found, 0)]]
+            best[has_weights] = np.where(found < 0, -1, raised)
+        return best
 
     def at(
         self, choices: Choices, rows: NDArray[np.intp], items: NDArray[np.integer]

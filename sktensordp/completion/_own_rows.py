@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import OWN_ANSWERS
 from ..tensor import Rows
+from ..tensor._observations import places_of
 from ..tensor._rows import OfMode
 from ._local import Local
 from ._unit_rows import LocalRows
@@ -97,10 +98,19 @@ class OwnModel:
         return self._answered(lambda rows, where: rows.predict(where), coordinates)
 
     def slices(
-        self, coordinates: NDArray[np.integer], mode: int
+        self,
+        coordinates: NDArray[np.integer],
+        mode: int,
+        every: NDArray[np.floating] | None = None,
     ) -> NDArray[np.floating]:
         """See `Rows.slices`; not for the first mode."""
-        return self._answered(lambda rows, where: rows.slices(where, mode), coordinates)
+        return self._answered(
+            lambda rows, where: rows.slices(where, mode, every), coordinates
+        )
+
+    def every_row(self, mode: int) -> NDArray[np.floating]:
+        """See `Rows.every_row`; not for the first mode."""
+        return self.released.every_row(mode)
 
     def variance(
         self, coordinates: NDArray[np.integer]
@@ -121,7 +131,7 @@ class OwnModel:
         coordinates: NDArray[np.integer],
     ) -> NDArray[Any]:
         """Answers from own rows where there are any, and else from released rows."""
-        has_own = np.isin(coordinates[:, 0], self.own.used[0])
+        has_own = places_of(coordinates[:, 0], self.own.used[0]) >= 0
         if has_own.all():
             return answers_of(self.own, coordinates)
         answers = answers_of(self.released, coordinates)

@@ -21,6 +21,7 @@ from .._sklearn_compat import (
     StrOptions,
     available_if,
     fit_context,
+    framed,
     safe_indexing,
 )
 from .._validation import (
@@ -58,6 +59,7 @@ from ._likely_mistakes import (
 )
 from ._local_users import N_RESERVED, LocalUsers
 from ._tucker import TuckerCompletion
+from ._wanted import lists_of
 
 _NOBODY = LocalUsers()
 
@@ -330,8 +332,16 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return fitted.completion.predict(where)
 
     def recommend(
-        self, ids: Any, k: int = 10, *, context: ArrayLike | None = None
-    ) -> NDArray[Any]:
+        self,
+        units: Any,
+        k: int = 10,
+        *,
+        context: ArrayLike | None = None,
+        candidates: Any = None,
+        exclude: Any = None,
+        exclude_observed: bool = True,
+        return_scores: bool = False,
+    ) -> Any:
         """Recommend the k items that suit a user best, without those of the user's own.
 
         Show the recommendations for a user to that user only: they are also computed
@@ -339,7 +349,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
         Parameters
         ----------
-        ids : id or array-like of shape (n_users,)
+        units : id or array-like of shape (n_users,)
             One user, or a list of users. None stands for an unknown user, who gets the
             recommendations of an average one. So does an id that is not known. An id
             that is a tuple goes into a list.
@@ -348,30 +358,148 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         context : array-like of shape (n_columns - 2,), default=None
             What the further columns hold, such as the time of the recommendation; None
             for an average one.
+        candidates : list of ids, or list of n_users such lists, default=None
+            The only items that may be recommended: one list for all users, or one for
+            each. None admits every item. Unknown items are ignored.
+        exclude : list of ids, or list of n_users such lists, default=None
+            Items to leave out, in the same form.
+        exclude_observed : bool, default=True
+            Whether to leave out the items of the user's own entries.
+        return_scores : bool, default=False
+            Whether to return the scores, too.
 
         Returns
         -------
         items : ndarray of shape (k,) or (n_users, k), object
             Ids of items, best first, padded with None if fewer than `k` items are left.
+            After `set_output`, a data frame with a row for each user and item.
+        scores : ndarray of shape (k,) or (n_users, k)
+            Only with `return_scores`, and a column of the data frame, if there is one:
+            predicted values or, of an `ImplicitCompletion`, scores that are no values
+            and no probabilities. NaN for None.
 
         Raises
         ------
         ValueError
-            If an id is NaN or of another type than those of its column, `k` is not a
-            positive integer, or `context` has another length.
+            If an id is missing or of another type than those of its column, `k` is not
+            a positive integer, `context` has another length, or there are several lists
+            but not one for each user.
         """
         check_is_fitted(self)
         fitted = self._fitted
-        single, asked = _asked(ids)
+        single, asked = _asked(units, "units", "user")
         fitted.warn_if_lost(any(id_ is not None for id_ in asked))
         where = fitted.rows_of(asked)
         warn_of_items(fitted.has_items_among(asked, where))
-        options = {}
+        n_users = len(where)
+        options: dict[str, Any] = {
+            "candidates": fitted.items_in(candidates, n_users, "candidates"),
+            "exclude": fitted.items_in(exclude, n_users, "exclude"),
+            "exclude_observed": exclude_observed,
+        }
         if context is not None:
             options["context"] = fitted.context_of(context)
-        rows = where[0] if single else where
-        items = fitted.completion.recommend(rows, k, **options)
-        return fitted.encoder._ids_at(items, fitted.item_column)
+        found = fitted.completion.recommend(
+            where, k, return_scores=return_scores, **options
+        )
+        found, scores = found if return_scores else (found, None)
+        items = fitted.encoder._ids_at(found, fitted.item_column)
+        if self._wants_frame:
+            return self._framed(self._names_of_columns, asked, items, scores)
+        if scores is None:
+            return items[0] if single else items
+        return (items[0], scores[0]) if single else (items, scores)
+
+    def similar_items(self, items: Any, k: int = 10) -> Any:
+        """Find similar items, by the released model alone.
+
+        No user's own entries are read, so that you may show the answer to everybody.
+        See `similar_items` of the completion for what counts as similar.
+
+        Parameters
+        ----------
+        items : id or array-like of shape (n_items,)
+            One item, or a list of items.
+        k : int, default=10
+            Number of similar items for each.
+
+        Returns
+        -------
+        similar : ndarray of shape (k,) or (n_items, k), object
+            Ids of items, most similar first, padded with None; None alone for an
+            unknown item. After `set_output`, a data frame with a row for each pair.
+
+        Raises
+        ------
+        ValueError
+            If an id is missing or of another type than those of its column, `k` is not
+            a positive integer, or the completion protects items.
+        """
+        check_is_fitted(self)
+        fitted = self._fitted
+        single, asked = _asked(items, "items", "item")
+        found = fitted.completion.similar_items(fitted.indices_of(asked), k)
+        similar = fitted.encoder._ids_at(found, fitted.item_column)
+        if self._wants_frame:
+            return self._framed([self._names_of_columns[1], "similar"], asked, similar)
+        return similar[0] if single else similar
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Choose whether `recommend` and `similar_items` return data frames.
+
+        A frame has one row for each user and recommended item, best first, and no rows
+        that only pad. The columns are called as in the table of the fit, or "user" and
+        "item". scikit-learn's global ``set_config(transform_output=...)`` does not
+        change what these methods return.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"}, default=None
+            None changes nothing.
+
+        Returns
+        -------
+        self : Recommender
+
+        Raises
+        ------
+        ValueError
+            If it is something else.
+        """
+        if transform is not None:
+            if transform not in ("default", "pandas", "polars"):
+                raise ValueError(
+                    f"transform must be 'default', 'pandas' or 'polars', got "
+                    f"{transform!r}."
+                )
+            # The attribute that clones take along.
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    @property
+    def _wants_frame(self) -> bool:
+        config = getattr(self, "_sklearn_output_config", {})
+        return config.get("transform", "default") != "default"
+
+    @property
+    def _names_of_columns(self) -> list[str]:
+        """Names of users and items in a data frame of recommendations."""
+        return list(getattr(self, "feature_names_in_", ["user", "item"])[:2])
+
+    def _framed(
+        self,
+        names: list[str],
+        asked: NDArray[Any],
+        found: NDArray[Any],
+        scores: NDArray[np.floating] | None = None,
+    ) -> Any:
+        """A data frame with a row for each id that was found, beside what was asked."""
+        is_found = np.array([[id_ is not None for id_ in row] for row in found])
+        asked_for = np.repeat(asked, np.count_nonzero(is_found, axis=1))
+        columns = [asked_for.tolist(), found[is_found].tolist()]
+        if scores is not None:
+            names, columns = [*names, "score"], [*columns, scores[is_found]]
+        return framed(self, dict(zip(names, columns, strict=True)), None, names)
 
     @available_if(_has("fold_in"))
     def fold_in(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -728,19 +856,16 @@ class _Fitted:
 
     def rows_of(self, users: NDArray[Any]) -> NDArray[np.int64]:
         """Row of each user; -1 for None and for an unknown id."""
+        if self.local is None:
+            found = self._indices_of(users, 0)
+            if self.takes_new_users:
+                self._find_new(users, found)
+            return found
         is_id = np.array([id_ is not None for id_ in users], dtype=bool)
         rows = np.full(len(users), -1, dtype=np.int64)
-        kinds = kinds_of(users[is_id])
-        if self.local is not None:
-            if self.kinds:
-                check_kinds(self.kinds, kinds, 0)
-            rows[is_id] = self.local.rows_of(users[is_id])
-        elif np.any(is_id):
-            self._check_kinds(kinds, 0)
-            found = self.encoder._indices_of(users[is_id], 0)
-            if self.takes_new_users:
-                self._find_new(users[is_id], found)
-            rows[is_id] = found
+        if self.kinds:
+            check_kinds(self.kinds, kinds_of(users[is_id]), 0)
+        rows[is_id] = self.local.rows_of(users[is_id])
         return rows
 
     def has_items_among(self, asked: NDArray[Any], rows: NDArray[np.int64]) -> bool:
@@ -756,6 +881,29 @@ class _Fitted:
         if not len(ids) or self.item_column >= len(self.encoder.categories_):
             return False
         return bool(np.any(self.encoder._indices_of(ids, self.item_column) >= 0))
+
+    def indices_of(self, items: NDArray[Any]) -> NDArray[np.int64]:
+        """Index of each item; -1 for None and for an unknown id."""
+        return self._indices_of(items, self.item_column)
+
+    def items_in(self, values: Any, n_users: int, name: str) -> Any:
+        """One list of items for all users, or one for each, as lists of indices."""
+        if values is None:
+            return None
+        lists = [
+            self.indices_of(_objects(ids, name, "item"))
+            for ids in lists_of(values, n_users, name)
+        ]
+        return lists if len(lists) > 1 else lists[0]
+
+    def _indices_of(self, ids: NDArray[Any], column: int) -> NDArray[np.int64]:
+        """Index of each id in a column of the encoder; -1 for None or unknown ids."""
+        is_id = np.array([id_ is not None for id_ in ids], dtype=bool)
+        indices = np.full(len(ids), -1, dtype=np.int64)
+        if np.any(is_id):
+            self._check_kinds(kinds_of(ids[is_id]), column)
+            indices[is_id] = self.encoder._indices_of(ids[is_id], column)
+        return indices
 
     def context_of(self, values: Any) -> NDArray[np.int64]:
         """Indices of what the columns after that of items hold; -1 for None."""
@@ -790,7 +938,7 @@ class _Fitted:
     def _check_kinds(self, kinds: set[str], column: int) -> None:
         """Refuse ids of other kinds than those that the encoder knows in a column."""
         if column < len(self.encoder.categories_):
-            known = kinds_of(self.encoder.categories_[column])
+            known = self.encoder._known_kinds(column)
             check_kinds(known, kinds, column + int(self.local is not None))
 
 
@@ -847,25 +995,32 @@ def _rows(values: Any, kept: NDArray[np.intp]) -> Any:
     return None if values is None else values[kept]
 
 
-def _asked(ids: Any) -> tuple[bool, NDArray[np.object_]]:
-    """Whether one user is asked for, and the ids as an array; None if unknown."""
-    check_unmasked(ids, "ids")
-    n_axes = 0 if ids is None else as_numpy(ids, "ids").ndim
+def _asked(ids: Any, name: str, what: str) -> tuple[bool, NDArray[np.object_]]:
+    """Whether one id is asked for, and the ids as an array; None if unknown."""
+    check_unmasked(ids, name)
+    n_axes = 0 if ids is None else as_numpy(ids, name).ndim
     if isinstance(ids, list) and any(isinstance(id_, tuple) for id_ in ids):
         n_axes = 1
     if n_axes > 1:
-        raise ValueError("ids must be an id or a list of ids, such as ['ann', 'bob'].")
-    single, values = not n_axes, [ids]
-    if n_axes:
-        # In an array, numbers next to text would become text.
-        values = list(ids if isinstance(ids, list | tuple) else as_numpy(ids, "ids"))
+        raise ValueError(
+            f"{name} must be an id or a list of ids, such as ['ann', 'bob']."
+        )
+    return not n_axes, _objects(ids if n_axes else [ids], name, what)
+
+
+def _objects(ids: Any, name: str, what: str) -> NDArray[np.object_]:
+    """A list of ids as an array of objects, in which each keeps its type."""
+    # In an array, numbers next to text would become text.
+    values = list(ids if isinstance(ids, list | tuple) else as_numpy(ids, name))
     array = np.empty(len(values), dtype=object)
     for k, id_ in enumerate(values):  # NumPy would take tuples apart
         array[k] = id_
     # NaN and NaT differ from themselves; pandas.NA has no truth value.
     if any(type(v).__name__ == "NAType" or not _is_itself(v) for v in values):
-        raise ValueError("Some ids are missing. Pass None for an unknown user.")
-    return single, array
+        raise ValueError(
+            f"Some ids are missing from {name}. Pass None for an unknown {what}."
+        )
+    return array
 
 
 def _is_itself(value: Any) -> bool:

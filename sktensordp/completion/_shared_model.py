@@ -182,6 +182,13 @@ class SharedModel:
         tucker = point_tucker_model(shape, variance, float, core=core, **terms)
         return tucker.with_average_rows(counts)
 
+    def directions(self, scale: float) -> Rows:
+        """Build a model of units that differ from an unknown one in one number each.
+
+        They differ by its prior standard deviation. The last row is the unknown unit's.
+        """
+        return self.with_rows(np.diag(self._precision**-0.5), scale)
+
 
 @dataclass(frozen=True, eq=False)
 class SolvedUnits:

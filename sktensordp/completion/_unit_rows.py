@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..tensor._observations import places_of
 from ._local import Local
 
 
@@ -90,30 +91,40 @@ class UnitModel:
     def _inner_coordinates(
         self, coordinates: NDArray[np.integer]
     ) -> NDArray[np.integer]:
-        moved = np.roll(coordinates[:, : self.unit + 1], 1, axis=1)
-        moved = np.concatenate([moved, coordinates[:, self.unit + 1 :]], axis=1)
+        others = [mode for mode in range(len(self.shape)) if mode != self.unit]
+        moved = coordinates[:, [self.unit, *others]]
         moved[:, 0] = self._position(moved[:, 0])
         return moved
 
     def _position(self, units: NDArray[np.integer]) -> NDArray[np.int64]:
         """Rows of units in the inner model."""
-        rows = np.searchsorted(self.units, units)
-        has_row = np.append(self.units, -2)[rows] == units
-        return np.where(has_row, rows, len(self.units))
+        rows = places_of(units, self.units)
+        return np.where(rows < 0, len(self.units), rows)
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
         """See `Rows.predict`."""
         return self.inner.predict(self._inner_coordinates(coordinates))
 
     def slices(
-        self, coordinates: NDArray[np.integer], mode: int
+        self,
+        coordinates: NDArray[np.integer],
+        mode: int,
+        every: NDArray[np.floating] | None = None,
     ) -> NDArray[np.floating]:
         """See `Rows.slices`."""
-        inner = mode if mode > self.unit else (mode + 1) * (mode != self.unit)
-        scores = self.inner.slices(self._inner_coordinates(coordinates), inner)
+        inner = self._inner_mode(mode)
+        scores = self.inner.slices(self._inner_coordinates(coordinates), inner, every)
         if mode != self.unit:
             return scores
         return scores[:, self._position(np.arange(self.shape[mode]))]
+
+    def every_row(self, mode: int) -> NDArray[np.floating]:
+        """See `Rows.every_row`."""
+        return self.inner.every_row(self._inner_mode(mode))
+
+    def _inner_mode(self, mode: int) -> int:
+        """The number of a mode in the inner model."""
+        return mode if mode > self.unit else (mode + 1) * (mode != self.unit)
 
     def dense(self) -> NDArray[np.floating]:
         """See `Rows.dense`."""

@@ -223,9 +223,7 @@ class Rows:
     @property
     def factors(self) -> list[NDArray[np.floating]]:
         """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
-        return [
-            self.rows_at(mode, np.arange(size)) for mode, size in enumerate(self.shape)
-        ]
+        return [self.every_row(mode) for mode in range(self.n_modes)]
 
     def weights_of(self, coordinates: NDArray[np.integer]) -> NDArray[np.float64]:
         """`noise` over the variances of values at coordinates."""
@@ -293,7 +291,10 @@ class Rows:
         return values
 
     def slices(
-        self, coordinates: NDArray[np.integer], mode: int
+        self,
+        coordinates: NDArray[np.integer],
+        mode: int,
+        every: NDArray[np.floating] | None = None,
     ) -> NDArray[np.floating]:
         """Predictions at all indices of one mode; see `predict`.
 
@@ -302,13 +303,15 @@ class Rows:
         coordinates : ndarray of shape (n, n_modes), int
             The column of the mode is not read.
         mode : int
+        every : ndarray of shape (shape[mode], n_columns), default=None
+            `every_row` of the mode, if it is there already.
 
         Returns
         -------
         values : ndarray of shape (n, shape[mode])
         """
         rows = [self.rows_at(m, index) for m, index in enumerate(coordinates.T)]
-        every = self.rows_at(mode, np.arange(self.shape[mode]))
+        every = self.every_row(mode) if every is None else every
         return self.regressors(mode, rows) @ every.T
 
     def dense(self) -> NDArray[np.floating]:
@@ -346,6 +349,10 @@ class Rows:
             known = np.where(index < len(self.features) - 1, index, -1)[~is_known]
             rows[~is_known, self.of_features] = self.features[known]
         return rows
+
+    def every_row(self, mode: int) -> NDArray[np.floating]:
+        """Posterior means of the rows at all indices of a mode."""
+        return self.rows_at(mode, np.arange(self.shape[mode]))
 
     def variance(
         self, coordinates: NDArray[np.integer]

@@ -85,8 +85,15 @@ def recommend(model, order, unit, asking):
             units = [asking]
         elif unit > 1 and context[unit - 2] != asking:
             continue
-        found.append(model.recommend(units, SHAPES[order][1], context=context))
+        k = SHAPES[order][1]
+        found.append(model.recommend(units, k, context=context))
+        options = {"context": context, "exclude_observed": False, "exclude": [2]}
+        found.extend(model.recommend(units, k, return_scores=True, **options))
     return np.concatenate(found)
+
+
+def similar_items(model, order, unit, asking):
+    return model.similar_items(np.arange(-1, SHAPES[order][1]), SHAPES[order][1])
 
 
 def fold_in(model, order, unit, asking):
@@ -104,7 +111,15 @@ def attributes(model, order, unit, asking):
 
 ANSWERS = {
     answer.__name__: answer
-    for answer in (attributes, predict, score, transform, recommend, fold_in)
+    for answer in (
+        attributes,
+        predict,
+        score,
+        transform,
+        recommend,
+        similar_items,
+        fold_in,
+    )
 }
 # They make a fit, or read no data of one.
 NO_ANSWERS = {
@@ -154,7 +169,7 @@ def test_no_answer_depends_on_another_unit(form, order, unit):
                 if name in ("fold_in", "transform") and asking < 0:
                     continue
                 asked = (order, unit, asking)
-                if name == "recommend" and unit == 1:
+                if name in ("recommend", "similar_items") and unit == 1:
                     with pytest.raises(ValueError, match="unit=1 protects them"):
                         answer(model, *asked)
                     continue

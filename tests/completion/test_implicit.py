@@ -548,6 +548,9 @@ def answers(model, asking):
     PAIRS[:, 0] = asking
     yield "predict", model.predict(PAIRS)
     yield "recommend", model.recommend([asking], 30)
+    options = {"exclude_observed": False, "return_scores": True}
+    yield "scores", model.recommend([asking], 30, exclude=[3], **options)[1]
+    yield "similar_items", model.similar_items(np.arange(30), 30)
     yield "attributes", np.concatenate([np.ravel(a) for a in released(model)])
     yield "guarantee", repr(model.privacy_guarantee_)
     if asking >= 0:
@@ -572,7 +575,7 @@ def test_no_answer_depends_on_another_user():
 
 
 def test_every_public_method_is_covered():
-    asked = {"predict", "recommend", "fold_in"}
+    asked = {"predict", "recommend", "similar_items", "fold_in"}
     others = {
         "fit", "fit_batches", "get_params", "set_params", "get_metadata_routing",
         *["set_callbacks"] * HAS_CALLBACKS,

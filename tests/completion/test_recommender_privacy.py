@@ -91,9 +91,16 @@ def predict(model, user):
 
 
 def recommend(model, user):
+    options = {"exclude_observed": False, "return_scores": True}
+    items, scores = model.recommend(user, k=7, **options)
     return np.concatenate([
         model.recommend(user, k=7), *model.recommend([user, None, "nobody"], k=7),
+        items, np.nan_to_num(scores),
     ])  # fmt: skip
+
+
+def similar_items(model, user):
+    return model.similar_items([*ITEMS, None], k=7)
 
 
 def fold_in(model, user):
@@ -120,10 +127,14 @@ def stored(model, user):
     return np.array([*map(bytes.hex, pickles), *shown, guarantee])
 
 
-ANSWERS = {one.__name__: one for one in (predict, recommend, fold_in, score, stored)}
+ANSWERS = {
+    one.__name__: one
+    for one in (predict, recommend, similar_items, fold_in, score, stored)
+}
 # They make a fit, or read no data of one.
 NO_ANSWERS = {
     "fit", "get_params", "set_params", "get_metadata_routing", "set_callbacks",
+    "set_output",
 }  # fmt: skip
 
 

@@ -331,8 +331,9 @@ def test_what_is_fitted_holds_no_entries_and_no_key():
     # Three numbers a row and their covariances; the entries have 96,000 bytes.
     assert len(pickle.dumps(fitted)) < 60_000
     assert not any(map(dask.is_dask_collection, vars(fitted).values()))
-    with pytest.raises(ValueError, match="recommend is not"):
+    with pytest.raises(ValueError, match="Pass exclude_observed=False"):
         fitted.recommend(0)
+    assert len(set(fitted.recommend(0, 3, exclude_observed=False))) == 3
     assert not hasattr(fitted, "partial_fit")
 
 

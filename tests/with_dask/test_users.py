@@ -130,6 +130,16 @@ def test_the_same_as_on_one_machine_to_the_last_bit(name):
                 parts.recommend(asked, 4, context=context),
                 one.recommend(asked, 4, context=context),
             )
+            n_items = one.shape_[1]
+            lists = [[k % n_items, (k + 1) % n_items] for k in range(len(asked))]
+            options = {"context": context, "candidates": lists, "return_scores": True}
+            for found, expected in zip(
+                parts.recommend(asked, 2, **options),
+                one.recommend(asked, 2, **options),
+                strict=True,
+            ):
+                assert_array_equal(found, expected)
+            assert_array_equal(parts.similar_items([0, 1]), one.similar_items([0, 1]))
 
 
 def partition_cuts(X, unit=0, users=(0, 1, 40, 100, 130)):

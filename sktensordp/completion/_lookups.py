@@ -1,0 +1,69 @@
+"""What answers look up in a fit: built on first use, so that none scans the fit."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._choices import Choices
+from ._local import Local
+
+Found = TypeVar("Found")
+
+
+class Lookups(Local):
+    """What was computed from parts of a fit; copies and pickles compute it anew."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, tuple[Any, Any]] = {}
+
+    def get(self, name: str, source: Any, build: Callable[[], Found]) -> Found:
+        """What `build` makes of a source, as long as this is the same object."""
+        of, built = self._built.get(name, (None, None))
+        if of is not source or name not in self._built:
+            # Two threads may both build it, with the same result.
+            built = build()
+            self._built[name] = source, built
+        return built
+
+
+def items_by_place(
+    coordinates: NDArray[np.integer], keys: Sequence[int], shape: Sequence[int]
+) -> Choices:
+    """The items that were observed at each place.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (n, n_modes), int
+        Of observed entries; items are in mode 1.
+    keys : sequence of int
+        The modes that make up a place; see `places_at`.
+    shape : tuple of int
+
+    Returns
+    -------
+    observed : Choices
+        Its users are the places.
+    """
+    places, n_items = places_at(coordinates, keys, shape), shape[1]
+    known, rows = None, places
+    if math.prod(shape[mode] for mode in keys) * n_items >= 2**63:
+        known, rows = np.unique(places, return_inverse=True)
+    observed = Choices.of(rows * n_items + coordinates[:, 1], n_items)
+    if known is None:
+        return observed
+    return Choices(known, observed.starts, observed.items, n_items)
+
+
+def places_at(
+    coordinates: NDArray[np.integer], keys: Sequence[int], shape: Sequence[int]
+) -> NDArray[np.int64]:
+    """One number for the indices of some modes; -1 if one of them is unknown."""
+    places = np.zeros(len(coordinates), dtype=np.int64)
+    is_known = np.ones(len(coordinates), dtype=bool)
+    for mode in keys:
+        places = places * shape[mode] + coordinates[:, mode]
+        is_known &= coordinates[:, mode] >= 0
+    return np.where(is_known, places, -1)
