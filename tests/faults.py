@@ -1831,6 +1831,20 @@ OF_COMPLETION = [
         OWN_ROWS,
     ),
     Fault(
+        "similar items are read off users' own rows",
+        "completion/_fitted.py",
+        "people = self.model.directions(self.domain.scale)",
+        "people = self.answering.inner",
+        ("completion/test_answers_to_others.py",),
+    ),
+    Fault(
+        "which items users have observed is pickled once it was looked up",
+        "completion/_lookups.py",
+        "class Lookups(Local):",
+        "class Lookups:",
+        ("completion/test_item_lists.py",),
+    ),
+    Fault(
         "which rows count as unknown is read off exact counts of users' entries",
         "completion/measurements/_unit_first.py",
         "    return [\n        _read(noisy[:, 0], error, whole)\n",
@@ -2121,15 +2135,15 @@ OF_COMPLETION = [
     Fault(
         "items rank the protected users who like them",
         "completion/_base.py",
-        "if self._fitted.unit == 1:",
+        "if fitted.unit == 1:",
         "if False:",
         ("completion/test_answers_to_others.py", "completion/test_recommend.py"),
     ),
     Fault(
         "what one protected user has seen is left out for another",
         "completion/_fitted.py",
-        "keys = sorted({0, self.unit or 0})",
-        "keys = [0]",
+        "sorted({0, self.unit or 0}), self.extent",
+        "[0], self.extent",
         ("completion/test_answers_to_others.py",),
     ),
     Fault(
