@@ -2071,7 +2071,7 @@ OF_COMPLETION = [
     Fault(
         "the true number of users decides whether a fit to ratings is noise",
         "completion/measurements/_unit_first.py",
-        "return UnitTotals(n_units, offset, typical_size, are_noise(total, error))",
+        "n_units, offset, typical_size, offset_error, are_noise(total, error)",
         "return UnitTotals(n_units, offset, typical_size, not len(units.units))",
         ("completion/test_noise_only.py",),
     ),

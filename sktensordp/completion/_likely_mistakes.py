@@ -53,6 +53,8 @@ _HARDLY_REPEATING = 0.9
 _LEAST_UNUSED = 1000
 # A fit with more indices than this, and than so many for each entry, never ends.
 _MOST_INDICES, _MOST_FOR_AN_ENTRY = 2**20, 16
+# Values are at an end of their range up to this part of it.
+_EDGE = 50
 # More calendar bins tell nothing, and more modes are seldom meant.
 MOST_BINS, _MOST_MODES = 2**17, 8
 # Seconds of the years 1990 to 2040.
@@ -442,12 +444,46 @@ def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
 
 
 def warn_after(estimator: Any, problem: Any, outcome: Any) -> None:
-    """Warn of what a release about protected units tells of it."""
+    """Warn of what a release tells of values, and of protected units."""
+    if not outcome.are_noise:
+        warn_of_edge(outcome.mean, problem.domain)
     if estimator.unit == "entry":
         return
     warn_of_noise(outcome.are_noise)
     if outcome.only_averages:
         _warn_of_averages(estimator, problem)
+
+
+def warn_of_edge(mean: Any, domain: Any) -> None:
+    """Warn if nearly all values seem to be at one end of the declared range.
+
+    That is so if their scale is another, such as 20 to 100 for a range of 1 to 5: all
+    are clipped. Most ratings may be the best ones, so at least 98% must be there, and
+    two levels tell nothing.
+
+    False alarms: if the mean of the clipped values, or of the units' mean values, is
+    at least a fiftieth of the range away from both ends, the noise has to move it by
+    four standard deviations, which it does with a probability below 1e-4.
+
+    Parameters
+    ----------
+    mean : ReleasedMean or None
+    domain : Domain
+    """
+    has_scale = domain.is_declared and (domain.levels is None or len(domain.levels) > 2)
+    if mean is None or not has_scale or _is_search() or is_fit_for_a_score():
+        return
+    (low, high), margin = domain.bounds, 2 * domain.scale / _EDGE - 4 * mean.error
+    if low + margin < mean.value < high - margin or margin <= 0:
+        return
+    end = "lower" if mean.value < domain.middle else "upper"
+    warnings.warn(
+        f"By what was released, nearly all values are at the {end} end of the declared "
+        f"range, to which values are clipped. If their scale is another one, declare "
+        f"it: levels or value_bounds.",
+        UserWarning,
+        stacklevel=callers_level(),
+    )
 
 
 def warn_of_noise(are_noise: bool) -> None:

@@ -83,6 +83,13 @@ class EntryRandomizer:
         return isinstance(self.mechanism, LevelTable)
 
     @property
+    def most_variance(self) -> float:
+        """Largest variance that a randomised value can have around the value."""
+        if not self.has_table:
+            return self.noise_variance
+        return float(self.mechanism.level_variances.max())
+
+    @property
     def outputs(self) -> NDArray[np.float64]:
         """Outputs of the table, ascending."""
         return np.sort(self.mechanism.outputs)

@@ -493,7 +493,7 @@ WHERE, SECRET = GOOD[0], 4.25
         (GOOD, {"value_bounds": (0, np.inf)}, "finite"),
         (GOOD, {"value_bounds": (0, 1, 2)}, "pair"),
         (GOOD, {"levels": [1]}, "at least two"),
-        (GOOD, {"levels": [1, 1, 2]}, "ascending"),
+        (GOOD, {"levels": [1, 1, 2]}, "distinct"),
         (GOOD, {"levels": [1, 9], "value_bounds": (0, 5)}, "within"),
         (GOOD, {"level_prior": [0.5, 0.5]}, "declare them too"),
         (GOOD, {"levels": [1, 2], "level_prior": [1]}, "one probability"),

@@ -443,7 +443,7 @@ BAD_PARAMS = {
     "epsilon of zero": {"epsilon": 0.0},
     "tiny epsilon": {"epsilon": 1e-300},
     "range": {"value_bounds": (1, 0)},
-    "levels": {"levels": [1, 0], "value_bounds": None},
+    "levels": {"levels": [1, 1], "value_bounds": None},
     "rank": {"rank": 20},
     "shape": {"shape": (5, 6)},
     "smooth mode that is not there": {"smooth_modes": [7]},

@@ -27,6 +27,9 @@ from sktensordp.completion import (
     TuckerCompletion,
     entries_from_sparse,
 )
+from sktensordp.completion._domain import declared_domain
+from sktensordp.completion._likely_mistakes import warn_of_edge
+from sktensordp.completion.measurements._measurement import ReleasedMean
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import NoiseOnlyWarning
 from sktensordp.mechanisms import (
@@ -679,3 +682,70 @@ def test_passed_ids_as_indices_to_an_encoder():
     # Rows of protected users take neither time nor memory.
     with pytest.warns(NoiseOnlyWarning):
         cp(unit=0, shape=(2**31 - 2, 40)).fit(X, [1, 2, 3])
+
+
+# --- values on another scale ----------------------------------------------------------
+
+LARGE = make_ratings(1000, 200, 20000, random_state=0)
+MOSTLY_BEST = np.where(np.arange(20000) % 8, 5.0, 4.0)
+SCALES = {
+    "percent": ({"levels": STARS}, 20 * LARGE.target, "upper"),
+    "stars in a range of one": (
+        {"levels": None, "value_bounds": (0, 1)}, LARGE.target, "upper",
+    ),
+    "stars in a range of tens": (
+        {"levels": None, "value_bounds": (10, 20)}, LARGE.target, "lower",
+    ),
+}  # fmt: skip
+MEASURED = [("entry", "input"), ("entry", "sums"), ("entry", "statistics"), (0, "sums")]
+
+
+def of_large(values, unit, perturbation, **params):
+    options = {"shape": LARGE.shape, "max_iter": 2, "epsilon": 16.0} | params
+    model = cp(unit=unit, perturbation=perturbation, **options)
+    return model.fit(LARGE.data, values)
+
+
+@pytest.mark.parametrize(("unit", "perturbation"), MEASURED)
+@pytest.mark.parametrize(("scale", "values", "end"), SCALES.values(), ids=SCALES)
+def test_declared_another_scale_than_that_of_the_values(
+    scale, values, end, unit, perturbation
+):
+    with pytest.warns(UserWarning, match=f"are at the {end} end of the declared range"):
+        of_large(values, unit, perturbation, **scale)
+
+
+@pytest.mark.parametrize(("unit", "perturbation"), MEASURED)
+@pytest.mark.parametrize("values", [LARGE.target, MOSTLY_BEST], ids=["usual", "best"])
+def test_declared_the_scale_of_the_values(values, unit, perturbation):
+    in_silence(lambda: of_large(values, unit, perturbation))
+    # Two levels may be as unequal as they like.
+    rare = np.where(LARGE.data[:, 1] == 7, 1.0, 0.0)
+    in_silence(lambda: of_large(rare, unit, perturbation, levels=[0, 1]))
+
+
+@pytest.mark.parametrize("error", [1e-4, 0.01, 0.02, 0.1])
+def test_of_a_scale_at_a_fiftieth_from_the_end_noise_alarms_hardly_ever(error):
+    """1 - 0.02 is the nearest mean at which the rate is stated: below 1e-4.
+
+    With seeds, so no run fails by chance. It fails if the margin has no errors in it.
+    """
+    domain = declared_domain((0.0, 1.0), None)
+    noise = np.random.default_rng(0).normal(size=20_000) * error
+    alarms = 0
+    for mean in 0.98 + noise:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warn_of_edge(ReleasedMean(mean, error), domain)
+        alarms += len(caught)
+    assert alarms <= 8
+
+
+def test_folded_in_values_beyond_the_scale():
+    """They are clipped, as in a fit."""
+    model = cp(unit=0, shape=SHAPE).fit(X, Y)
+    pairs = np.argwhere(np.ones((5, 40)))
+    beyond = model.fold_in(X[:9], np.full(9, 100.0)).predict(pairs)
+    np.testing.assert_array_equal(
+        model.fold_in(X[:9], np.full(9, 5.0)).predict(pairs), beyond
+    )

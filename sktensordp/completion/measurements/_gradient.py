@@ -157,7 +157,7 @@ class GradientPerturbation(Measurement):
         variance = RESIDUAL_VARIANCE * scale**2
         fitted = problem.form.point_model(problem.shape, variance, dtype, **model)
         fitted = fitted.with_average_rows(problem.entries.counts)
-        return Outcome(fitted, mean.offset, n_iter)
+        return Outcome(fitted, mean.offset, n_iter, mean=mean.mean)
 
 
 @dataclass(frozen=True)

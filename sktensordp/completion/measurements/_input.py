@@ -24,7 +24,7 @@ from ...tensor import (
 from .._own_rows import kept_values
 from .._problem import Problem
 from .._values import EntryRandomizer, plan_entry_randomizer
-from ._measurement import Measurement, OnSweep, Outcome
+from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._residual_variance import residual_variance
 
 # A model without offset is preferred if its residual variance is below this share of
@@ -104,7 +104,8 @@ class InputPerturbation(Measurement):
         problem = self.problem
         # Before entries are grouped, since the search for a pattern needs memory.
         features = self._features
-        offset = float(np.clip(released.mean(), *problem.domain.bounds))
+        mean = released.mean()
+        offset = float(np.clip(mean, *problem.domain.bounds))
         fit = self._fit(released, offset, features, on_sweep)
         if not problem.biases:
             # A tensor without biases, such as a CP of few terms, may have no offset.
@@ -116,7 +117,11 @@ class InputPerturbation(Measurement):
             problem, fit.model, fit.offset, released, fit.entries, fit.likelihood
         )
         noise = self.randomizer.noise_variance
-        return Outcome(model, fit.offset, fit.n_iter, residual, noise, noisy=noisy)
+        error = math.sqrt(self.randomizer.most_variance / problem.entries.n_entries)
+        of_mean = ReleasedMean(mean, error)
+        return Outcome(
+            model, fit.offset, fit.n_iter, residual, noise, mean=of_mean, noisy=noisy
+        )
 
     def _noisy(self, fit: _Fit) -> Any:
         """The values of a fit as they are kept, in the order of their entries."""

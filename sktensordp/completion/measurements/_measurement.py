@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...privacy import PrivacyGuarantee
 from .._problem import Problem
@@ -12,6 +12,13 @@ OnSweep = Callable[[int], bool]
 
 # Last clause of the statement of a guarantee.
 ALL_ELSE = "all else is computed from them and the coordinates."
+
+
+class ReleasedMean(NamedTuple):
+    """A noisy mean of values, and a bound on the standard deviation of its noise."""
+
+    value: float
+    error: float
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,8 @@ class Outcome:
         Whether units get nearly the same ranking, since the release decided so.
     are_noise : bool, default=False
         Whether what was released about units is within its noise of nothing.
+    mean : ReleasedMean, default=None
+        The mean of all clipped values, if the release tells it.
     noisy : NoisyValues or LocalValues, default=None
         The values in memory that the model was fitted to, if it was fitted to values.
     """
@@ -50,6 +59,7 @@ class Outcome:
     guarantee: PrivacyGuarantee | None = None
     only_averages: bool = False
     are_noise: bool = False
+    mean: ReleasedMean | None = None
     noisy: Any = None
 
 

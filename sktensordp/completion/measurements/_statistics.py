@@ -181,7 +181,8 @@ class StatisticsPerturbation(Measurement):
         model = make(problem.shape, variance, dtype, biases=biases, **decomposition)
         model = replace(model, precision=self._precision(model, outcome.model))
         model = model.with_average_rows(problem.entries.counts, keeps_biases=True)
-        return Outcome(model, outcome.offset, max(len(self._blocks), 1))
+        n_iter = max(len(self._blocks), 1)
+        return Outcome(model, outcome.offset, n_iter, mean=outcome.mean)
 
     def _precision(self, model: Any, first: Any) -> NDArray[np.float64]:
         """Prior of rows that users compute from their own values later.

@@ -22,7 +22,7 @@ from .._domain import Domain
 from .._entries import Entries, present
 from .._problem import Problem
 from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
-from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
+from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome, ReleasedMean
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -265,7 +265,14 @@ class SumsPerturbation(Measurement):
             dtype,
             problem.features.few,
         )
-        return Outcome(model, middle + offset, 1)
+        return Outcome(model, middle + offset, 1, mean=self._mean_of(sums))
+
+    def _mean_of(self, sums: NDArray[np.float64]) -> ReleasedMean | None:
+        """Mean of all values by the sums of the rows of one mode, or by one sum."""
+        problem, by_row = self.problem, self._randomized == _OF_ROWS
+        n_rows, n = problem.shape[0] if by_row else 1, problem.entries.n_entries
+        variance = n_rows * self.randomizer.noise_variance
+        return ReleasedMean(float(sums[:n_rows].sum()) / n, math.sqrt(variance) / n)
 
     def expected_error(self, expectation: Any) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
@@ -290,4 +297,5 @@ class MeanPerturbation(SumsPerturbation):
         weight = prior / (prior + self.randomizer.noise_variance / n**2)
         mean = middle + weight * (float(total[0]) / n - middle)
         variance = _VARIANCE_OF_VALUES * problem.domain.scale**2
-        return Outcome(point_model(problem.shape, variance, dtype), mean, 1)
+        model = point_model(problem.shape, variance, dtype)
+        return Outcome(model, mean, 1, mean=self._mean_of(total))

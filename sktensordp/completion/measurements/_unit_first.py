@@ -36,7 +36,11 @@ def release_totals(units: Units, releases: Releases) -> UnitTotals:
     n_units = max(float(total[0]), error, 1.0)
     offset, log = np.clip(total[1:] / n_units, -1.0, 1.0).tolist()
     typical_size = math.exp(USUAL_LOG + LOG_RANGE * log)
-    return UnitTotals(n_units, offset, typical_size, are_noise(total, error))
+    # Both the sum of means and the number of units have noise.
+    offset_error = math.sqrt(2) * error / n_units
+    return UnitTotals(
+        n_units, offset, typical_size, offset_error, are_noise(total, error)
+    )
 
 
 def are_noise(total: NDArray[np.float64], error: float) -> bool:

@@ -88,6 +88,8 @@ class UnitTotals:
         Mean over the units of their mean values.
     typical_size : float
         Geometric mean of the units' numbers of entries.
+    offset_error : float, default=0.0
+        Standard deviation of the noise in the offset.
     are_noise : bool, default=False
         Whether the number of units, or of their entries, is within its noise of
         nothing.
@@ -96,6 +98,7 @@ class UnitTotals:
     n_units: float
     offset: float
     typical_size: float
+    offset_error: float = 0.0
     are_noise: bool = False
 
     def weights(self, chunk: UnitEntries) -> NDArray[np.float64]:

@@ -26,10 +26,11 @@ from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
 from .._releases import Releases
 from .._shared_model import SharedModel
-from ._measurement import Measurement, OnSweep, Outcome
+from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._unit_expected import best_name
 from ._unit_first import release_counts, release_totals
 from ._unit_pattern import most_rows, release_pattern
+from ._unit_questions import UnitTotals
 from ._unit_rounds import BIAS_PASSES, FACTOR_PASSES, First, fit
 
 if TYPE_CHECKING:
@@ -245,10 +246,10 @@ class UnitPerturbation(Measurement):
 
     def measure(
         self, units: Any, streams: NoiseStreams | None, on_sweep: OnSweep
-    ) -> tuple[SharedModel, str, int, bool]:
+    ) -> tuple[SharedModel, str, int, UnitTotals]:
         """Return the model without units' rows, the perturbation and the passes.
 
-        Also whether the totals may be noise.
+        Also the totals over units.
         """
         problem = self.problem
         releases = Releases(self.noise, streams)
@@ -265,11 +266,11 @@ class UnitPerturbation(Measurement):
         model, n_iter = fit(units, releases, first, name, on_sweep)
         # Units need no counts for what they contribute.
         model = replace(model, counts=[of_mode.counts for of_mode in counts])
-        return model, name, n_iter, totals.are_noise
+        return model, name, n_iter, totals
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Return the released model, with its place in the tensor."""
-        model, name, n_iter, are_noise = released
+        model, name, n_iter, totals = released
         problem = self.problem
         offset = problem.domain.middle + problem.domain.scale * model.offset
         model = replace(model, unit=self.unit)
@@ -287,5 +288,6 @@ class UnitPerturbation(Measurement):
             perturbation=name,
             guarantee=guarantee,
             only_averages=only_averages,
-            are_noise=are_noise,
+            are_noise=totals.are_noise,
+            mean=ReleasedMean(offset, problem.domain.scale * totals.offset_error),
         )
