@@ -5,13 +5,9 @@ executes the experiments of the papers, and keeps their pictures in images/paper
 other builds, their pages show the pictures that were kept.
 """
 
-import ast
-import importlib
-import inspect
 import re
 import shutil
 import sys
-import textwrap
 from pathlib import Path
 
 from docutils import nodes
@@ -21,7 +17,8 @@ import sktensordp
 HERE = Path(__file__).parent
 PICTURES = HERE / "images" / "papers"
 WITH_PAPERS = tags.has("papers")  # noqa: F821, Sphinx defines it
-sys.path.insert(0, str(HERE))  # for pictures.py
+sys.path.insert(0, str(HERE))  # for reference.py and pictures.py
+import reference  # noqa: E402
 
 project = "sktensordp"
 author = "The sktensordp developers"
@@ -63,7 +60,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
-maximum_signature_line_length = 72
+autosummary_context = {"own_methods": reference.OWN}
 toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
@@ -85,94 +82,6 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "show_signature": False,
 }
-
-# The one list of the reference: the public names are those of `__all__`.
-MODULES = [
-    "completion", "moments", "mechanisms", "encoding", "privacy", "model_selection",
-    "audit", "plotting", "datasets", "papers", "exceptions", "noise", "base",
-]  # fmt: skip
-
-
-def write_reference():
-    """Write the page of all public names; autosummary makes a page of each."""
-    lines = [
-        "API reference", "=============", "",
-        "What estimators inherit from scikit-learn (``get_params``, ``set_params``,",
-        "``set_output``, ``get_metadata_routing`` and so on) is documented there.", "",
-    ]  # fmt: skip
-    for short in MODULES:
-        module = importlib.import_module(f"sktensordp.{short}")
-        lines += [
-            short, "-" * len(short), "",
-            f"``sktensordp.{short}``: {inspect.getdoc(module).splitlines()[0]}", "",
-            f".. module:: {module.__name__}", "",
-            ".. autosummary::", "   :toctree: generated", "   :template: name.rst",
-            f"   :caption: {short}", "   :nosignatures:", "",
-            *(f"   {name}" for name in sorted(module.__all__)), "",
-        ]  # fmt: skip
-    page = HERE / "modules" / "index.rst"
-    page.parent.mkdir(exist_ok=True)
-    page.write_text("\n".join(lines))
-
-
-write_reference()
-
-
-def is_of_scikit_learn(app, what, name, obj, skip, options):
-    """Leave out what is inherited from scikit-learn, which documents it itself."""
-    found = inspect.unwrap(obj.fget if isinstance(obj, property) else obj)
-    inherited = (getattr(found, "__module__", None) or "").startswith("sklearn.")
-    return True if inherited else None
-
-
-def methods_of(cls):
-    """Public methods of a class, without those of scikit-learn."""
-    return [
-        name
-        for name, member in inspect.getmembers(cls)
-        if not name.startswith("_")
-        and (inspect.isroutine(member) or isinstance(member, property))
-        and not is_of_scikit_learn(None, "method", name, member, False, None)
-        and (inspect.getdoc(member) or "").strip()
-        and not hasattr(Exception, name)
-    ]
-
-
-def list_methods(app, what, name, obj, options, lines):
-    """Put a table of a class's methods between its example and its parameters."""
-    if what != "class" or not (methods := methods_of(obj)):
-        return
-    ends = [n for n, line in enumerate(lines) if line in LATER]
-    place = min(ends, default=len(lines))
-    lines[place:place] = [
-        ".. rubric:: Methods", "", ".. autosummary::", "   :nosignatures:", "",
-        *(f"   ~{obj.__name__}.{method}" for method in methods), "",
-    ]  # fmt: skip
-
-
-# What follows the table of methods; numpydoc_docstring.rst has the order.
-LATER = ":Parameters:", ":Attributes:", ".. rubric:: Notes", ".. rubric:: References"
-LATER += ":Raises:", ":Warns:", ".. seealso::"
-
-
-def signature_as_written(app, what, name, obj, options, signature, returns):
-    """Show annotations as the code has them, `ArrayLike` and not what it stands for."""
-    function = obj.__init__ if inspect.isclass(obj) else obj
-    try:
-        source = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
-    except (OSError, TypeError):
-        return None
-    (written,) = ast.parse(source).body[:1]
-    if not isinstance(written, ast.FunctionDef):
-        return None
-    arguments = written.args
-    first = [*arguments.posonlyargs, *arguments.args][:1]
-    if first and first[0].arg in ("self", "cls"):
-        (arguments.posonlyargs or arguments.args).pop(0)
-    answer = None
-    if written.returns is not None and not inspect.isclass(obj):
-        answer = ast.unparse(written.returns)
-    return f"({ast.unparse(arguments)})", answer
 
 
 def show_kept_pictures(app, docname, source):
@@ -216,10 +125,11 @@ def keep_pictures(app, exception):
 
 
 def setup(app):
-    """Say which members the reference leaves out, and how signatures look."""
-    app.connect("autodoc-skip-member", is_of_scikit_learn)
-    app.connect("autodoc-process-docstring", list_methods, priority=900)
-    app.connect("autodoc-process-signature", signature_as_written)
+    """Connect what completes the reference, the papers' pages and thumbnails."""
+    reference.write(HERE / "modules")
+    app.connect("autodoc-process-docstring", reference.list_methods, priority=900)
+    app.connect("autodoc-process-signature", reference.signature_in_short)
+    app.connect("missing-reference", reference.link_to_home)
     app.connect("source-read", show_kept_pictures)
     app.connect("doctree-read", name_thumbnails)
     app.connect("build-finished", keep_pictures)

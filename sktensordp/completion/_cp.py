@@ -16,12 +16,7 @@ from ._docs import with_shared_text
 class CPCompletion(BaseCompletion):
     """Differentially private completion of a tensor by biases and a CP decomposition.
 
-    $task
-
-    A CP decomposition multiplies the rows of an entry's indices, column by column, and
-    adds up the `rank` products. With two modes, it is a matrix factorisation.
-
-    $summary
+    $summary With two modes, it is a matrix factorisation.
 
     Parameters
     ----------
@@ -48,6 +43,11 @@ class CPCompletion(BaseCompletion):
 
     Notes
     -----
+    $model
+
+    A CP decomposition multiplies the rows of an entry's indices, column by column, and
+    adds up the `rank` products.
+
     $notes
 
     Examples

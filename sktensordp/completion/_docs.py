@@ -1,46 +1,18 @@
-"""Text that the docstrings of all completions share."""
+"""Texts that the docstrings of all completions share."""
 
 from .._docstrings import with_texts
 
-_TASK = """\
-Some entries of a tensor were observed, such as users' ratings of films in some weeks;
-the model predicts the others. The axes of the tensor (users, films, weeks) are called
-modes. The model has an offset, a bias for each index of each mode, and a factor for
-each mode: a matrix with a row for each index."""
-
 _SUMMARY = """\
-Fit it to the coordinates and values of the observed entries, or to a dense tensor with
-NaN where nothing was observed. The fit randomises the values, or statistics of them,
-and fits the model to the result. So the fitted object reveals no more than `epsilon`
-(and, with Gaussian noise, `delta`) about any one unit: the value of an entry, or a
-user.
+Fit it to the coordinates and values of the observed entries of a tensor, such as users'
+ratings of films, or to a dense tensor with NaN where nothing was observed; it predicts
+the others. The fitted object reveals no more than `epsilon` (and, with Gaussian noise,
+`delta`) about any one unit: the value of an entry or, with ``unit=0``, a user."""
 
-**Who is protected.** With ``unit="entry"``, neighbouring data sets differ in the value
-of one observed entry. Which entries are observed (the coordinates) is public. With
-``unit=0``, one of two neighbouring data sets lacks all entries at one index of mode 0,
-such as all ratings of one user (add or remove). The released factors (of items and of
-time) are then (`epsilon`, `delta`)-differentially private. The row of a user is
-computed from these factors and the entries of that user. It serves predictions in this
-process, and no public attribute, deep copy or pickle holds it. So all that other people
-learn is (`epsilon`, `delta`)-differentially private too (joint differential privacy).
-After a fit to Dask collections, rows are computed on the workers that hold the users'
-entries, and never leave them.
-
-Nobody's ratings are a secret from themselves. With ``unit="entry"``, ``personal=True``
-computes each user's row in the same way, from that user's raw values and the released
-factors, and answers the user from it; `fold_in` does so for single users.
-
-**Parameters by topic.**
-
-- What is protected: `epsilon`, `delta`, `unit`, `perturbation`.
-- Who is answered from what: `personal`.
-- The public domain: `value_bounds` or `levels`, `level_prior`, `shape`.
-- The model: `rank`, `biases`, `side_information`, `n_pattern_components`,
-  `smooth_modes`.
-- The fit: `max_iter`, `random_state`.
-
-Declare `levels` or `value_bounds`, and `shape` if `unit` is a mode: a range or shape
-that is read off private data voids the guarantee."""
+_MODEL = """\
+The axes of the tensor (users, films, weeks) are called modes. The model has an offset,
+a bias for each index of each mode, and a factor for each mode: a matrix with a row for
+each index. The fit randomises the values, or statistics of them, and fits the model to
+the result."""
 
 _PARAMETERS = """\
 epsilon : float, default=1.0
@@ -176,6 +148,21 @@ n_features_in_ : int
     Number of modes."""
 
 _NOTES = """\
+**Who is protected.** With ``unit="entry"``, neighbouring data sets differ in the value
+of one observed entry. Which entries are observed (the coordinates) is public. With
+``unit=0``, one of two neighbouring data sets lacks all entries at one index of mode 0,
+such as all ratings of one user (add or remove). The released factors (of items and of
+time) are then (`epsilon`, `delta`)-differentially private. The row of a user is
+computed from these factors and the entries of that user. It serves predictions in this
+process, and no public attribute, deep copy or pickle holds it. So all that other people
+learn is (`epsilon`, `delta`)-differentially private too (joint differential privacy).
+After a fit to Dask collections, rows are computed on the workers that hold the users'
+entries, and never leave them.
+
+Nobody's ratings are a secret from themselves. With ``unit="entry"``, ``personal=True``
+computes each user's row in the same way, from that user's raw values and the released
+factors, and answers the user from it; `fold_in` does so for single users.
+
 The guarantee of "input" is Theorem 1 of [1]_ with a public range; exact samplers of
 discrete distributions replace floating-point noise. The guarantee of "sums",
 "statistics" and "output" is that of the Laplace mechanism, composed over releases [2]_;
@@ -195,8 +182,8 @@ References
 
 with_shared_text = with_texts(
     {
-        "task": _TASK,
         "summary": _SUMMARY,
+        "model": _MODEL,
         "parameters": _PARAMETERS,
         "random_state": RANDOM_STATE,
         "attributes": _ATTRIBUTES,

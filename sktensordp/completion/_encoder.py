@@ -86,6 +86,9 @@ class CoordinateEncoder(
         The ids of every column of ids, by index.
     shape_ : tuple of int
         Sizes of the modes.
+    declared_shape : tuple of int
+        Public sizes of the modes, from `categories`; needs no fit. Raises an
+        AttributeError if part of the shape is learned from the data.
     time_edges_ : ndarray
         Set with `time_bins`: the start of every bin but the first, in seconds since
         1970.

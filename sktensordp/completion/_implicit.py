@@ -55,15 +55,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     Choices have no values: they are pairs of a user and an item that the user viewed,
     bought or played. The fit releases noisy counts of the items and a noisy matrix of
-    their co-occurrences. It computes weights between items from these, and a user's
-    own choices then score all other items.
-
-    **Who is protected.** Neighbouring data sets differ by all choices of one user (add
-    or remove). Everything that is released keeps (`epsilon`, `delta`), and so does
-    everything that all other users see. A user's own choices serve that user's
-    recommendations, in this process only: no public attribute, deep copy or pickle
-    holds them (joint differential privacy). The `shape`, the possible users and items,
-    is public.
+    their co-occurrences, and keeps (`epsilon`, `delta`) for all choices of one user. A
+    user's own choices then score all other items for that user.
 
     Parameters
     ----------
@@ -115,6 +108,13 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     Notes
     -----
+    **Who is protected.** Neighbouring data sets differ by all choices of one user (add
+    or remove). Everything that is released keeps (`epsilon`, `delta`), and so does
+    everything that all other users see. A user's own choices serve that user's
+    recommendations, in this process only: no public attribute, deep copy or pickle
+    holds them (joint differential privacy). The `shape`, the possible users and items,
+    is public.
+
     A repeated pair counts once. The releases depend only on the set of pairs, and not
     on their order or on batches. Any set of pairs can be fitted, even an
     empty one, or one in which all users are alike.

@@ -58,12 +58,9 @@ _MOST_BITS = 53
 class NoiseShares:
     """How many parties share the noise of an aggregated fit, and how many may fail.
 
-    All parties and the server declare the same numbers: parties in
-    `party`, the server in `fit_aggregated`. Each party adds
-    noise of the variance that a trusted server would add, divided by `n_honest`.
-
-    The guarantee holds on condition that the secure aggregation reveals one sum for
-    each request, over one set of parties, and no sum of fewer than `n_needed` answers.
+    All parties and the server declare the same numbers: parties in `party`, the server
+    in `fit_aggregated`. Each party adds noise of the variance that a trusted server
+    would add, divided by `n_honest`.
 
     Parameters
     ----------
@@ -76,12 +73,24 @@ class NoiseShares:
         Largest number of parties, a, whose noise the adversary knows. Parties that
         deviate from the protocol count as colluders.
 
+    Attributes
+    ----------
+    n_needed : int
+        Least number of answers to a request: P - d.
+    n_honest : int
+        Least number of parties whose noise protects a sum: P - d - a.
+
     Raises
     ------
     TypeError
         If a number is not an integer.
     ValueError
         If a number is negative, or if P - d - a is below 1.
+
+    Notes
+    -----
+    The guarantee holds on condition that the secure aggregation reveals one sum for
+    each request, over one set of parties, and no sum of fewer than `n_needed` answers.
 
     Examples
     --------

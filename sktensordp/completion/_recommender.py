@@ -78,14 +78,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     """Recommend items to users: takes a table with ids, and answers in ids.
 
     Pass a table whose first column holds users and whose second column holds items. The
-    encoder turns ids into coordinates, and the completion is fitted to these.
-
-    **Who is protected.** What the completion protects: by default, the value of each
-    entry, and who rated what is public. If the completion has ``personal=True``, or
-    users are folded in, they are answered from their own raw values. With ``unit=0``,
-    everything of each user is protected, who is in the data included: whoever gets a
-    pickle, a deep copy or the recommendations for others learns no more about a user
-    than `privacy_guarantee_` allows.
+    encoder turns ids into coordinates, and the completion is fitted to these. The
+    completion decides who is protected: by default, the value of each entry; with
+    ``unit=0``, everything of each user.
 
     Parameters
     ----------
@@ -128,6 +123,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     Notes
     -----
+    **Who is protected.** By default, the value of each entry, and who rated what is
+    public. If the completion has ``personal=True``, or users are folded in, they are
+    answered from their own raw values. With ``unit=0``, everything of each user is
+    protected, who is in the data included: whoever gets a pickle, a deep copy or the
+    recommendations for others learns no more about a user than `privacy_guarantee_`
+    allows.
+
     With ``unit=0``, this object alone knows which user has which row, in this process
     only. No public attribute, pickle, deep copy or text holds the ids of users. After
     loading, every user is unknown until `fold_in` gets that user's entries again.

@@ -22,12 +22,6 @@ _USUAL_RANKS = {2: USUAL_RANK, 3: USUAL_RANK, 4: 3, 5: 1}
 class TuckerCompletion(BaseCompletion):
     """Differentially private tensor completion by biases and a Tucker decomposition.
 
-    $task
-
-    A Tucker decomposition also has a core, with the weight of every combination of the
-    factors' columns. Each mode may have its own rank: a small one for time bins, a
-    larger one for users and items.
-
     $summary
 
     Parameters
@@ -60,6 +54,12 @@ class TuckerCompletion(BaseCompletion):
 
     Notes
     -----
+    $model
+
+    A Tucker decomposition also has a core, with the weight of every combination of the
+    factors' columns. Each mode may have its own rank: a small one for time bins, a
+    larger one for users and items.
+
     "input" starts from a CP if there are two modes. Otherwise, it starts from leading
     singular vectors of the randomised values if the tensor has at most 2**24 elements,
     at least a fiftieth of it is observed, and less than four fifths of the variance of

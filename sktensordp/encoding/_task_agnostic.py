@@ -14,14 +14,9 @@ from ._linear import LinearProblem
 class TaskAgnosticEncoder(LinearEncoder):
     """Randomise the whole sample, and decode it for the task. A benchmark.
 
-    The code, which is what gets noise, is the sample itself with every entry
-    standardised. As in `TaskAwareEncoder`, it is clipped, randomised and decoded, with
-    the same guarantee. The noise is spread over all entries, whether the task needs
-    them or not.
-
-    `fit` learns moments, decoder and clip radius from public data or from people who
-    consent, and does not protect those people. In a pipeline that sees private rows,
-    use ``FrozenEstimator(encoder)``.
+    As in `TaskAwareEncoder`, the code is clipped, randomised and decoded, with the same
+    guarantee. But the code is the sample itself with every entry standardised, so that
+    the noise is spread over all entries, whether the task needs them or not.
 
     Parameters
     ----------
@@ -40,6 +35,12 @@ class TaskAgnosticEncoder(LinearEncoder):
     $task_variance
     $task_matrix
     $sample_shape
+
+    Notes
+    -----
+    `fit` learns moments, decoder and clip radius from public data or from people who
+    consent, and does not protect those people. In a pipeline that sees private rows,
+    use ``FrozenEstimator(encoder)``.
 
     References
     ----------

@@ -21,15 +21,12 @@ from ._search import best_clip, refined, search_scaling
 class TaskAwareEncoder(LinearEncoder):
     """Encode what a task needs, randomise only that, and decode.
 
-    One call of `transform` or `privatize` is epsilon-differentially private for each
-    sample, whatever numbers it holds and whoever it belongs to ((epsilon, delta) for
-    ``mechanism="gaussian"``). An encoder maps the sample to a few numbers, the code,
-    which is then clipped and gets noise. The encoder spends the code's range where the
-    task's output varies most. A decoder estimates the sample from the noisy code, with
-    the least task loss. `fit` learns both from public data or from people who consent,
-    and does not protect those people. A pipeline or search fits its steps to its own
-    rows: to protect them, pass an encoder that was fitted to public data as
-    scikit-learn's ``FrozenEstimator(encoder)``.
+    An encoder maps a sample to a few numbers, the code, and spends their range where
+    the task's output varies most. The code is clipped and gets noise, and a decoder
+    estimates the sample from it, with the least task loss. One call of `transform` or
+    `privatize` is epsilon-differentially private for each sample ((epsilon, delta) for
+    ``mechanism="gaussian"``). `fit` learns from public data or from people who consent,
+    and does not protect them.
 
     Parameters
     ----------
@@ -80,6 +77,10 @@ class TaskAwareEncoder(LinearEncoder):
 
     Notes
     -----
+    The guarantee holds whatever numbers a sample holds and whoever it belongs to. A
+    pipeline or search fits its steps to its own rows: to protect them, pass an encoder
+    that was fitted to public data as scikit-learn's ``FrozenEstimator(encoder)``.
+
     For a linear task, let L L^T be the covariance of the standardised samples,
     P = K L, and Q the eigenvectors of P^T P. The code of h = L^+ (x - mean) is
     diag(sigma) Q^T h. `fit` takes sigma from Proposition 4 of [1]_, and searches for

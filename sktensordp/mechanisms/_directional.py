@@ -19,14 +19,11 @@ from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_we
 class TensorVariateGaussian(NoiseMechanism):
     """Tensor variate Gaussian noise (TVG), for tensors of any order.
 
-    The noise is N x_1 U_1 ... x_N U_N: the array N has independent standard normal
-    entries, and x_k multiplies it by the matrix U_k along mode k. By default, the noise
-    is independent in every entry, and larger where errors cost less. Of all such noise
-    that keeps (epsilon, delta), it has the least weighted error.
-
-    One call of `transform` is (epsilon, delta)-differentially private for each
-    sample: a sample may be replaced by any other in the domain declared by `bounds` or
-    `norm_bound`.
+    One call of `transform` is (epsilon, delta)-differentially private for each sample:
+    a sample may be replaced by any other in the domain declared by `bounds` or
+    `norm_bound`. The noise is larger where errors cost less. By default it is
+    independent in every entry; of all such noise that keeps (epsilon, delta), it has
+    the least weighted error.
 
     Parameters
     ----------
@@ -59,6 +56,9 @@ class TensorVariateGaussian(NoiseMechanism):
 
     Notes
     -----
+    The noise is N x_1 U_1 ... x_N U_N: the array N has independent standard normal
+    entries, and x_k multiplies it by the matrix U_k along mode k.
+
     **When weights help.** Let `bounds` be a box with widths r, and let P be the cost of
     a squared error in each entry (for a vector of weights, their squares). The error
     relative to that of i.i.d. noise is (sum r sqrt(P))^2 / (sum r^2 sum P). It is never

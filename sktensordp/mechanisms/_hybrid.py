@@ -139,14 +139,9 @@ def _at(bound: Any, entries: Any) -> Any:
 class HybridMechanism(LocalMechanism):
     """Randomises a few entries of each sample: pure local privacy, without bias.
 
-    One call of `transform` is epsilon-differentially private for each sample: a
-    sample may be replaced by any other in the domain declared by `bounds`.
-
-    The mechanism draws k of the d entries at random, with a budget of epsilon / k for
-    each. It randomises these by the hybrid of the Piecewise mechanism and the two-point
-    mechanism of Duchi [1]_, and scales them by d / k. The other entries are released as
-    the centre of their range. The mean of many released samples estimates the mean of
-    the samples.
+    One call of `transform` is epsilon-differentially private for each sample: a sample
+    may be replaced by any other in the domain declared by `bounds`. The mean of many
+    released samples estimates the mean of the samples.
 
     Parameters
     ----------
@@ -172,6 +167,11 @@ class HybridMechanism(LocalMechanism):
 
     Notes
     -----
+    The mechanism draws k of the d entries at random, with a budget of epsilon / k for
+    each. It randomises these by the hybrid of the Piecewise mechanism and the two-point
+    mechanism of Duchi [1]_, and scales them by d / k. The other entries are released as
+    the centre of their range.
+
     Values are rounded to 2**40 steps of their range, and randomised by exact draws of
     integers, so that no floating-point error weakens the guarantee. For epsilon / k
     beyond 40, entries are randomised as at 40. If you do not pass `bounds`, the range

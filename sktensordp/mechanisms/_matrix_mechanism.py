@@ -51,17 +51,10 @@ _TOLERANCE = 1e-8
 class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
     """Answers linear queries W x about cells x, with Gaussian noise of least error.
 
-    Samples are vectors of cells, such as the counts of a histogram. The mechanism
-    chooses other queries, the strategy A, and adds Gaussian noise z to their values.
-    From A x + z it computes the answers W A^+ (A x + z), where A^+ is the pseudoinverse
-    of A. No other strategy has a smaller expected squared error.
-
-    One call of `transform` is (epsilon, delta)-differentially private for one cell of
-    one sample (``unit="cell"``), which may change by at most `sensitivity`. For counts,
-    such a change is one person added or removed. If a person is counted in each of s
-    samples, s releases compose: ``s * privacy_guarantee_``. Changes of several cells of
-    one sample are covered if they sum to at most `sensitivity`: moving one person from
-    a cell to another changes two cells by 1 each, and needs a `sensitivity` of 2.
+    Samples are vectors of cells, such as the counts of a histogram. One call of
+    `transform` is (epsilon, delta)-differentially private for one cell of one sample
+    (``unit="cell"``), which may change by at most `sensitivity`. For counts, such a
+    change is one person added or removed.
 
     Parameters
     ----------
@@ -91,6 +84,15 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
 
     Notes
     -----
+    **Who is protected.** If a person is counted in each of s samples, s releases
+    compose: ``s * privacy_guarantee_``. Changes of several cells of one sample are
+    covered if they sum to at most `sensitivity`: moving one person from a cell to
+    another changes two cells by 1 each, and needs a `sensitivity` of 2.
+
+    The mechanism chooses other queries, the strategy A, and adds Gaussian noise z to
+    their values. From A x + z it computes the answers W A^+ (A x + z), where A^+ is the
+    pseudoinverse of A. No other strategy has a smaller expected squared error.
+
     The strategy minimises tr(W^T W X^-1) over positive definite X = A^T A with a
     diagonal of at most 1, by a fixed-point iteration that certifies how close it is to
     the minimum. For a Kronecker product, the strategy is the Kronecker product of the

@@ -189,13 +189,10 @@ class LiftedRelease:
 class PrivUnit(NoiseMechanism):
     """Releases a random direction near each sample's: optimal for pure local privacy.
 
-    One call of `transform` is epsilon-differentially private for each sample: a
-    sample may be replaced by any other in the domain declared by `bounds` or
-    `norm_bound`.
-
-    The released tensor is an unbiased estimate of the clipped sample. The variance of
-    its error is the same in every entry and for every sample. A single estimate is far
-    from its sample: average many, since the error of the mean falls with their number.
+    One call of `transform` is epsilon-differentially private for each sample: a sample
+    may be replaced by any other in the domain declared by `bounds` or `norm_bound`. A
+    single released tensor is far from its sample: average many, since the error of the
+    mean falls with their number.
 
     Parameters
     ----------
@@ -215,6 +212,9 @@ class PrivUnit(NoiseMechanism):
 
     Notes
     -----
+    The released tensor is an unbiased estimate of the clipped sample. The variance of
+    its error is the same in every entry and for every sample.
+
     Let a sample x have d entries in the ball of radius R around c. It is lifted to the
     unit vector u = ((x - c) / R, sqrt(1 - r^2)) of R^(d + 1), where r is the norm of
     (x - c) / R. For `bounds` the ball is the one around the box; with `norm_bound` as

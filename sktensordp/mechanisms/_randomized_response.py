@@ -27,13 +27,10 @@ _MOST_LEVELS = 1024
 class TensorRandomizedResponse(LocalMechanism):
     """Randomised response on a public grid of levels, for whole tensors.
 
-    Each entry is put on a level of its range. With some probability the level is kept;
-    otherwise truncated noise moves it, so that every output is possible from every
-    level.
-
-    One call of `transform` is (`epsilon`, `delta`)-differentially private for each
-    sample, all of its entries together: a sample may be replaced by any other in the
-    domain declared by `bounds`. In the local model, a sample is what one person sends.
+    Each entry is put on a level of its range, which is kept with some probability and
+    otherwise moved. One call of `transform` is (`epsilon`, `delta`)-differentially
+    private for each sample, all of its entries together: a sample may be replaced by
+    any other in the domain declared by `bounds`.
 
     Parameters
     ----------
@@ -92,6 +89,9 @@ class TensorRandomizedResponse(LocalMechanism):
 
     Notes
     -----
+    In the local model, a sample is what one person sends. Truncated noise moves the
+    levels, so that every output is possible from every level.
+
     Let w(d) be the weight of a move over d steps, as `noise` lists it, C the sum of the
     weights of the moves from the first level to all outputs, and L = -ln w(span) the
     loss over the largest distance. Then an entry is (L + ln(1 + p C / (1 - p)))-DP, and

@@ -52,12 +52,9 @@ def _mode_noise(
 class UnimodalDirectionalNoise(NoiseMechanism):
     """Unimodal directional noise (UDN): directions and weights in one mode alone.
 
-    The noise is N x_k U_k: the array N has independent standard normal entries, and x_k
-    multiplies it by the matrix U_k along mode k. Along the other modes it is i.i.d.
-
-    One call of `transform` is (epsilon, delta)-differentially private for each
-    sample: a sample may be replaced by any other in the domain declared by `bounds` or
-    `norm_bound`.
+    One call of `transform` is (epsilon, delta)-differentially private for each sample:
+    a sample may be replaced by any other in the domain declared by `bounds` or
+    `norm_bound`. Along all modes but one, the noise is i.i.d.
 
     Parameters
     ----------
@@ -84,6 +81,9 @@ class UnimodalDirectionalNoise(NoiseMechanism):
 
     Notes
     -----
+    The noise is N x_k U_k: the array N has independent standard normal entries, and x_k
+    multiplies it by the matrix U_k along mode k.
+
     Directions gain at most a factor pi/2 over the best noise along the axes.
     $calibrated_directions For a ball
     (`norm_bound` or `sensitivity` alone), i.i.d. noise is optimal, and is what
@@ -159,13 +159,9 @@ class UnimodalDirectionalNoise(NoiseMechanism):
 class IndependentDirectionalNoise(NoiseMechanism):
     """Independent directional noise (IDN): weights in one mode, along its axes.
 
-    The noise is N x_k diag(sigma): the array N has independent standard normal entries,
-    and x_k multiplies it along mode k. There is no parameter `directions`: with a
-    rotated factor, the published theorem is false.
-
-    One call of `transform` is (epsilon, delta)-differentially private for each
-    sample: a sample may be replaced by any other in the domain declared by `bounds` or
-    `norm_bound`.
+    One call of `transform` is (epsilon, delta)-differentially private for each sample:
+    a sample may be replaced by any other in the domain declared by `bounds` or
+    `norm_bound`. Along all modes but one, the noise is i.i.d.
 
     Parameters
     ----------
@@ -185,6 +181,12 @@ class IndependentDirectionalNoise(NoiseMechanism):
     $noise_variances
     $expected_mode_error
     $shapes
+
+    Notes
+    -----
+    The noise is N x_k diag(sigma): the array N has independent standard normal entries,
+    and x_k multiplies it along mode k. There is no parameter `directions`: with a
+    rotated factor, the published theorem is false.
 
     References
     ----------

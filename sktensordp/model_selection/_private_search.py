@@ -75,11 +75,10 @@ _SOURCE = "Papernot and Steinke (2022), Theorem 2; Liu and Talwar (2019)"
 class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV):
     """Parameter search whose guarantee covers all tries, their scores and the choice.
 
-    The search draws candidates (settings of the parameters) independently from the
-    distributions. It tries each one: it fits the candidate and adds noise to its score.
-    Then it releases the best candidate with its noisy score. The number of tries is
-    random and stays secret. All tries together therefore reveal little more than two or
-    three of them would, whatever their number.
+    The search draws candidates (settings of the parameters) independently, fits each
+    and adds noise to its score. Then it releases the best candidate with its noisy
+    score. The number of tries is random and stays secret, so that all tries together
+    reveal little more than two or three of them would.
 
     Parameters
     ----------
@@ -149,6 +148,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         number of users that the candidate's own fit has released.
     best_estimator_ : estimator
         The fitted best candidate, unless `refit` keeps none.
+    feature_names_in_ : ndarray of str
+        Names of the features seen in `fit`, if X had any.
     cv_results_ : dict
         One row: the parameters and score of the best candidate. The other candidates
         and their number stay secret.

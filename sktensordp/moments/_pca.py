@@ -48,17 +48,10 @@ class MultilinearPCA(
     """Principal components of each mode of people's tensors, whole samples protected.
 
     A sample is one person's tensor, such as features x hours. The fit releases noisy
-    second moments of each mode, and their leading eigenvectors span the components: the
-    truncated higher-order SVD with which multilinear PCA [1]_ starts. A mode of length
-    I has I x I moments. That is far less than the moments of all pairs of cells, which
-    a PCA of the flattened samples would need, and so is the noise.
-
-    **Who is protected.** Neighbouring data sets differ in one sample, which is
-    replaced; the number of samples is public. Everything that `fit` publishes keeps
-    (`epsilon`, `delta`). `transform`, `inverse_transform` and `score` compute with the
-    samples that they get, without noise: **their results are not protected**. To train
-    a model on projections of private samples, put a mechanism between the two, such as
-    `GaussianMechanism`.
+    second moments of each mode; their leading eigenvectors span the components. What it
+    publishes keeps (`epsilon`, `delta`) for one sample, which may be replaced.
+    `transform`, `inverse_transform` and `score` add no noise: **their results are not
+    protected**.
 
     Parameters
     ----------
@@ -120,6 +113,15 @@ class MultilinearPCA(
 
     Notes
     -----
+    The components are those of the truncated higher-order SVD with which multilinear
+    PCA [1]_ starts. A mode of length I has I x I moments. That is far less than the
+    moments of all pairs of cells, which a PCA of the flattened samples would need, and
+    so is the noise.
+
+    *Who is protected.* Neighbouring data sets differ in one sample, which is replaced;
+    the number of samples is public. To train a model on projections of private samples,
+    put a mechanism between the two, such as `GaussianMechanism`.
+
     *Sensitivity.* For a clipped sample X with the unfolding X_k along mode k,
     A_k = X_k X_k' is positive semidefinite and no longer than its trace, which is at
     most R^2, R being `norm_bound`. So the moments of two samples have a distance of at

@@ -333,13 +333,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
     """Ridge regression on components of people's tensors, targets protected as well.
 
     The fit finds components of every mode of the samples, as `MultilinearPCA` does, and
-    then releases the noisy moments of their core and the targets, all in one budget.
-
-    **Who is protected.** Neighbouring data sets differ in one sample and its target,
-    which are replaced; the number of samples is public. Everything that `fit` publishes
-    keeps (`epsilon`, `delta`), and so do predictions for other people. Splits by target
-    would move other people's samples, so that no finite epsilon holds for a search with
-    them.
+    then releases the noisy moments of their core and the targets. What it publishes
+    keeps (`epsilon`, `delta`) for one sample and its target, and so do predictions for
+    other people.
 
     Parameters
     ----------
@@ -395,6 +391,10 @@ class MultilinearRidge(RegressorMixin, _Regression):
 
     Notes
     -----
+    **Who is protected.** Neighbouring data sets differ in one sample and its target,
+    which are replaced; the number of samples is public. Splits by target would move
+    other people's samples, so that no finite epsilon holds for a search with them.
+
     A core z, a constant c and the target y, scaled to [-1, 1], make up one vector of
     bounded length. Its second moments are positive semidefinite, so that those of two
     people differ by at most sqrt(2) of that length squared, as for `MultilinearPCA`.
@@ -532,15 +532,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     """Ridge classification on components of people's tensors, labels protected as well.
 
     The fit finds components of every mode of the samples, as `MultilinearPCA` does, and
-    then releases the noisy moments of their core and the labels, all in one budget.
-    The score of a class is a ridge regression of its indicator, scaled to weights of
-    length 1, so that rare classes are predicted, too.
-
-    **Who is protected.** Neighbouring data sets differ in one sample and its label,
-    which are replaced; the number of samples is public. Everything that `fit` publishes
-    keeps (`epsilon`, `delta`), and so do predictions for other people. Stratified
-    splits would move other people's samples, so that no finite epsilon holds for a
-    search with them: pass ``cv=KFold(shuffle=True)``.
+    then releases the noisy moments of their core and the labels. What it publishes
+    keeps (`epsilon`, `delta`) for one sample and its label, and so do predictions for
+    other people.
 
     Parameters
     ----------
@@ -595,6 +589,14 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
 
     Notes
     -----
+    **Who is protected.** Neighbouring data sets differ in one sample and its label,
+    which are replaced; the number of samples is public. Stratified splits would move
+    other people's samples, so that no finite epsilon holds for a search with them: pass
+    ``cv=KFold(shuffle=True)``.
+
+    The score of a class is a ridge regression of its indicator, scaled to weights of
+    length 1, so that rare classes are predicted, too.
+
     A core and the indicator of its class make up one vector of bounded length, whose
     second moments are released; see `MultilinearRidge`. For samples of few cells, a
     core gains nothing: on digits of 8 x 8, all cells, ``n_components=(8, 8)``, are

@@ -57,6 +57,15 @@ class LaplaceLattice:
     l1_steps : int, default=None
         Largest L1 distance of two samples, in steps. By default `n_steps`, for samples
         of one cell.
+
+    Attributes
+    ----------
+    rate : float
+        The rate of the noise per step, rounded up.
+    epsilon : float
+        The pure epsilon of a sample, rounded up; at most the budget.
+    noise_variance : float
+        Variance of the noise in each cell, in squared units of the values.
     """
 
     low: float | np.ndarray

@@ -66,25 +66,11 @@ _LARGEST = 1e152
 class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimator):
     """Standardise the rows and the columns of a sparse tensor, under a budget.
 
-    The value of an entry in row i and column j is written as ::
-
-        y = offset + a_i + b_j + tau_i * gamma_j * z
-
-    with the means a_i and b_j and the scales tau_i and gamma_j of its row and column.
-    The standardised value z has mean about zero and variance about one over the
-    observed entries of every row and every column. Rows and columns are the indices of
-    two modes (axes); entries that differ only in other modes share their row and
-    column.
-
-    With a budget, the means and scales are computed from noisy sums. Without one
+    With a budget, the means and scales of rows and columns are computed from noisy
+    sums, which protects the value of one observed entry. Without one
     (``epsilon=None``), this is the bi-scaling of [1]_ that precedes the completions of
     [2]_: its means and scales are statistics of the raw values, which voids the
     guarantee of any later step.
-
-    **Who is protected.** Neighbouring data sets differ in the value of one observed
-    entry. Which entries are observed (the coordinates) is public. The guarantee covers
-    the means and the scales only. The standardised values are as private as the values:
-    a later step must protect them, within `value_bounds_`, under its own epsilon.
 
     Parameters
     ----------
@@ -132,6 +118,21 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
     Notes
     -----
+    The value of an entry in row i and column j is written as ::
+
+            y = offset + a_i + b_j + tau_i * gamma_j * z
+
+    with the means a_i and b_j and the scales tau_i and gamma_j of its row and column.
+    The standardised value z has mean about zero and variance about one over the
+    observed entries of every row and every column. Rows and columns are the indices of
+    two modes (axes); entries that differ only in other modes share their row and
+    column.
+
+    **Who is protected.** Neighbouring data sets differ in the value of one observed
+    entry. Which entries are observed (the coordinates) is public. The guarantee covers
+    the means and the scales only. The standardised values are as private as the values:
+    a later step must protect them, within `value_bounds_`, under its own epsilon.
+
     The means are the posterior means of biases given their noisy sums, as in
     ``CPCompletion(perturbation="sums")``. Squared residuals around them are clipped at
     the square of half the range. The logarithms of the variances of rows and columns

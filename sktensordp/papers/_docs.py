@@ -5,11 +5,14 @@ from ..completion._docs import RANDOM_STATE
 from ..encoding._docs import TEXTS
 
 _ALGORITHMS = """\
+The claim of [1]_ for "input" is true. Those for "gradient" and "output" are false:
+factors, and the core of a Tucker decomposition, are released that were fitted to the
+raw values. A fit then warns with ``UnsoundClaimWarning``, and `privacy_guarantee_`
+states what is true."""
+
+_DESCENT = """\
 Stochastic gradient descent fits the decomposition to values that are neither centred
-nor scaled, without biases. The claim of [1]_ for "input" is true. Those for "gradient"
-and "output" are false: factors, and the core of a Tucker decomposition, are released
-that were fitted to the raw values. A fit then warns with ``UnsoundClaimWarning``, and
-`privacy_guarantee_` states what is true. To compare, use
+nor scaled, without biases. To compare, use
 :class:`~sktensordp.completion.CPCompletion` and
 :class:`~sktensordp.completion.TuckerCompletion`."""
 
@@ -63,6 +66,7 @@ distance between two codes of the fitting data. `fit` warns with
 with_shared_text = with_texts(
     {
         "algorithms": _ALGORITHMS,
+        "descent": _DESCENT,
         "parameters": _PARAMETERS,
         "random_state": RANDOM_STATE,
         "attributes": _ATTRIBUTES,

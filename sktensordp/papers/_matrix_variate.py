@@ -19,15 +19,10 @@ from ._yang_2021 import PublishedDirections, positive, zeta
 class MatrixVariateGaussian(NoiseMechanism):
     """Matrix variate Gaussian mechanism (MVG): noise with given covariances.
 
-    Samples are matrices. The covariance of the noise is proportional to
-    `row_covariance` between rows and to `column_covariance` between columns. This is a
-    baseline: you pass its covariances, while
-    :class:`~sktensordp.mechanisms.MatrixGaussian` chooses its own. Their scale is that
-    of the exact guarantee of Gaussian noise.
-
-    One call of `transform` is (epsilon, delta)-differentially private for each
-    sample: a sample may be replaced by any other in the domain declared by `bounds` or
-    `norm_bound`.
+    One call of `transform` is (epsilon, delta)-differentially private for each sample,
+    a matrix: a sample may be replaced by any other in the domain declared by `bounds`
+    or `norm_bound`. The covariance of the noise is proportional to `row_covariance`
+    between rows and to `column_covariance` between columns.
 
     Parameters
     ----------
@@ -53,6 +48,10 @@ class MatrixVariateGaussian(NoiseMechanism):
 
     Notes
     -----
+    This is a baseline: you pass its covariances, while
+    :class:`~sktensordp.mechanisms.MatrixGaussian` chooses its own. Their scale is that
+    of the exact guarantee of Gaussian noise.
+
     $calibrated_directions
 
     References

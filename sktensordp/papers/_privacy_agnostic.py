@@ -14,15 +14,10 @@ from ..encoding._linear import LinearProblem
 class PrivacyAgnosticEncoder(LinearEncoder):
     """Encode for the task as if there were no noise. A benchmark.
 
-    The code, which is what gets noise, holds the principal components of the task's
-    output. Without noise, they have the least loss. As in
-    :class:`~sktensordp.encoding.TaskAwareEncoder`, the code
-    is clipped, randomised and decoded, with the same guarantee. You must guess which
-    number of components is best with noise.
-
-    `fit` learns encoder, decoder and clip radius from public data or from people who
-    consent, and does not protect those people. In a pipeline that sees private rows,
-    use ``FrozenEstimator(encoder)``.
+    As in :class:`~sktensordp.encoding.TaskAwareEncoder`, the code is clipped,
+    randomised and decoded, with the same guarantee. The code holds the principal
+    components of the task's output, which have the least loss without noise. You must
+    guess which number of components is best with noise.
 
     Parameters
     ----------
@@ -43,6 +38,12 @@ class PrivacyAgnosticEncoder(LinearEncoder):
     $task_variance
     $task_matrix
     $sample_shape
+
+    Notes
+    -----
+    `fit` learns encoder, decoder and clip radius from public data or from people who
+    consent, and does not protect those people. In a pipeline that sees private rows,
+    use ``FrozenEstimator(encoder)``.
 
     References
     ----------

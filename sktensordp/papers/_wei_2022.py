@@ -340,6 +340,10 @@ class PublishedCPCompletion(_PublishedCompletion, CPCompletion):
     factors_ : list of ndarray of shape (shape_[mode], rank)
         Its factors.
 
+    Notes
+    -----
+    $descent
+
     References
     ----------
     .. [1] Wei, Li, Mao and Wang, "Applying Differential Privacy to Tensor
@@ -385,6 +389,10 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
         The fitted model.
     factors_ : list of ndarray of shape (shape_[mode], rank of the mode)
         Its factors.
+
+    Notes
+    -----
+    $descent
 
     References
     ----------

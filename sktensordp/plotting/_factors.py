@@ -27,10 +27,6 @@ _WIDTH, _HEIGHT, _NOTE_HEIGHT = 2.8, 1.9, 0.3
 class FactorsDisplay:
     """Factors of a tensor: one row of axes per mode, one column of axes per component.
 
-    A mode whose indices have an order, such as bins of time, is drawn as a line. Any
-    other mode is drawn as bars if it has up to 24 indices. If it has more, its values
-    are sorted, and the picture names the indices with the highest and lowest values.
-
     The title of a column says how predictions use it: biases are added, a term is the
     product of one value per mode, the core of a Tucker decomposition combines its
     columns, and a feature is a public feature times a weight.
@@ -65,6 +61,12 @@ class FactorsDisplay:
     ValueError
         If there is no component or no mode, if components differ in their number of
         modes, or if modes or labels do not match the tensor.
+
+    Notes
+    -----
+    A mode whose indices have an order, such as bins of time, is drawn as a line. Any
+    other mode is drawn as bars if it has up to 24 indices. If it has more, its values
+    are sorted, and the picture names the indices with the highest and lowest values.
 
     Examples
     --------

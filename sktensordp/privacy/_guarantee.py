@@ -79,6 +79,11 @@ class PrivacyGuarantee:
         all by the same randomizer, and nothing else is sent. Only such messages can be
         `shuffled`.
 
+    Attributes
+    ----------
+    protects : bool
+        Whether a finite epsilon holds at `delta`.
+
     Raises
     ------
     ValueError

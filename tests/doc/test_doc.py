@@ -89,6 +89,10 @@ const look = (page, width) => {
     wide: wide(page, ".bd-article, .bd-sidebar-primary, .bd-sidebar-secondary"),
     empty: navigation.filter((one) => !one.querySelector("a")).length,
     mute: [...page.images].filter((image) => !image.alt.trim()).map((i) => i.src),
+    sections: [...page.querySelectorAll("dl.class > dd > :is(dl > dt, .rubric)")].map(
+      (one) => [one.innerText.replace(":", ""), one.getBoundingClientRect().top]),
+    dead: [...page.querySelectorAll("table.autosummary td:first-child")]
+      .filter((cell) => !cell.querySelector("a")).map((cell) => cell.innerText),
   };
 };
 (async () => {
@@ -186,6 +190,29 @@ def test_navigation_leads_somewhere(answer):
 @pytest.mark.slow
 def test_images_have_a_text(answer):
     assert {name: page["mute"] for name, page in answer.items() if page["mute"]} == {}
+
+
+@pytest.mark.slow
+def test_pages_of_classes_begin_with_the_parameters(answer):
+    shown = "Parameters", "Attributes", "Methods", "Raises", "Notes", "Examples"
+    seen = 0
+    for name, page in answer.items():
+        places = {}
+        for title, top in page["sections"]:
+            if title in shown:
+                places.setdefault(title, top)
+        assert list(places) == sorted(places, key=shown.index), name
+        if "Parameters" in places and name.endswith("1280"):
+            # Within the first screen.
+            assert places["Parameters"] < 800, name
+            seen += 1
+    assert seen > 40
+
+
+@pytest.mark.slow
+def test_tables_of_the_reference_link_to_what_they_list(answer):
+    """Also to methods that are documented on the page of a base."""
+    assert {name: page["dead"] for name, page in answer.items() if page["dead"]} == {}
 
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "doc").glob("*.md"))]

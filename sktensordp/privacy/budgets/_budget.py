@@ -197,23 +197,8 @@ class PrivacyBudget:
 
     Within ``with budget:``, the budget records every release by an estimator of this
     package, in any thread of this process, before its noise is drawn. It refuses a
-    release that would exceed it, and then nothing is drawn. You can enter a budget
-    again; it keeps counting. You can nest budgets; a release counts in all of them.
-    With a `path`, the budget counts in a file, which any number of processes may open,
-    now or next year.
-
-    By default, all results so far may decide which release you make next, and whether
-    you make one. Three sums remain valid then, each up to a limit that is fixed before
-    the first release: pure epsilons, mu^2 of Gaussian noise (see `gaussian_mu`), and
-    Rényi divergences at one order. The whole privacy curve of a composition does not
-    remain valid. If all releases and their parameters are fixed beforehand, pass
-    ``adaptive=False``: the budget then admits what that curve admits, which is more.
-
-    Sums are exact. They may exceed epsilon by a relative 1e-12, and a single release
-    may exceed delta by as much, so that ten releases of 0.1 fit into 1.
-
-    Printing a budget shows the epsilon that it enforces. `spent` assumes that all
-    releases were fixed beforehand and can be smaller; then both are shown.
+    release that would exceed it, and then nothing is drawn. With a `path`, the budget
+    counts in a file, which any number of processes may open, now or next year.
 
     Parameters
     ----------
@@ -231,15 +216,6 @@ class PrivacyBudget:
         Whether to make a new file. Otherwise it must exist, so that a mistyped path is
         no fresh budget, and the other parameters must be those of its creation.
 
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range, or differs from that of the file.
-    FileNotFoundError, FileExistsError
-        If there is no such file; with ``create=True``, if there is one.
-    OSError
-        If the file is damaged, cannot be opened, or is of a newer version.
-
     Attributes
     ----------
     spent : PrivacyGuarantee or None
@@ -250,6 +226,15 @@ class PrivacyBudget:
     unprotected : tuple of str
         What the guarantees of the estimators leave out.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or differs from that of the file.
+    FileNotFoundError, FileExistsError
+        If there is no such file; with ``create=True``, if there is one.
+    OSError
+        If the file is damaged, cannot be opened, or is of a newer version.
+
     See Also
     --------
     detach_from_budgets : Copy an estimator for use after the block of a budget.
@@ -257,6 +242,22 @@ class PrivacyBudget:
 
     Notes
     -----
+    You can enter a budget again; it keeps counting. You can nest budgets; a release
+    counts in all of them.
+
+    By default, all results so far may decide which release you make next, and whether
+    you make one. Three sums remain valid then, each up to a limit that is fixed before
+    the first release: pure epsilons, mu^2 of Gaussian noise (see `gaussian_mu`), and
+    Rényi divergences at one order. The whole privacy curve of a composition does not
+    remain valid. If all releases and their parameters are fixed beforehand, pass
+    ``adaptive=False``: the budget then admits what that curve admits, which is more.
+
+    Sums are exact. They may exceed epsilon by a relative 1e-12, and a single release
+    may exceed delta by as much, so that ten releases of 0.1 fit into 1.
+
+    Printing a budget shows the epsilon that it enforces. `spent` assumes that all
+    releases were fixed beforehand and can be smaller; then both are shown.
+
     A budget counts what estimators release. It does not see labels, scores on raw
     values or the output of other libraries; record those with `spend`. Each fit of a
     search counts in full, although every record is held out of some of the fits.

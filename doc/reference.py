@@ -1,0 +1,170 @@
+"""The API reference: what its pages list, and in which order.
+
+numpydoc_docstring.rst has the order of a docstring's sections, and name.rst that of a
+page.
+"""
+
+import importlib
+import inspect
+
+from numpydoc.docscrape_sphinx import SphinxDocString
+
+# The one list of the reference: the public names are those of `__all__`.
+MODULES = [
+    "completion", "moments", "mechanisms", "encoding", "privacy", "model_selection",
+    "audit", "plotting", "datasets", "papers", "exceptions", "noise", "base",
+]  # fmt: skip
+
+
+def public_classes():
+    """Yield the public classes, by their full names, in the order of the reference."""
+    for short in MODULES:
+        module = importlib.import_module(f"sktensordp.{short}")
+        for name in sorted(module.__all__):
+            if inspect.isclass(getattr(module, name)):
+                yield f"{module.__name__}.{name}", getattr(module, name)
+
+
+def methods_of(cls):
+    """Public methods of a class, without those of scikit-learn and of Python."""
+    return [
+        name
+        for name, member in inspect.getmembers(cls, inspect.isroutine)
+        if not name.startswith("_")
+        and (inspect.getdoc(member) or "").strip()
+        and not hasattr(Exception, name)
+        and not hasattr(tuple, name)
+        and not inspect.unwrap(member).__module__.startswith("sklearn.")
+    ]
+
+
+def find_homes():
+    """Find the name under which each method of each public class is documented."""
+    found, homes = {}, {}
+    classes = dict(public_classes())
+    public = {cls: full for full, cls in classes.items()}
+    for full, cls in classes.items():
+        for method in methods_of(cls):
+            (of, *_) = (base for base in cls.__mro__ if method in vars(base))
+            home = found.setdefault((of, method), public.get(of, full))
+            homes[f"{full}.{method}"] = f"{home}.{method}"
+    return homes
+
+
+HOMES = find_homes()
+# What several public classes inherit from a base that is not public: on a page of
+# its own, where it carries the name of the first of these classes.
+SHARED = sorted(
+    home
+    for home in set(HOMES.values())
+    if list(HOMES.values()).count(home) > 1
+    and home.split(".")[-1] not in vars(dict(public_classes())[home.rpartition(".")[0]])
+)
+
+
+# By class, the methods that its own page documents.
+OWN = {
+    full: [
+        home.rpartition(".")[2]
+        for home in sorted(set(HOMES.values()).difference(SHARED))
+        if home.rpartition(".")[0] == full
+    ]
+    for full, cls in public_classes()
+}
+
+
+def write(folder):
+    """Write the page of all public names; autosummary makes a page of each."""
+    folder.mkdir(exist_ok=True)
+    lines = [
+        "API reference", "=============", "",
+        "What estimators inherit from scikit-learn (``get_params``, ``set_params``,",
+        "``set_output``, ``get_metadata_routing`` and so on) is documented there.", "",
+    ]  # fmt: skip
+    for short in MODULES:
+        module = importlib.import_module(f"sktensordp.{short}")
+        lines += [
+            short, "-" * len(short), "",
+            f"``sktensordp.{short}``: {inspect.getdoc(module).splitlines()[0]}", "",
+            f".. module:: {module.__name__}", "",
+            ".. autosummary::", "   :toctree: generated", "   :template: name.rst",
+            f"   :caption: {short}", "   :nosignatures:", "",
+            *(f"   {name}" for name in sorted(module.__all__)), "",
+        ]  # fmt: skip
+        shared = [name for name in SHARED if name.startswith(f"{module.__name__}.")]
+        if shared:
+            write_shared_methods(folder / f"methods_of_{short}.rst", short, shared)
+            lines += [".. toctree::", "   :maxdepth: 1", "", f"   methods_of_{short}"]
+            lines += [""]
+    (folder / "index.rst").write_text("\n".join(lines))
+
+
+def write_shared_methods(page, short, methods):
+    """Write a page of methods that classes of a module inherit from a common base."""
+    title = f"Inherited methods: {short}"
+    lines = [title, "=" * len(title), "", f".. currentmodule:: sktensordp.{short}", ""]
+    groups = {}
+    for method in methods:
+        heirs = [full.rpartition(".")[0] for full in HOMES if HOMES[full] == method]
+        groups.setdefault(tuple(heirs), []).append(method)
+    for heirs, group in groups.items():
+        lines += [f"Of {', '.join(f':class:`~{full}`' for full in heirs)}:", ""]
+        for method in group:
+            lines += [f".. automethod:: {'.'.join(method.split('.')[-2:])}", ""]
+    page.write_text("\n".join(lines))
+
+
+def list_methods(app, what, name, obj, options, lines):
+    """Put a table of a class's methods behind its parameters and attributes."""
+    if what != "class" or not (methods := methods_of(obj)):
+        return
+    ends = [n for n, line in enumerate(lines) if line in LATER]
+    place = min(ends, default=len(lines))
+    lines[place:place] = [
+        ".. rubric:: Methods", "", ".. autosummary::", "   :nosignatures:", "",
+        *(f"   ~{obj.__name__}.{method}" for method in methods), "",
+    ]  # fmt: skip
+
+
+# What follows the table of methods; numpydoc_docstring.rst has the order.
+LATER = ":Raises:", ":Warns:", ".. seealso::", ".. rubric:: Notes"
+LATER += ".. rubric:: References", ".. rubric:: Examples"
+
+
+process_param = SphinxDocString._process_param
+# Attributes that are properties, too, have the text of the class's docstring.
+SphinxDocString._process_param = lambda self, name, text, _: process_param(
+    self, name, text, False
+)
+
+
+def link_to_home(app, env, node, contnode):
+    """Link an inherited method to where it is documented, an attribute to its class."""
+    target = node.get("reftarget", "")
+    if node.get("refdomain") != "py" or "." not in target:
+        return None
+    names = target, f"{node.get('py:module')}.{target}"
+    name = next((HOMES[name] for name in names if name in HOMES), None)
+    classes = dict(public_classes())
+    for full in names:
+        cls, _, member = full.rpartition(".")
+        if name is None and hasattr(classes.get(cls), member):
+            name = cls
+    if name is None:
+        return None
+    domain, page = env.domains.python_domain, node["refdoc"]
+    return domain.resolve_xref(env, page, app.builder, "obj", name, node, contnode)
+
+
+def signature_in_short(app, what, name, obj, options, signature, returns):
+    """Show names and defaults; the list of parameters has the types."""
+    try:
+        found = inspect.signature(obj if inspect.isclass(obj) else inspect.unwrap(obj))
+    except (TypeError, ValueError):
+        return None
+    bare = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in found.parameters.values()
+        if parameter.name not in ("self", "cls")
+    ]
+    return str(inspect.Signature(bare)), None

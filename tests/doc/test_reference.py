@@ -1,0 +1,58 @@
+"""Docstrings of public classes begin with what readers look for: the parameters."""
+
+import inspect
+import re
+
+import pytest
+
+from tests.support.public import public
+
+CLASSES = {name: value for name, value in public() if inspect.isclass(value)}
+SECTION = re.compile(r"^(\w[\w ]*)\n-+$", flags=re.MULTILINE)
+ORDER = [
+    "Parameters", "Attributes", "Raises", "Warns", "See Also", "Notes", "References",
+    "Examples",
+]  # fmt: skip
+# The published algorithms inherit attributes that say nothing about them.
+INHERITED = {"noise_variance_", "offset_", "residual_variance_"}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_parameters_come_after_one_paragraph(name):
+    text = inspect.getdoc(CLASSES[name])
+    first, *_ = SECTION.split(text)
+    if "Parameters" in SECTION.findall(text):
+        summary, *more = first.strip().split("\n\n")
+        assert "\n" not in summary
+        assert len(more) <= 1, f"move what follows into Notes: {more[1:]}"
+        assert first.count("\n") < 10
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_sections_are_in_the_usual_order(name):
+    found = SECTION.findall(inspect.getdoc(CLASSES[name]))
+    assert found == sorted(found, key=ORDER.index)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_properties_are_among_the_attributes(name):
+    """The pages list properties nowhere else."""
+    cls = CLASSES[name]
+    _, *parts = SECTION.split(inspect.getdoc(cls))
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    listed = sections.get("Parameters", "") + sections.get("Attributes", "")
+    names = {
+        word
+        for line in re.findall(r"^(\w[\w, ]*) :", listed, flags=re.MULTILINE)
+        for word in line.split(", ")
+    }
+    missing = {
+        key
+        for key, value in inspect.getmembers(cls, lambda m: isinstance(m, property))
+        if not key.startswith("_")
+        and value.fget.__module__.startswith("sktensordp.")
+        and key not in names
+    }
+    if "papers" in cls.__module__:
+        missing -= INHERITED
+    assert missing == set()
