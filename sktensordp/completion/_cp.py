@@ -16,7 +16,7 @@ from ._docs import with_shared_text
 class CPCompletion(BaseCompletion):
     """Differentially private completion of a tensor by biases and a CP decomposition.
 
-    $summary With two modes, it is a matrix factorisation.
+    $summary
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class CPCompletion(BaseCompletion):
     $model
 
     A CP decomposition multiplies the rows of an entry's indices, column by column, and
-    adds up the `rank` products.
+    adds up the `rank` products. With two modes, it is a matrix factorisation.
 
     $notes
 
