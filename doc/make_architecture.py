@@ -42,6 +42,7 @@ HELPERS = {
     "_docstrings": "shared texts",
     "_sides": "sides of records",
     "_json": "JSON from others",
+    "_waiting": "signs of life",
     "_show_versions": "for reports of errors",
     "exceptions": "errors, warnings",
 }

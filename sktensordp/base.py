@@ -18,7 +18,13 @@ from sklearn.exceptions import NotFittedError
 from . import __version__
 from ._random import NoiseStreams, ReleaseCounter
 from ._sklearn_compat import CallbackSupportMixin, has_callbacks
-from ._validation import callers_level, check_unmasked, described
+from ._validation import (
+    callers_level,
+    check_unmasked,
+    described,
+    is_fit_for_a_score,
+)
+from ._waiting import Sign
 from .privacy import PrivacyGuarantee
 from .privacy.budgets._budget import check_seed, record
 from .privacy.budgets._open import Mark, Marks, marks_of_copy
@@ -104,7 +110,8 @@ class EstimatorMixin(CallbackSupportMixin):
     ) -> Iterator[Callable[..., bool]]:
         """Report the progress of a fit to the log and to callbacks.
 
-        The fit lasts until the block ends. Callbacks never receive data; scikit-learn
+        Without callbacks, a fit that takes long shows a bar; see ``_waiting.py``. The
+        fit lasts until the block ends. Callbacks never receive data; scikit-learn
         has them from version 1.9 on.
 
         Parameters
@@ -122,7 +129,19 @@ class EstimatorMixin(CallbackSupportMixin):
         """
         on_log = self._log_of(task, max_tasks)
         if not has_callbacks(self):
-            yield on_log
+            # Many fits for scores, and those whose number is secret, say nothing.
+            is_secret = max_tasks is None or current_reservation() is not None
+            if is_secret or is_fit_for_a_score():
+                yield on_log
+                return
+            name, has_time = type(self).__name__, self._time_is_public
+            with Sign(name, task, max_tasks, has_time=has_time) as sign:
+
+                def on_end(_: Any = None) -> bool:
+                    sign.advance()
+                    return on_log()
+
+                yield on_end
             return
         context = self._init_callback_context(max_subtasks=max_tasks)
         context.call_on_fit_task_begin(estimator=self)

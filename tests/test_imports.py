@@ -17,7 +17,7 @@ import sktensordp
 ROOT = Path(sktensordp.__file__).parent
 LOWEST = {
     "exceptions", "_validation", "_random", "_sklearn_compat", "_dask", "_docstrings",
-    "_show_versions", "_sides", "_json",
+    "_show_versions", "_sides", "_json", "_waiting",
 }  # fmt: skip
 MIDDLE = LOWEST | {"tensor", "privacy", "noise"}
 UPPER = MIDDLE | {"base", "_client", "mechanisms"}

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
+from .._waiting import watched
 from ._bounds import Gaussian, Pure, certified_bound, epsilon_of_mu, quick_bound
 from ._report import AuditReport
 from ._scores import Score, candidate_scores, mean_score
@@ -31,6 +32,7 @@ _TAILS = np.geomspace(1e-4, 4e-3, 9)
 _QUANTILES = np.concatenate([_TAILS, np.linspace(0.005, 0.995, 199), 1 - _TAILS[::-1]])
 
 
+@watched
 def audit_mechanism(
     mechanism: Callable[..., Any],
     x: Any,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._waiting import watched
 from ._bounds import (
     Gaussian,
     Pure,
@@ -20,6 +21,7 @@ from ._report import AuditReport
 _TYPICAL = 3.0
 
 
+@watched
 def audit_one_run(
     run: Callable[[NDArray[np.bool_]], ArrayLike],
     n_canaries: int,

@@ -1,0 +1,183 @@
+"""What takes long gives a sign of life, and tells nothing by it."""
+
+import io
+import logging
+import re
+import threading
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV
+
+from sktensordp import _waiting
+from sktensordp.audit import audit_mechanism
+from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
+from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.moments import MultilinearPCA
+from tests.support.callbacks import ProgressBar, needs_callbacks
+
+rich_console = pytest.importorskip("rich.console")
+X = np.argwhere(np.ones((7, 5)))
+VALUES = np.linspace(1.01, 4.97, len(X))
+STARS = [1, 2, 3, 4, 5]
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """Somebody watches, has no patience, and every sweep takes longer than that."""
+    shown = io.StringIO()
+    monkeypatch.setattr(_waiting, "PATIENCE", 0.0)
+    monkeypatch.setattr(_waiting, "is_interactive", lambda: True)
+    monkeypatch.setattr(
+        _waiting,
+        "console",
+        lambda: rich_console.Console(file=shown, force_terminal=True, width=80),
+    )
+    slowly(monkeypatch)
+    return shown
+
+
+@pytest.fixture
+def log(monkeypatch, caplog):
+    """Nobody watches, and the log is kept."""
+    monkeypatch.setattr(_waiting, "PATIENCE", 0.0)
+    monkeypatch.setattr(_waiting, "is_interactive", lambda: False)
+    slowly(monkeypatch)
+    caplog.set_level(logging.INFO, "sktensordp")
+    return caplog
+
+
+def slowly(monkeypatch):
+    start = _waiting.Sign.__enter__
+
+    def patient(sign):
+        entered = start(sign)
+        if sign._timer is not None:  # until the timer has fired
+            sign._timer.join()
+        return entered
+
+    monkeypatch.setattr(_waiting.Sign, "__enter__", patient)
+
+
+def cp(**params):
+    options = {"levels": STARS, "shape": (7, 5), "max_iter": 3, "random_state": 0}
+    return CPCompletion(1, **options | params)
+
+
+def text_of(screen):
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+
+
+CLOCK = re.compile(r"\d:\d\d")
+
+
+def test_a_long_fit_shows_a_bar_in_a_terminal(screen):
+    cp(perturbation="input").fit(X, VALUES)
+    assert "CPCompletion: sweep" in text_of(screen)
+    assert "/3" in text_of(screen)
+    assert CLOCK.search(text_of(screen))
+    assert not _waiting._OPEN
+
+
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.NoiseOnlyWarning")
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.AveragesOnlyWarning")
+def test_where_users_are_protected_the_bar_has_no_time(screen):
+    cp(unit=0, epsilon=8.0).fit(X, VALUES)
+    assert "CPCompletion: sweep" in text_of(screen)
+    assert not CLOCK.search(text_of(screen))
+
+
+def test_a_long_fit_writes_a_line_to_the_log_elsewhere(log):
+    cp(perturbation="input").fit(X, VALUES)
+    assert [r for r in log.records if "CPCompletion: sweep 0 of 3 after" in r.message]
+
+
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.NoiseOnlyWarning")
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.AveragesOnlyWarning")
+def test_where_users_are_protected_the_log_does_not_depend_on_the_time(log):
+    cp(unit=0, epsilon=8.0).fit(X, VALUES)
+    assert not [r for r in log.records if " after " in r.message]
+
+
+def private_search():
+    grid = {"rank": [0, 1]}
+    PrivateSearchCV(cp(perturbation="input"), grid, n_iter=2, random_state=0).fit(
+        X, VALUES
+    )
+
+
+def search_of_scores():
+    GridSearchCV(cp(perturbation="input"), {"rank": [0, 1]}, cv=2, refit=False).fit(
+        X, VALUES
+    )
+
+
+@pytest.mark.parametrize("search", [private_search, search_of_scores])
+def test_searches_show_nothing_of_their_fits(screen, search):
+    search()
+    assert text_of(screen) == ""
+
+
+@pytest.mark.parametrize("search", [private_search, search_of_scores])
+def test_searches_write_nothing_of_their_fits(log, search):
+    search()
+    assert not [r for r in log.records if " after " in r.message]
+
+
+@needs_callbacks
+def test_a_callback_of_the_user_replaces_the_bar(screen):
+    model = cp(perturbation="input")
+    model.set_callbacks(ProgressBar())
+    model.fit(X, VALUES)
+    assert text_of(screen) == ""
+
+
+@pytest.mark.parametrize("interactive", [True, False])
+def test_what_is_fast_says_nothing(monkeypatch, caplog, interactive):
+    monkeypatch.setattr(_waiting, "is_interactive", lambda: interactive)
+    monkeypatch.setattr(_waiting, "console", lambda: pytest.fail("a bar"))
+    caplog.set_level(logging.INFO, "sktensordp")
+    before = threading.active_count()
+    cp(perturbation="input").fit(X, VALUES)
+    assert not [r for r in caplog.records if " after " in r.message]
+    assert threading.active_count() == before
+
+
+def test_the_inner_one_of_two_is_shown(screen):
+    Recommender(cp(perturbation="input", shape=None)).fit(X, VALUES)
+    assert "CPCompletion: sweep" in text_of(screen)
+    assert not _waiting._OPEN
+
+
+def test_an_error_ends_the_bar(screen):
+    before = set(threading.enumerate())
+    with pytest.raises(ValueError, match="fractions"):
+        CoordinateEncoder().fit(X + 0.5)
+    assert not _waiting._OPEN
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)  # rich ends its own soon after
+        assert not thread.is_alive()
+
+
+def test_audits_and_other_estimators_show_one_too(screen):
+    noise = np.random.default_rng(0)
+    audit_mechanism(
+        lambda x, n: x + noise.laplace(size=(n, 1)), [0.0], [1.0], epsilon=1.0,
+        n_trials=400, batched=True,
+    )  # fmt: skip
+    assert "audit_mechanism: running" in text_of(screen)
+    MultilinearPCA(1, norm_bound=1.0).fit(np.ones((20, 3, 2)) / 9)
+    assert "MultilinearPCA: step" in text_of(screen)
+
+
+def test_in_a_thread_or_beside_another_display_there_is_no_bar(screen):
+    thread = threading.Thread(target=lambda: cp(perturbation="input").fit(X, VALUES))
+    thread.start()
+    thread.join()
+    assert text_of(screen) == ""
+    from rich.live import Live
+
+    console = rich_console.Console(file=io.StringIO(), force_terminal=True)
+    with Live(console=console, auto_refresh=False):
+        cp(perturbation="input").fit(X, VALUES)
+    assert not _waiting._OPEN
