@@ -49,6 +49,12 @@ from ._likely_mistakes import warn_after, warn_before
 from ._noise_shares import SharedNoise
 from ._own_rows import for_own_eyes
 from ._problem import Problem, domain_of
+from ._synthetic import (
+    LENGTHS_ARE_PUBLIC,
+    Request,
+    checked_release,
+    sample_entries,
+)
 from ._values import plan_entry_randomizer
 from ._wanted import check_ranking, check_similar
 from .measurements._choice import choose_measurement, planned_guarantee
@@ -452,6 +458,67 @@ class BaseCompletion(
         if self.__sklearn_is_fitted__():
             # A shallow copy keeps the rows.
             self._state_who_may_see()
+
+    @_only_if(
+        lambda self: self._unit == 0,
+        "sample_users needs unit=0, and users in mode 0. With another unit, nothing "
+        "protects which entries a user has, so synthetic users would reveal it.",
+    )
+    def sample_users(
+        self,
+        n_users: int | None = None,
+        *,
+        lengths: ArrayLike | None = None,
+        random_state: int | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+        """Draw the entries of synthetic users; this releases nothing.
+
+        The table is computed from what the fit released and from nothing else. So it
+        keeps the guarantee of the fit, for every user: hand it to anybody, and draw as
+        many as you like. It is as good as the model and no better. What the model did
+        not learn is not in it: which items users have
+        together, at which times, and what depends on both.
+
+        Items follow the released counts, and so do the indices of further modes. A
+        user's row is drawn from the released prior, and values are those of the model
+        with the released residual variance, clipped and rounded to the levels.
+
+        Parameters
+        ----------
+        n_users : int, default=None
+            Number of synthetic users. They are numbered anew, from 0 on. None takes the
+            released number of users: a table of the true size would publish it.
+        lengths : array-like of int, default=None
+            Numbers of items, from which each user's is drawn with replacement. They
+            must be public, since no noise protects them; `privacy_of` then lists them.
+            None draws from the released histogram.
+        random_state : int or None, default=None
+            Seed of the draw. Nothing private depends on it.
+
+        Returns
+        -------
+        X : ndarray of shape (n_entries, n_modes)
+            Coordinates. Each user has an item at most once. There may be more users
+            than `shape_` has.
+        y : ndarray of shape (n_entries,)
+            Values.
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of range.
+        """
+        check_is_fitted(self)
+        with self._count_releases().lock:
+            fitted = self._fitted
+            if fitted.unit != 0:
+                raise ValueError("unit must be that of the fit; call fit to change it.")
+            population = checked_release(fitted.model.population)
+            n_items = fitted.shape[1]
+            request = Request.of(n_users, lengths, random_state, population, n_items)
+            if request.lengths is not None:
+                self._fitted = replace(fitted, has_public_lengths=True)
+        return sample_entries(fitted.model, population, fitted.domain, request)
 
     @_only_if(
         lambda self: self._randomizes_single_values,
@@ -986,7 +1053,10 @@ class BaseCompletion(
 
     def _unprotected(self) -> list[str]:
         public = PUBLIC_COORDINATES if self._unit is None else _PUBLIC_INDICES
-        return [*super()._unprotected(), public]
+        found = [*super()._unprotected(), public]
+        if self.__sklearn_is_fitted__() and self._fitted.has_public_lengths:
+            found.append(LENGTHS_ARE_PUBLIC)
+        return found
 
 
 def _check_items_public(fitted: Any, what: str) -> None:

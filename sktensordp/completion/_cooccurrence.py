@@ -10,7 +10,8 @@ whatever order, batches or threads the choices are summed.
 of vectors of length at most sqrt(s), with noise of the same sigma:
 
 1. Totals: each user adds 1 and the logarithm of n_u, the number of the user's choices.
-   From these follow the number of users and n_typ, a typical number of choices.
+   From these follow the number of users and n_typ, a typical number of choices. And a
+   histogram: each user adds 1 to the bin of n_u, which has a share of its own.
 2. Counts: each user adds w_u for every chosen item, where w_u^2 n_u = s.
 3. Co-occurrences of the m items with the largest noisy counts: each user adds c_u T_u,
    where T_u is the upper triangle of y_u y_u' with half of its diagonal. Here y_u is
@@ -44,8 +45,8 @@ remaining releases together are mu-GDP with sigma^2 mu^2 = (1 + e)^2 - U(h).
   shares that are chosen on the way).
 
 At the beginning U = 0, so that all releases together are (1 + e) / sigma-GDP. The
-sampler's residual is accounted for 2 + I + max(I, M (M + 1) / 2) cells, the most that
-all releases can have.
+sampler's residual is accounted for F + I + max(I, M (M + 1) / 2) cells, the most that
+all releases can have, F being the number of sums of release 1.
 """
 
 import math
@@ -59,6 +60,7 @@ from .._random import NoiseStreams
 from ..measure import NoisySums, plan_gaussian_sums
 from ._choices import Choices
 from ._item_choice import number_of_items
+from ._population import N_BINS, SHARE, Population, bins_of
 from ._products import BELOW_ONE, SHARE_BITS, ProductSums, whole_shares
 from ._releases import BoundedSums, Releases
 
@@ -101,6 +103,7 @@ class ItemSums:
     Attributes
     ----------
     totals : ChoiceTotals
+    population : Population
     counts : ndarray of shape (n_items,)
         For each item, the noisy sum of its users' weights, 1 / sqrt(n_u).
     counts_noise : float
@@ -117,6 +120,7 @@ class ItemSums:
     """
 
     totals: ChoiceTotals
+    population: Population
     counts: NDArray[np.float64]
     counts_noise: float
     items: NDArray[np.int64]
@@ -137,12 +141,13 @@ def plan_noise(
     """
     n_users, n_items = shape
     cells = max_items * (max_items + 1) // 2
+    n_first = sum(piece.size for piece in PIECES.values())
     noise = plan_gaussian_sums(
         epsilon,
         delta,
         within=epsilon,
         n_releases=1,
-        n_cells=2 + n_items + max(n_items, cells),
+        n_cells=n_first + n_items + max(n_items, cells),
         n_changed=cells,
         n_entries=_users_reserved(n_users),
     )
@@ -183,7 +188,16 @@ def _totals(choices: Choices, length: float) -> NDArray[np.float64]:
     return np.array([unit * number.sum(), np.dot(number, np.array(logs, int))], float)
 
 
-PIECES = {"totals": PieceOfChoices(2, 0.02, _totals)}
+def _lengths(choices: Choices, length: float) -> NDArray[np.float64]:
+    """The numbers of users with so many choices, by bins in powers of two."""
+    bins = np.bincount(bins_of(choices.sizes), minlength=N_BINS)
+    return math.floor(length) * bins.astype(float)
+
+
+PIECES = {
+    "totals": PieceOfChoices(2, 0.02, _totals),
+    "lengths": PieceOfChoices(N_BINS, SHARE, _lengths),
+}
 
 
 def release_sums(
@@ -217,6 +231,7 @@ def release_sums(
     steps = [PIECES[name].steps(choices, _length(first[name])) for name in first]
     answers = dict(zip(first, releases.release([*first.values()], steps), strict=True))
     totals = _read_totals(first["totals"], *answers["totals"], choices.n_items)
+    population = _read_lengths(first["lengths"], *answers["lengths"], totals)
 
     def counted(share: float) -> tuple[NDArray[np.float64], float]:
         sums = BoundedSums((1, choices.n_items), 1.0, share, step)
@@ -248,14 +263,18 @@ def release_sums(
             counts = (counts / error**2 + second / second_error**2) / precision
             error = precision**-0.5
         none = np.empty((0, 0))
-        return ItemSums(totals, counts, error, best, none.ravel(), none, 0.0)
+        return ItemSums(
+            totals, population, counts, error, best, none.ravel(), none, 0.0
+        )
     whole = whole_shares(np.maximum(counts[best], max(error, 1e-3 * counts.max())))
     sums = ProductSums(whole, _LEAST_LENGTH, releases.left, step)
     limbs = sums.zeros()
     sums.add(limbs, choices.among(best))
     ((noisy, products_error),) = releases.release((sums,), (limbs,))
     shares, products = whole / 2**SHARE_BITS, sums.matrix(noisy)
-    return ItemSums(totals, counts, error, best, shares, products, products_error)
+    return ItemSums(
+        totals, population, counts, error, best, shares, products, products_error
+    )
 
 
 def _length(sums: BoundedSums) -> float:
@@ -283,6 +302,16 @@ def _read_totals(
     # Who is there has a choice, so the number of users tells. If it is ten standard
     # deviations or more, this is true with a probability below 1e-11.
     return ChoiceTotals(n_users, size, bool(number <= _WITHIN_NOISE * deviation))
+
+
+def _read_lengths(
+    sums: BoundedSums, noisy: NDArray[np.float64], error: float, totals: ChoiceTotals
+) -> Population:
+    """Read the released histogram."""
+    unit = math.floor(_length(sums)) * sums.step * sums.unit
+    return Population(
+        totals.n_users, totals.typical_size, noisy.ravel() / unit, error / unit
+    )
 
 
 def _users_reserved(n_users: int) -> int:

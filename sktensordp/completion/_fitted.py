@@ -82,6 +82,8 @@ class Fitted:
         Whether the fit computes the rows of users from their own entries.
     lookups : Lookups
         What answers look up; not stored.
+    has_public_lengths : bool
+        Whether synthetic users were drawn with numbers of items from the caller.
     """
 
     model: Any
@@ -102,6 +104,7 @@ class Fitted:
     noisy: tuple[Any, ...] = ()
     is_personal: bool = False
     lookups: Lookups = field(default_factory=Lookups)
+    has_public_lengths: bool = False
 
     unit = None
     """The mode of the protected units; None if entries are protected."""

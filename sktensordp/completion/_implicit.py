@@ -33,6 +33,13 @@ from ._fitted import keeping_names_if_refused
 from ._item_model import ItemModel
 from ._likely_mistakes import warn_of_noise
 from ._local import Local
+from ._synthetic import (
+    LENGTHS_ARE_PUBLIC,
+    Request,
+    UserSampler,
+    checked_release,
+    sample_choices,
+)
 from ._wanted import check_ranking, check_similar
 
 _DEFAULT_MAX_ITEMS = 1500
@@ -266,7 +273,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             on_step()
             # All that is published from here on is post-processing of `sums`.
             model = ItemModel.of(sums)
-            self._fitted = _Fitted(model, shape, _LocalChoices(choices))
+            sampler = UserSampler.of_choices(sums, model)
+            self._fitted = _Fitted(model, shape, _LocalChoices(choices), sampler)
             on_step()
         warn_of_noise(sums.totals.are_noise)
         is_chosen = not draws or not self._max_items(shape)
@@ -450,6 +458,64 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         fitted = self._fitted
         return fitted.model.at(fitted.choices_of(users), rows, pairs[:, 1])
 
+    def sample_users(
+        self,
+        n_users: int | None = None,
+        *,
+        lengths: ArrayLike | None = None,
+        random_state: int | None = None,
+    ) -> NDArray[np.int64]:
+        """Draw the choices of synthetic users; this releases nothing.
+
+        The table is computed from what the fit released and from nothing else. So it
+        keeps the guarantee of the fit, for every user: hand it to anybody, and draw as
+        many as you like. It is as good as the model and no better. What the model did
+        not learn is not in it: which rare items go
+        together, in which order they were chosen, and when.
+
+        Parameters
+        ----------
+        n_users : int, default=None
+            Number of synthetic users. They are numbered anew, from 0 on. None takes the
+            released number of users: a table of the true size would publish it.
+        lengths : array-like of int, default=None
+            Numbers of items, from which each user's is drawn with replacement. They
+            must be public, since no noise protects them; `privacy_of` then lists them.
+            None draws from the released histogram.
+        random_state : int or None, default=None
+            Seed of the draw. Nothing private depends on it.
+
+        Returns
+        -------
+        X : ndarray of shape (n_choices, 2)
+            A user and an item in every row, all distinct. There may be more users than
+            `shape_` has.
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of range.
+
+        Examples
+        --------
+        >>> from sktensordp.completion import ImplicitCompletion
+        >>> from sktensordp.datasets import make_choices
+        >>> choices = make_choices(3000, 200, 12_000, random_state=0)
+        >>> model = ImplicitCompletion(epsilon=4.0, shape=(3000, 200), random_state=0)
+        >>> table = model.fit(choices.data).sample_users(500, random_state=0)
+        >>> table[:3]
+        """
+        check_is_fitted(self)
+        with self._count_releases().lock:
+            fitted = self._fitted
+            sampler, n_items = checked_release(fitted.sampler), fitted.shape[1]
+            request = Request.of(
+                n_users, lengths, random_state, sampler.population, n_items
+            )
+            if request.lengths is not None:
+                self._fitted = replace(fitted, has_public_lengths=True)
+        return sample_choices(sampler, request)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
 
@@ -547,10 +613,11 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         return self._guarantee(self._shape_and_noise()[1])
 
     def _unprotected(self) -> list[str]:
-        return [
-            *super()._unprotected(),
-            "The shape is public: the possible users and items.",
-        ]
+        found = super()._unprotected()
+        found.append("The shape is public: the possible users and items.")
+        if self.__sklearn_is_fitted__() and self._fitted.has_public_lengths:
+            found.append(LENGTHS_ARE_PUBLIC)
+        return found
 
 
 class _LocalChoices(Local):
@@ -573,6 +640,8 @@ class _Fitted:
     model: ItemModel
     shape: tuple[int, int]
     local: _LocalChoices
+    sampler: UserSampler | None = None  # in models of version 0.1
+    has_public_lengths: bool = False
 
     def choices_of(self, users: NDArray[np.int64]) -> Choices:
         """Own choices of some users; an unknown user has none.

@@ -28,6 +28,8 @@ _N_ROWS = 256
 _DIAGONAL = 0.25
 # Largest share of the users' energy that counts as sampling noise, and its factor.
 _MOST_SAMPLING, _SAMPLING = 0.3, 4.0
+# Number of pairs whose products are kept.
+_N_PAIRS = 100
 # Ridge of the regressions: in units of noise times the root of the matrix's size, and
 # without noise.
 _RIDGE, _LEAST_RIDGE = 0.6, 1.5
@@ -49,6 +51,10 @@ class ItemModel:
         Weights: how much a choice of the row's item raises the column's score.
     expected : ndarray of shape (m,)
         How much one choice is expected to raise the scores.
+    pairs : ndarray of shape (2, n_pairs), int
+        The pairs of `items` with the largest centred products, by decreasing product.
+    products : ndarray of shape (n_pairs,)
+        These products, without noise as far as possible.
     """
 
     counts: NDArray[np.float64]
@@ -56,15 +62,25 @@ class ItemModel:
     shares: NDArray[np.float64]
     similarity: NDArray[np.float64]
     expected: NDArray[np.float64]
+    pairs: NDArray[np.intp]
+    products: NDArray[np.float64]
 
     @classmethod
     def of(cls, sums: ItemSums) -> Self:
         """Compute the model from the releases."""
         # The number of threads may change the last bits.
         with one_blas_thread:
-            weights = _weights(sums)
+            products = _denoised(sums)
+            weights = _weights(sums, products)
             expected = sums.shares @ weights
-        return cls(sums.counts, sums.items, sums.shares, weights, expected)
+        return cls(
+            sums.counts,
+            sums.items,
+            sums.shares,
+            weights,
+            expected,
+            *_largest(products),
+        )
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
@@ -140,19 +156,42 @@ class ItemModel:
         return result
 
 
-def _weights(sums: ItemSums) -> NDArray[np.float64]:
-    """Regress each item on all others, given the noisy centred products."""
-    shares, products = sums.shares, sums.products
-    n = len(shares)
-    if n == 0:
-        return np.empty((0, 0))
+def _noise(sums: ItemSums) -> float:
+    """Standard deviation of the noise and of chance in a cell of the products."""
+    return float(np.hypot(sums.products_noise, _sampling_noise(sums)))
+
+
+def _denoised(sums: ItemSums) -> NDArray[np.float64]:
+    """The centred products, with eigenvalues shrunk by what noise adds to them."""
+    products = sums.products
+    if not len(products):
+        return products
     diagonal = np.maximum(np.diag(products), 0.0)
-    noise = np.hypot(sums.products_noise, _sampling_noise(sums))
     gram = products.copy()
     np.fill_diagonal(gram, _DIAGONAL * diagonal)
     values, vectors = eigh(gram, overwrite_a=True)
-    gram = (vectors * shrunk(values, noise)) @ vectors.T
+    gram = (vectors * shrunk(values, _noise(sums))) @ vectors.T
     np.fill_diagonal(gram, np.maximum(diagonal, np.diag(gram)))
+    return gram
+
+
+def _largest(
+    products: NDArray[np.float64],
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """The largest positive products off the diagonal, and their pairs."""
+    pairs = np.array(np.triu_indices(len(products), 1))
+    found = products[tuple(pairs)]
+    order = np.argsort(-found, kind="stable")[:_N_PAIRS]
+    order = order[found[order] > 0]
+    return pairs[:, order], found[order]
+
+
+def _weights(sums: ItemSums, products: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Regress each item on all others, given the centred products."""
+    shares, n = sums.shares, len(sums.shares)
+    if n == 0:
+        return np.empty((0, 0))
+    gram, noise = products.copy(), _noise(sums)
     gram[np.diag_indices(n)] += _RIDGE * noise * np.sqrt(n) + _LEAST_RIDGE
     # Undoes the centring. Every user's y adds up to about 0, so that the matrix without
     # this term is singular but for noise and ridge.

@@ -246,7 +246,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             finally:  # An interrupted release counts.
                 self._made = dict(completion._made)
             kinds = kinds_of_type(types_of(table)[0])
-            self._fitted = _Fitted(encoder, completion, local, kinds)
+            frame = type(table) if hasattr(table, "columns") else None
+            self._fitted = _Fitted(encoder, completion, local, kinds, frame=frame)
             on_step()
         return self
 
@@ -554,6 +555,64 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             self._fitted = replace(fitted, completion=completion, local=local)
         return self
 
+    @available_if(_has("sample_users"))
+    def sample_users(
+        self,
+        n_users: int | None = None,
+        *,
+        lengths: ArrayLike | None = None,
+        random_state: int | None = None,
+    ) -> Any:
+        """Draw a table of synthetic users, with ids as in `fit`; this releases nothing.
+
+        The table is computed from what the fit released and from nothing else. So it
+        keeps the guarantee of the fit, for every user: hand it to anybody. It is as
+        good as the model and no better; see `sample_users` of the completion.
+
+        Parameters
+        ----------
+        n_users : int, default=None
+            Number of synthetic users. They are numbered from 0 on, so that nobody takes
+            them for real ones. None takes the released number of users.
+        lengths : array-like of int, default=None
+            Numbers of items from which each user's is drawn. They must be public;
+            `privacy_of` then lists them. None draws from the released histogram.
+        random_state : int or None, default=None
+            Seed of the draw. Nothing private depends on it.
+
+        Returns
+        -------
+        X : data frame or ndarray of shape (n_rows, n_columns)
+            A data frame if `fit` was given one, with the same columns; otherwise an
+            array of objects.
+        y : ndarray of shape (n_rows,)
+            Their values. Of choices, `X` alone is returned.
+
+        Raises
+        ------
+        ValueError
+            If an argument is out of range.
+        """
+        check_is_fitted(self)
+        fitted = self._fitted
+        drawn = fitted.completion.sample_users(
+            n_users, lengths=lengths, random_state=random_state
+        )
+        where, *values = drawn if isinstance(drawn, tuple) else (drawn,)
+        columns = [where[:, 0]]
+        columns += [
+            fitted.encoder._names(k)[of_column]
+            for k, of_column in enumerate(where[:, 1:].T)
+        ]
+        if fitted.frame is None:
+            table: Any = np.empty(where.shape, dtype=object)
+            for k, column in enumerate(columns):
+                table[:, k] = column
+        else:
+            names = self.feature_names_in_
+            table = fitted.frame(dict(zip(names, columns, strict=True)))
+        return (table, *values) if values else table
+
     @available_if(_has("score"))
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -805,6 +864,8 @@ class _Fitted:
     kinds : set of str
         Kinds of the ids of users, by the type of their column; empty if it does not
         tell.
+    frame : type or None
+        Type of the data frame of the fit; None for another table.
     """
 
     encoder: CoordinateEncoder
@@ -812,6 +873,7 @@ class _Fitted:
     local: LocalUsers | None
     kinds: set[str]
     new: LocalUsers = _NOBODY
+    frame: Any = None
 
     @property
     def item_column(self) -> int:

@@ -18,6 +18,7 @@ from ..tensor import (
     point_tucker_model,
 )
 from ..tensor._unit_entries import UnitEntries
+from ._population import Population
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,8 @@ class SharedModel:
     counts : list of ndarray of shape (size,)
         Released counts of the entries in rows of the other modes; zero only without
         noise, for rows without entries.
+    population : Population or None
+        What was released of units' numbers of entries; None in models of version 0.1.
     """
 
     form: CPForm | TuckerForm
@@ -68,6 +71,7 @@ class SharedModel:
     n_units: float
     unit: int = 0
     counts: list[NDArray[np.float64]] = field(default_factory=list)
+    population: Population | None = None
 
     @property
     def n_factors(self) -> int:
@@ -84,6 +88,11 @@ class SharedModel:
         """Prior precisions of a unit's row: its bias, weights and factors."""
         groups = [np.full(size, 1 / variance) for size, variance in self.groups]
         return np.concatenate([*groups, np.ones(self.n_factors)])
+
+    @property
+    def prior_deviations(self) -> NDArray[np.float64]:
+        """Prior standard deviations of the elements of a unit's row, around zero."""
+        return 1 / np.sqrt(self._precision)
 
     def known(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
         """Offset plus the biases of the other modes: an array of shape (n,)."""

@@ -20,7 +20,7 @@ def compile_kernels():
     options = {"value_bounds": (0, 1), "shape": (3, 4), "max_iter": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ImplicitCompletion(epsilon=np.inf, shape=(3, 4)).fit(X)
+        ImplicitCompletion(epsilon=np.inf, shape=(3, 4)).fit(X).sample_users()
         for kind in (np.float64, np.float32):
             y = np.linspace(0, 1, len(X), dtype=kind)
             for form in (CPCompletion, TuckerCompletion):

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...tensor._shared_rows import expected_counts
+from .._population import Population
 from .._releases import BoundedSums, Releases, Units
 from ._unit_questions import (
     LOG_RANGE,
@@ -27,20 +28,22 @@ LEFT = 1 - COUNTS - sum(piece.share for piece in PIECES.values())
 _WITHIN_NOISE, _FEW_ENTRIES, _MARGIN = 3.0, 0.1, 5.4
 
 
-def release_totals(units: Units, releases: Releases) -> UnitTotals:
-    """Release the number of units, their mean value and their typical size."""
+def release_totals(units: Units, releases: Releases) -> tuple[UnitTotals, Population]:
+    """Release the number of units, their mean value and their sizes."""
     pieces = PIECES.values()
     sums = [BoundedSums((1, p.size), p.bound, p.share, releases.step) for p in pieces]
     answers = releases.ask(units, FirstQuestion(tuple(sums)))
-    ((total,), error) = dict(zip(PIECES, answers, strict=True))["totals"]
+    of_pieces = dict(zip(PIECES, answers, strict=True))
+    ((total,), error), ((lengths,), lengths_error) = of_pieces.values()
     n_units = max(float(total[0]), error, 1.0)
     offset, log = np.clip(total[1:] / n_units, -1.0, 1.0).tolist()
     typical_size = math.exp(USUAL_LOG + LOG_RANGE * log)
     # Both the sum of means and the number of units have noise.
     offset_error = math.sqrt(2) * error / n_units
-    return UnitTotals(
+    totals = UnitTotals(
         n_units, offset, typical_size, offset_error, are_noise(total, error)
     )
+    return totals, Population(n_units, typical_size, lengths, lengths_error)
 
 
 def are_noise(total: NDArray[np.float64], error: float) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...tensor._unit_entries import UnitEntries
 from .._choices import Choices
+from .._population import N_BINS, SHARE, bins_of
 from .._products import ProductSums
 from .._releases import BoundedSums
 from .._shared_model import SharedModel, SolvedUnits
@@ -54,7 +55,17 @@ def _totals(chunk: UnitEntries) -> NDArray[np.float64]:
     return np.column_stack([np.ones(len(logs)), means, logs])
 
 
-PIECES = {"totals": Piece(3, math.sqrt(3.0), 0.03, _totals)}
+def _lengths(chunk: UnitEntries) -> NDArray[np.float64]:
+    """One in the bin of every unit's number of entries."""
+    vectors = np.zeros((len(chunk.units), N_BINS))
+    vectors[np.arange(len(vectors)), bins_of(chunk.sizes)] = 1.0
+    return vectors
+
+
+PIECES = {
+    "totals": Piece(3, math.sqrt(3.0), 0.03, _totals),
+    "lengths": Piece(N_BINS, 1.0, SHARE, _lengths),
+}
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._unit_expected import best_name
 from ._unit_first import release_counts, release_totals
 from ._unit_pattern import most_rows, release_pattern
-from ._unit_questions import UnitTotals
+from ._unit_questions import PIECES, UnitTotals
 from ._unit_rounds import BIAS_PASSES, FACTOR_PASSES, First, fit
 
 if TYPE_CHECKING:
@@ -204,7 +204,8 @@ class UnitPerturbation(Measurement):
         cells = sum(n_rows * (n_columns + 1) for n_rows, n_columns in blocks)
         totals = size * max(n_columns + 4 for _, n_columns in blocks) ** 2
         products = self._most_rows * (self._most_rows + 1) // 2
-        n_cells = 4 + 3 * rows + self.n_sweeps * (cells + totals) + products
+        n_first = 1 + sum(piece.size for piece in PIECES.values())
+        n_cells = n_first + 3 * rows + self.n_sweeps * (cells + totals) + products
         return plan_gaussian_sums(
             problem.epsilon,
             problem.delta,
@@ -253,7 +254,7 @@ class UnitPerturbation(Measurement):
         """
         problem = self.problem
         releases = Releases(self.noise, streams)
-        totals = release_totals(units, releases)
+        totals, population = release_totals(units, releases)
         counts = release_counts(units, releases, problem.shape[1:], totals)
         pattern = release_pattern(
             units, releases, totals, counts[0], self._most_rows, problem.n_components
@@ -265,7 +266,8 @@ class UnitPerturbation(Measurement):
         first = First(problem, totals, counts, pattern)
         model, n_iter = fit(units, releases, first, name, on_sweep)
         # Units need no counts for what they contribute.
-        model = replace(model, counts=[of_mode.counts for of_mode in counts])
+        of_modes = [of_mode.counts for of_mode in counts]
+        model = replace(model, counts=of_modes, population=population)
         return model, name, n_iter, totals
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:

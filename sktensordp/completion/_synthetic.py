@@ -1,0 +1,397 @@
+"""Synthetic users: drawn from what a fit has released, and from nothing else.
+
+A user has a number of items, from the released histogram. The items follow one after
+the other, without repetition: by weight, or by their similarity to the items before.
+The weights and similarities are fitted to what was released, on users drawn with fixed
+seeds. So a table is a function of the releases and of the caller's seed.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from numbers import Integral
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from .._validation import as_numpy
+from ..tensor._shared_rows import expected_counts
+from ._cooccurrence import ItemSums
+from ._domain import Domain
+from ._item_model import ItemModel
+from ._population import Population
+from ._shared_model import SharedModel
+
+LENGTHS_ARE_PUBLIC = (
+    "The `lengths` that were passed to sample_users are public: nothing protects them."
+)
+# Number of rounds in which a sampler is fitted, of the last ones, which fit counts
+# alone, and of items drawn in each. These numbers and steps were tuned on visits of
+# pages, games, listening and groceries.
+_ROUNDS, _ROUNDS_OF_COUNTS, _N_DRAWN = 48, 12, 100_000
+# Steps of the first rounds are whole; later ones have this share, over their number.
+# Those of counts stay above the least. Those of pairs are smaller by a factor.
+_STEP, _LEAST_STEP, _STEP_OF_PAIRS = 12.0, 0.3, 0.3
+# Limits of the share of the items that are drawn by weight, which starts at the upper.
+_LEAST_BY_WEIGHT, _MOST_BY_WEIGHT = 0.02, 0.2
+# Released counts are taken as they are from so many standard deviations on.
+_WELL_KNOWN = 3.0
+# Pairs whose released product is smaller than this share of users are hardly moved.
+_LEAST_PRODUCT = 2e-4
+# Smaller similarities move as this one does.
+_LEAST_SIMILARITY = 0.05
+# Number of uniform numbers that are in memory at once.
+_N_AT_ONCE = 2**20
+
+
+_Released = TypeVar("_Released")
+
+
+@dataclass(frozen=True, eq=False)
+class SimilarItems:
+    """What was released of items that users have together.
+
+    Attributes
+    ----------
+    items : ndarray of shape (m,), int64
+    similarity : ndarray of shape (m, m)
+        By how much an item raises the scores of others.
+    shares : ndarray of shape (m,)
+        Expected share of each among a user's choices of these.
+    pairs : ndarray of shape (2, n_pairs), int
+        Pairs of rows, those with the largest products.
+    products : ndarray of shape (n_pairs,)
+        Their released centred products, without noise as far as possible, per user.
+    """
+
+    items: NDArray[np.int64]
+    similarity: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    pairs: NDArray[np.intp]
+    products: NDArray[np.float64]
+
+    def products_of(
+        self, place: NDArray[np.int32], starts: NDArray[np.int64], items: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """The same products for some users, given the place of each item here."""
+        rows = place[items]
+        kept = rows >= 0
+        starts = np.append(0, np.cumsum(kept))[starts]
+        q, sizes = self.shares, np.diff(starts)
+        chosen = sparse.csr_array(
+            (np.ones(starts[-1]), rows[kept], starts), shape=(len(sizes), len(q))
+        )
+        # Lengths of the centred products with half of their diagonal.
+        off = np.repeat(sizes, sizes) * q[chosen.indices]
+        fourth = sparse.csr_array(
+            ((1 - off) ** 4 - off**4, chosen.indices, starts), shape=chosen.shape
+        ).sum(axis=1)
+        squares = sizes - 2 * sizes * (chosen @ q) + sizes**2 * np.sum(q**2)
+        lengths = squares**2 / 2 - (fourth + sizes**4 * np.sum(q**4)) / 4
+        weights = 1 / np.sqrt(np.maximum(lengths, 1.0))
+        weighted = sparse.csr_array(chosen * weights[:, np.newaxis])
+        left, right = self.pairs
+        both = (weighted.T @ chosen)[left, right]
+        along = weighted.T @ sizes
+        everything = np.sum(weights * sizes.astype(float) ** 2)
+        found = both - q[left] * along[right] - q[right] * along[left]
+        return (found + q[left] * q[right] * everything) / len(sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Draws:
+    """How items are drawn; see `draw_items`."""
+
+    weights: NDArray[np.float64]
+    factors: NDArray[np.float64]
+    similarity: NDArray[np.float32]
+    by_weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class UserSampler:
+    """Draws users' items.
+
+    Attributes
+    ----------
+    population : Population
+    counts : ndarray of shape (n_items,)
+        Released counts. Each item of a user with n items counts
+        1 / sqrt(max(n, least_size)).
+    error : float
+        Standard deviation of their noise; 0 if they are taken as they are.
+    least_size : float
+    similar : SimilarItems
+    """
+
+    population: Population
+    counts: NDArray[np.float64]
+    error: float
+    least_size: float
+    similar: SimilarItems
+
+    @classmethod
+    def of_choices(cls, sums: ItemSums, model: ItemModel) -> Self:
+        """The sampler of a model of choices."""
+        similar = SimilarItems(
+            model.items,
+            model.similarity,
+            model.shares,
+            model.pairs,
+            model.products / sums.totals.n_users,
+        )
+        return cls(sums.population, sums.counts, sums.counts_noise, 1.0, similar)
+
+    @classmethod
+    def of_entries(cls, population: Population, counts: NDArray[np.float64]) -> Self:
+        """The sampler of the items of ratings, whose similarities it does not use."""
+        none = np.empty(0)
+        no_pairs = np.empty((2, 0), np.intp)
+        similar = SimilarItems(no_pairs[0], np.empty((0, 0)), none, no_pairs, none)
+        return cls(population, counts, 0.0, population.typical_size, similar)
+
+    @property
+    def n_items(self) -> int:
+        """Number of items in the catalogue."""
+        return len(self.counts)
+
+    def sizes(
+        self, n_users: int, lengths: NDArray[np.int64] | None, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Numbers of items of users, drawn from `lengths` or as they were released."""
+        if lengths is not None:
+            return rng.choice(lengths, n_users)
+        cumulative = np.cumsum(self._chances)
+        drawn = np.searchsorted(cumulative, rng.random(n_users), side="right")
+        return np.minimum(drawn + 1, self.n_items)
+
+    def draw(
+        self, sizes: NDArray[np.int64], rng: np.random.Generator
+    ) -> NDArray[np.int32]:
+        """Draw items: for each user `sizes` of them, distinct and ascending."""
+        starts = np.append(0, np.cumsum(sizes))
+        # The uniform numbers of a part of the users are in memory at once.
+        ends = np.searchsorted(starts, np.arange(0, starts[-1], _N_AT_ONCE))
+        parts = [
+            self._drawn(self._fitted, sizes[first:last], rng)[0]
+            for first, last in pairwise(np.unique([*ends, len(sizes)]))
+        ]
+        items = np.concatenate(parts)
+        return items[np.lexsort((items, np.repeat(np.arange(len(sizes)), sizes)))]
+
+    @cached_property
+    def _chances(self) -> NDArray[np.float64]:
+        return self.population.chances(self.n_items)
+
+    @cached_property
+    def _rates(self) -> NDArray[np.float64]:
+        """Counts per user. Rare items get what the others leave of all choices."""
+        is_rare = self.counts <= _WELL_KNOWN * self.error
+        expected = expected_counts(self.counts, self.error)[0]
+        rates = np.where(is_rare, expected, self.counts)
+        rates /= self.population.n_users
+        sizes = np.arange(1, self.n_items + 1)
+        whole = self._chances @ (sizes / np.sqrt(np.maximum(sizes, self.least_size)))
+        left, rare = whole - rates[~is_rare].sum(), rates[is_rare].sum()
+        if left > 0 and rare > 0:
+            rates[is_rare] *= left / rare
+        return np.maximum(rates, 1e-9 * max(float(rates.max()), 1e-300))
+
+    @cached_property
+    def _place(self) -> NDArray[np.int32]:
+        place = np.full(self.n_items, -1, np.int32)
+        place[self.similar.items] = np.arange(len(self.similar.items))
+        return place
+
+    @cached_property
+    def _fitted(self) -> _Draws:
+        """The draws whose counts and products agree best with the released ones."""
+        similar, rates = self.similar, self._rates
+        draws = _Draws(
+            rates / rates.sum(),
+            np.ones(len(similar.items)),
+            similar.similarity.astype(np.float32),
+            _MOST_BY_WEIGHT,
+        )
+        rng = np.random.default_rng(0)
+        mean = float(self._chances @ np.arange(1, self.n_items + 1))
+        n_users, n_pairs = math.ceil(_N_DRAWN / mean), len(similar.products)
+        n_rounds = _ROUNDS if n_pairs else _ROUNDS_OF_COUNTS
+        for number in range(n_rounds):
+            sizes, step = self.sizes(n_users, None, rng), min(1.0, _STEP / (1 + number))
+            drawn, counts = self._drawn(draws, sizes, rng, counts=True)
+            counts *= rates.sum() / counts.sum()
+            change = np.clip(rates / np.maximum(counts, 1e-300), 0.25, 4.0)
+            change **= max(step, _LEAST_STEP)
+            weights = draws.weights * change
+            weights = np.maximum(weights / weights.sum(), 1e-9 / self.n_items)
+            factors = draws.factors * change[similar.items]
+            draws = replace(draws, weights=weights, factors=factors)
+            if n_pairs and number < n_rounds - _ROUNDS_OF_COUNTS:
+                starts = np.append(0, np.cumsum(sizes))
+                products = similar.products_of(self._place, starts, drawn)
+                draws = _closer(draws, similar, products, step)
+        return draws
+
+    def _drawn(
+        self,
+        draws: _Draws,
+        sizes: NDArray[np.int64],
+        rng: np.random.Generator,
+        *,
+        counts: bool = False,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Draw items, and compute their expected counts per user, if asked to."""
+        from ..tensor.kernels._drawn import draw_items
+
+        starts = np.append(0, np.cumsum(sizes))
+        items = np.empty(starts[-1], np.int32)
+        of_head = np.zeros(len(self.similar.items))
+        of_all = np.zeros(self.n_items if counts else 0)
+        common = draw_items(
+            starts,
+            rng.random((len(items), 2)),
+            draws.weights,
+            np.cumsum(draws.weights),
+            self._place,
+            self.similar.items.astype(np.int32),
+            draws.factors.astype(np.float32),
+            draws.similarity,
+            draws.by_weight,
+            1 / np.sqrt(np.maximum(sizes, self.least_size)),
+            items,
+            of_head,
+            of_all,
+        )
+        if counts:
+            of_all += common * draws.weights
+            of_all[self.similar.items] += of_head
+            of_all /= len(sizes)
+        return items, of_all
+
+
+def _closer(
+    draws: _Draws, similar: SimilarItems, products: NDArray[np.float64], step: float
+) -> _Draws:
+    """Move draws towards the released products, given those of drawn users."""
+    wanted = similar.products
+    slope = float((products @ wanted) / (wanted @ wanted))
+    by_similarity = (1 - draws.by_weight) * max(slope, 0.2) ** -step
+    by_weight = np.clip(1 - by_similarity, _LEAST_BY_WEIGHT, _MOST_BY_WEIGHT)
+    ratio = (wanted + _LEAST_PRODUCT) / (np.maximum(products, 0.0) + _LEAST_PRODUCT)
+    change = _STEP_OF_PAIRS * step * np.log(np.clip(ratio, 0.5, 2.0))
+    similarity = draws.similarity.copy()
+    for left, right in (similar.pairs, similar.pairs[::-1]):
+        start = np.abs(similar.similarity[left, right])
+        similarity[left, right] += change * np.maximum(start, _LEAST_SIMILARITY)
+    return replace(draws, similarity=similarity, by_weight=float(by_weight))
+
+
+def checked_release(released: _Released | None) -> _Released:
+    """What a fit released for synthetic users.
+
+    Raises
+    ------
+    ValueError
+        If that is nothing: the model comes from an older version.
+    """
+    if released is None:
+        raise ValueError(
+            "This model was stored by an earlier version, which did not release how "
+            "many entries users have. Fit it again to sample users."
+        )
+    return released
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller of `sample_users` asks for.
+
+    Attributes
+    ----------
+    n_users : int
+    lengths : ndarray of int or None
+        Public numbers of items to draw from.
+    rng : numpy.random.Generator
+    """
+
+    n_users: int
+    lengths: NDArray[np.int64] | None
+    rng: np.random.Generator
+
+    @classmethod
+    def of(
+        cls,
+        n_users: Any,
+        lengths: Any,
+        random_state: Any,
+        population: Population,
+        n_items: int,
+    ) -> Self:
+        """Check the arguments of `sample_users`.
+
+        Raises
+        ------
+        ValueError
+            If one is out of range.
+        """
+        if n_users is None:
+            n_users = max(round(population.n_users), 1)
+        if not _is_integer(n_users) or n_users < 1:
+            raise ValueError("n_users must be None or a positive integer.")
+        if random_state is not None and (
+            not _is_integer(random_state) or random_state < 0
+        ):
+            raise ValueError("random_state must be None or an integer of at least 0.")
+        if lengths is not None:
+            lengths = as_numpy(lengths, "lengths")
+            is_integer = lengths.ndim == 1 and lengths.dtype.kind in "iu"
+            if not is_integer or not lengths.size:
+                raise ValueError("lengths must be a list of integers, such as [3, 5].")
+            if lengths.min() < 1 or lengths.max() > n_items:
+                raise ValueError(
+                    f"lengths must be between 1 and the number of items, {n_items}."
+                )
+            lengths = lengths.astype(np.int64)
+        seed = None if random_state is None else int(random_state)
+        return cls(int(n_users), lengths, np.random.default_rng(seed))
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def sample_choices(sampler: UserSampler, request: Request) -> NDArray[np.int64]:
+    """Draw choices: a user and an item in every row."""
+    sizes = sampler.sizes(request.n_users, request.lengths, request.rng)
+    users = np.repeat(np.arange(len(sizes)), sizes)
+    return np.column_stack([users, sampler.draw(sizes, request.rng)])
+
+
+def sample_entries(
+    model: SharedModel, population: Population, domain: Domain, request: Request
+) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+    """Draw entries of users: coordinates and values."""
+    rng = request.rng
+    sampler = UserSampler.of_entries(population, model.counts[0])
+    choices = sample_choices(sampler, request)
+    columns = [choices]
+    for counts in model.counts[1:]:
+        cumulative = np.cumsum(np.maximum(counts, 1e-9 * max(counts.max(), 1e-300)))
+        at = rng.random(len(choices)) * cumulative[-1]
+        drawn = np.searchsorted(cumulative, at, side="right")
+        columns.append(np.minimum(drawn, len(counts) - 1)[:, np.newaxis])
+    where = np.concatenate(columns, axis=1)
+    rows = rng.standard_normal((request.n_users, model.no_rows.shape[1]))
+    rows *= model.prior_deviations
+    values = np.empty(len(where))
+    for start in range(0, len(where), _N_AT_ONCE // 8):
+        part = slice(start, start + _N_AT_ONCE // 8)
+        users, others = where[part, 0], where[part, 1:]
+        values[part] = model.known(others)
+        values[part] += np.sum(model.regressors(others) * rows[users], axis=1)
+    values += math.sqrt(model.noise) * rng.standard_normal(len(values))
+    return where, domain.clip(domain.middle + domain.scale * values)
