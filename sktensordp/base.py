@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import estimator_html_repr
 
 from . import __version__
 from ._random import NoiseStreams, ReleaseCounter
@@ -98,6 +99,16 @@ class EstimatorMixin(CallbackSupportMixin):
     def __format__(self, spec: str) -> str:
         """In a message, only the name: the text may list a whole catalogue."""
         return format(f"{type(self).__name__}(...)", spec)
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram, below the guarantee of what is fitted."""
+        diagram: str = estimator_html_repr(self)
+        guarantee = getattr(self, "privacy_guarantee_", None)
+        if guarantee is None:
+            return diagram
+        released_by = getattr(self, "_released_by", "fit")
+        before = "" if released_by == "fit" else f"Each call of {released_by}: "
+        return guarantee._line(before) + diagram
 
     @property
     def _doc_link_template(self) -> str:

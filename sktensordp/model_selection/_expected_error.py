@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from html import escape
 from numbers import Integral
 from typing import Any
 
@@ -13,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from ..completion import Recommender
+from ..privacy._guarantee import unit_name
+from ..privacy._html import coloured, rows
+from ..privacy._numbers import shown
 from ._plan import fit_guarantee
 
 # Range of the search for an epsilon, and its relative precision.
@@ -44,6 +48,8 @@ class ExpectedError:
         these are for a group of units.
     supposing : str
         What the guarantee supposes besides, in words; empty if nothing.
+    protects : str
+        Whom the epsilons protect, and from which change, in words.
     """
 
     epsilons: NDArray[np.float64]
@@ -51,6 +57,16 @@ class ExpectedError:
     what: str
     unit_epsilons: NDArray[np.float64]
     supposing: str = ""
+    protects: str = ""
+
+    def _repr_html_(self) -> str:
+        pairs = zip(self.epsilons.tolist(), self.errors.tolist(), strict=True)
+        cells = [(f"epsilon = {shown(e)}", f"{error:.4g}") for e, error in pairs]
+        line = f"Each epsilon would protect {self.protects}. Nothing is released yet."
+        texts = [
+            f"<p>{escape(text)}</p>" for text in (self.what, self.supposing) if text
+        ]
+        return coloured(line, holds=True) + "".join(texts) + rows(cells)
 
 
 def expected_error(
@@ -169,8 +185,14 @@ def expected_error(
         of_unit = np.array([_unit_epsilon(group_epsilon, e) for e in grid.tolist()])
     errors = np.array([error_at(epsilon) for epsilon in of_unit.tolist()], dtype=float)
     of_units = isinstance(getattr(estimator, "unit", None), Integral)
-    supposing = _SUPPOSING if of_units else ""
-    return ExpectedError(grid, errors, estimator._error_name, of_unit, supposing)
+    return ExpectedError(
+        grid,
+        errors,
+        estimator._error_name,
+        of_unit,
+        _SUPPOSING if of_units else "",
+        _protects(estimator, X, of_unit, group),
+    )
 
 
 def epsilon_needed(
@@ -260,6 +282,17 @@ def epsilon_needed(
         middle = math.sqrt(low * high)
         low, high = (low, middle) if error_at(middle) <= error else (middle, high)
     return group_epsilon(high)
+
+
+def _protects(
+    estimator: Any, X: ArrayLike, epsilons: NDArray[np.float64], group: int
+) -> str:
+    """Whom the epsilons protect, and from which change."""
+    epsilon = next((e for e in epsilons.tolist() if math.isfinite(e)), 1.0)
+    model = clone(estimator).set_params(epsilon=epsilon)
+    one = fit_guarantee(model, np.shape(X)[1:])
+    text = f"{unit_name(one.unit)} ({one.relation}), at delta = {shown(one.delta)}"
+    return text if group == 1 else f"{group} units together: each is {text}"
 
 
 def _group_epsilon_by_epsilon(

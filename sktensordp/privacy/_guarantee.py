@@ -1,6 +1,5 @@
 """Guarantees: what one release, or several together, reveal."""
 
-import html
 import math
 import operator
 from collections.abc import Iterable, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Self
 from . import _risk
 from ._conditions import clauses, united
 from ._group import for_group, group_relation, split_relation
+from ._html import coloured, curve, rows
 from ._numbers import check_number, exact, shown
 from ._shuffled import shuffled
 
@@ -701,20 +701,20 @@ class PrivacyGuarantee:
     def __str__(self) -> str:
         return f"{self._headline()}."
 
+    def _line(self, before: str = "") -> str:
+        """The guarantee in one coloured line of HTML."""
+        return coloured(before + self._headline(), holds=self.protects)
+
     def _repr_html_(self) -> str:
-        rows = [
-            ("statement", self.statement),
-            ("unit", self.unit),
-            ("relation", self.relation),
-            ("source", self.source),
-        ]
-        body = "".join(
-            f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>"
-            for name, value in rows
+        table = rows(
+            [
+                ("statement", self.statement),
+                ("unit", self.unit),
+                ("relation", self.relation),
+                ("source", self.source),
+            ]
         )
-        return (
-            f"<table><caption>{html.escape(self._headline())}</caption>{body}</table>"
-        )
+        return self._line() + table + curve(self.event, self.epsilon)
 
 
 def compose(

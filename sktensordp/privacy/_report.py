@@ -61,6 +61,8 @@ class PrivacyReport:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        why = html.escape(self.guarantee.statement)
+        void = "" if self.guarantee.protects else f"<p>{why}</p>"
         rows = "".join(
             f"<tr><td>{html.escape(name)}</td><td>{count}</td>"
             f"<td>{shown(guarantee.epsilon)}</td></tr>"
@@ -68,8 +70,9 @@ class PrivacyReport:
         )
         items = "".join(f"<li>{html.escape(s)}</li>" for s in self.unprotected)
         return (
-            f"{self.guarantee._repr_html_()}<table><tr><th>release</th><th>times</th>"
-            f"<th>epsilon</th></tr>{rows}</table><p>Not protected:</p><ul>{items}</ul>"
+            f"{self.guarantee._line('All together: ')}{void}"
+            f"<table><tr><th>release</th><th>times</th><th>epsilon</th></tr>{rows}"
+            f"</table><p>Not protected:</p><ul>{items}</ul>"
         )
 
 

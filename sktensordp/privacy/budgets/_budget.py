@@ -20,6 +20,7 @@ from .._guarantee import (
     unit_and_relation,
     unit_name,
 )
+from .._html import coloured
 from .._numbers import check_number, epsilon_line, exact, shown, shown_below
 from ._open import BRANCHES, OPEN, Branch, Marks, marked, open_branches
 
@@ -898,8 +899,8 @@ class PrivacyBudget:
         items = "".join(f"<li>{html.escape(s)}</li>" for s in self._sentences)
         unprotected = f"<p>Not protected:</p><ul>{items}</ul>" if items else ""
         return (
-            f"<table><caption>{html.escape(self._headline())}<br>"
-            f"{html.escape(self._spent_line())}<br>"
+            f"{coloured(self._headline(), holds=math.isfinite(self._epsilon))}"
+            f"<table><caption>{html.escape(self._spent_line())}<br>"
             f"{html.escape(self._left_line())}</caption><tr><th>release</th>"
             f"<th>times</th><th>epsilon</th></tr>{rows}</table>{unprotected}"
         )

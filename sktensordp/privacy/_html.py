@@ -1,0 +1,93 @@
+"""What notebooks show: a guarantee in one coloured line, and its curve."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+# Translucent grounds, and the colour of the text around: for light pages and dark.
+_HOLDS = "#0a8a8f", "rgba(10, 138, 143, 0.14)"
+_NOTHING = "#d1490c", "rgba(209, 73, 12, 0.14)"
+_SIZE = 160
+_N_POINTS = 24
+# Epsilon up to which the curve of a guarantee without a finite epsilon is read.
+_FAR = 20.0
+
+
+def coloured(text: str, *, holds: bool) -> str:
+    """One line, in the colour of a guarantee that holds or of one that does not."""
+    border, ground = _HOLDS if holds else _NOTHING
+    return (
+        f'<div style="border-left: 4px solid {border}; background: {ground}; '
+        f'padding: 4px 10px; margin: 4px 0">{html.escape(text)}</div>'
+    )
+
+
+def rows(cells: Iterable[tuple[str, object]]) -> str:
+    """A table with a heading in each row."""
+    body = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>"
+        for name, value in cells
+    )
+    return f"<table>{body}</table>"
+
+
+@lru_cache(maxsize=64)
+def curve(event: DpEvent, epsilon: float) -> str:
+    """What an attacker can achieve, as a picture that opens on a click.
+
+    Every point of the curve of deltas bounds the true positive rates by two lines; see
+    ``_risk.py``. The least of a few such lines is drawn.
+
+    Parameters
+    ----------
+    event : dp_accounting.DpEvent
+        What was done.
+    epsilon : float
+        Up to here, points of the curve of deltas are computed.
+
+    Returns
+    -------
+    text : str
+        HTML, in which the picture is an SVG. Empty if nothing is protected.
+    """
+    from .accounting._curves import event_delta
+
+    epsilons = np.linspace(0.0, epsilon if math.isfinite(epsilon) else _FAR, _N_POINTS)
+    deltas = np.array([event_delta(event, one) for one in epsilons.tolist()])
+    if deltas[0] >= 1:
+        return ""
+    fpr = np.linspace(0.0, 1.0, 4 * _N_POINTS + 1)[:, None] ** 2
+    lines = np.exp(epsilons) * fpr + deltas
+    exchanged = 1 - np.exp(-epsilons) * (1 - fpr - deltas)
+    tpr = np.minimum(lines, exchanged).min(axis=1).clip(max=1.0)
+    right = math.ceil(500 * (1 + deltas[0])) / 10
+    points = " ".join(
+        f"{_SIZE * x:.1f},{_SIZE * (1 - y):.1f}"
+        for x, y in zip(fpr[:, 0], tpr, strict=True)
+    )
+    said = (
+        f"Between two neighbouring data sets at even odds, no attacker guesses right "
+        f"more than {right:g}% of the time (50% without the release)."
+    )
+    text = f'fill="currentColor" stroke="none" x="{_SIZE / 2:g}" text-anchor="middle"'
+    return (
+        f"<details><summary>What an attacker can achieve</summary><p>{said}</p>"
+        f'<svg role="img" aria-label="{said}" width="{_SIZE + 40}" '
+        f'height="{_SIZE + 40}" viewBox="-30 -10 {_SIZE + 40} {_SIZE + 40}" '
+        f'font-size="12" fill="none" stroke="currentColor">'
+        f'<rect width="{_SIZE}" height="{_SIZE}" stroke-opacity="0.4"/>'
+        f'<line x1="0" y1="{_SIZE}" x2="{_SIZE}" y2="0" stroke-dasharray="4"/>'
+        f'<polyline points="{points}" stroke="{_HOLDS[0]}" stroke-width="3"/>'
+        f'<text {text} y="{_SIZE + 20}">false positives</text>'
+        f'<text {text} y="-10" transform="translate(0 {_SIZE}) rotate(-90)">'
+        f"true positives</text></svg></details>"
+    )
