@@ -329,7 +329,7 @@ def declared_array(values: Any, name: str) -> NDArray[Any]:
     check_ordered(values, name)
     check_unmasked(values, name)
     array = as_numpy(values, name)
-    if np.any(_are_missing(array)):
+    if np.any(are_missing(array)):
         raise ValueError(
             f"{name} has missing entries (NaN, None or the like). Leave them out, or "
             f"fill them."
@@ -345,7 +345,7 @@ def check_ordered(values: Any, name: str) -> None:
         raise ValueError(f"{name} is a {kind}, and no list or array. {advice}")
 
 
-def _are_missing(array: NDArray[Any]) -> Any:
+def are_missing(array: NDArray[Any]) -> Any:
     """Whether entries are NaN, None, NaT or pandas.NA."""
     if array.dtype.kind == "f":
         return np.isnan(array)

@@ -1,5 +1,6 @@
 """Private completion of sparse tensors."""
 
+from ._check_table import check_table
 from ._checks import entries_from_sparse
 from ._client import CompletionClient
 from ._columns_with_values import columns_with_values
@@ -20,6 +21,7 @@ __all__ = [
     "NoiseShares",
     "Recommender",
     "TuckerCompletion",
+    "check_table",
     "columns_with_values",
     "entries_from_sparse",
     "fit_aggregated",

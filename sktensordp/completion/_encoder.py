@@ -248,7 +248,7 @@ class CoordinateEncoder(
                 learned.append(
                     ids_seen if first else _extended(self.categories_[k], ids_seen)
                 )
-            elif np.any(_index_of(catalogue, column) == _UNKNOWN):
+            elif np.any(index_of(catalogue, column) == _UNKNOWN):
                 raise ValueError(
                     f"Some ids of column {k} are not among categories[{k}]. List every "
                     f"public id there, including those that may come later."
@@ -262,7 +262,7 @@ class CoordinateEncoder(
             shape += (len(edges) + 1,)
             binning = {"time_edges_": edges}
         elif self.freq is not None:
-            bins = _calendar_bin(times, self.freq)
+            bins = calendar_bins(times, self.freq)
             start = int(bins.min()) if first else self.time_start_
             n_bins = int(bins.max()) - start + 1
             shape += (n_bins if first else max(n_bins, self.shape_[-1]),)
@@ -310,7 +310,7 @@ class CoordinateEncoder(
     def _coordinates(self, ids: list[NDArray[Any]], times: Any) -> NDArray[np.int64]:
         """Encode columns of ids, and times in seconds since 1970 if they are binned."""
         columns = [
-            _index_of(known, column)
+            index_of(known, column)
             for known, column in zip(self.categories_, ids, strict=True)
         ]
         if self._has_time:
@@ -322,7 +322,7 @@ class CoordinateEncoder(
         if self.time_bins is not None:
             return np.searchsorted(self.time_edges_, times, side="right")
         freq: Any = self.freq
-        bins = _calendar_bin(times, freq) - self.time_start_
+        bins = calendar_bins(times, freq) - self.time_start_
         bins[(bins < 0) | (bins >= self.shape_[-1])] = _UNKNOWN
         return bins
 
@@ -362,7 +362,7 @@ class CoordinateEncoder(
         """Encode ids or times of one column; -1 for an unknown one."""
         if column < len(self.categories_):
             return self._built("index", column, _Index).of(values)
-        return self._bins_of(_seconds(values))
+        return self._bins_of(seconds_of(values))
 
     def _known_kinds(self, column: int) -> set[str]:
         """Kinds of the known ids of a column."""
@@ -456,7 +456,7 @@ class CoordinateEncoder(
         ids, times = checked_ids(check, X, is_public=self._publishes_ids), None
         if self._has_time:
             *ids, times = ids
-            times = _seconds(times)
+            times = seconds_of(times)
         if self._publishes_ids:
             for column in ids:
                 _check_distinct(column)
@@ -488,7 +488,7 @@ class CoordinateEncoder(
             if catalogue is not None:
                 kinds = kinds_of_type(types[k]) if by_type else kinds_of(column)
                 check_kinds(kinds_of(catalogue), kinds, first_column + k)
-                declared &= _index_of(catalogue, column) != _UNKNOWN
+                declared &= index_of(catalogue, column) != _UNKNOWN
         return declared
 
     def _unprotected(self) -> list[str]:
@@ -733,7 +733,7 @@ def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
             "A column that held numbers must stay numbers, and one that held other ids "
             "must not get numbers."
         )
-    new = ids[_index_of(known, ids) == _UNKNOWN]
+    new = ids[index_of(known, ids) == _UNKNOWN]
     if not len(new):
         return known
     if {known.dtype.kind, new.dtype.kind} == {"i", "u"}:
@@ -741,7 +741,7 @@ def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([known, new])
 
 
-def _index_of(known: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
+def index_of(known: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
     """Index of every id among the known ones; -1 if it is not known."""
     return _Index(known).of(column)
 
@@ -784,7 +784,7 @@ class _Index:
         return np.array(indices, dtype=np.int64)
 
 
-def _seconds(column: NDArray[Any]) -> NDArray[np.float64]:
+def seconds_of(column: NDArray[Any]) -> NDArray[np.float64]:
     """Times as seconds since 1970."""
     times, has_complex = None, is_complex(column)
     try:
@@ -826,7 +826,7 @@ def _starts_of(bins: NDArray[np.int64], freq: Any) -> NDArray[np.datetime64]:
     return bins.astype(f"datetime64[{freq}]")
 
 
-def _calendar_bin(times: NDArray[np.float64], freq: str) -> NDArray[np.int64]:
+def calendar_bins(times: NDArray[np.float64], freq: str) -> NDArray[np.int64]:
     """Number of the calendar bin of each time, counted from 1970, in UTC."""
     if np.max(np.abs(times), initial=0.0) >= _LAST_TIME:
         raise ValueError(
