@@ -138,12 +138,18 @@ for name, model in models.items():
 # - *statistics*: noise on the sums, and on regressions that determine factors too.
 #
 # "auto" compares the expected errors before it reads any rating, so the choice is free.
+#
+# Nobody's ratings are a secret from themselves. *own ratings* is "auto" with
+# ``personal=True``: the model answers each user from that user's raw ratings and what it
+# released about the items. Show such answers to that user only; all that others see is
+# as private as before.
 
 private = {
     "Laplace noise": {"perturbation": "input", **bounds},
     "optimal table": {"perturbation": "input", "levels": levels},
     "sums": {"perturbation": "sums", "levels": levels},
     "statistics": {"perturbation": "statistics", "levels": levels},
+    "own ratings": {"personal": True, "levels": levels},
     "auto": {"levels": levels},
 }
 errors = {name: [] for name in private}
@@ -163,7 +169,8 @@ for epsilon in options.epsilons:
 # The picture shows the cost of privacy as the distance of a curve from the lowest grey
 # line. At small epsilon noise on sums wins: a sum over many ratings hides each of them
 # with little noise. At large epsilon noise on every rating wins, since it loses no
-# detail. "auto" follows the lower of the two.
+# detail. "auto" follows the lower of the two, and answers from own ratings are better
+# still.
 
 curves = {
     name: (
@@ -172,6 +179,7 @@ curves = {
         np.std(found, axis=1) if options.splits > 1 else None,
     )
     for name, found in errors.items()
+    if name != "statistics"
 }
 shown = ["CP, biases and pattern, no noise", "biases, no noise"]
 figure, axes = plt.subplots(figsize=(6.4, 5.6), layout="constrained")

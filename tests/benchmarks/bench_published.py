@@ -7,6 +7,7 @@ A file holds `train` and `test` (user and item of every rating, from 0), `train_
 `test_values` and `shape`. The splits of Monti, Bronstein and Bresson (2017) are in the
 repository riannevdberg/gc-mc. Nothing is tuned: every parameter has its default. With
 `--users`, everything of a user is protected, at delta = 1e-5, and not single ratings.
+Without it, the second table is that of users who are answered from their own ratings.
 """
 
 import argparse
@@ -62,15 +63,18 @@ def main():
     parser.add_argument("--seeds", type=int, default=3, help="fits with noise")
     parser.add_argument("--users", action="store_true", help="protect whole users")
     arguments = parser.parse_args()
-    epsilons = FOR_USERS if arguments.users else EPSILONS
-    options = {"unit": 0, "delta": 1e-5} if arguments.users else {}
+    epsilons, tables = EPSILONS, {"epsilon": {}, "own ratings": {"personal": True}}
+    if arguments.users:
+        epsilons, tables = FOR_USERS, {"epsilon": {"unit": 0, "delta": 1e-5}}
     warm = np.argwhere(np.ones((5, 5)))
     CPCompletion(epsilon=math.inf, value_bounds=(0, 1)).fit(warm, np.eye(5).ravel())
-    print(f"{'epsilon':14}" + "".join(f"{e:>9g}" for e in epsilons) + "  seconds")
-    for path in arguments.files:
-        found, seconds = errors(path, arguments.seeds, epsilons, options)
-        row = "".join(f"{error:9.4f}" for error in found)
-        print(f"{path.stem:14}{row}{seconds:9.1f}", flush=True)
+    for label, options in tables.items():
+        print(f"{label:14}" + "".join(f"{e:>9g}" for e in epsilons) + "  seconds")
+        for path in arguments.files:
+            found, seconds = errors(path, arguments.seeds, epsilons, options)
+            row = "".join(f"{error:9.4f}" for error in found)
+            print(f"{path.stem:14}{row}{seconds:9.1f}", flush=True)
+        print()
 
 
 if __name__ == "__main__":
