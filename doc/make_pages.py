@@ -115,8 +115,8 @@ def gain():
     return (
         f"On 100,004 real film ratings, protecting every rating (epsilon = 4) costs "
         f"**{costs:.3f} stars** of accuracy:\npredictions are typically off by "
-        f"{private:.3f} stars (RMSE), and by {best:.3f} without protection. Anybody may "
-        f"see these\npredictions. If each user's are shown to that user only, they are "
+        f"{private:.3f} stars (RMSE), and by {best:.3f} without protection. Anybody "
+        f"may see these\npredictions. If each user's are shown to that user only, they are "
         f"computed from the user's own ratings\n(`personal=True`), and cost "
         f"**{own[4.0] - best:.3f} stars** at epsilon 4, and {own[1.0] - best:.3f} "
         f"instead of {cost(1.0)[0]:.3f} at epsilon 1\n([results](results.md))."
@@ -570,7 +570,8 @@ def draw_ratings(ink):
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
     styles = {"auto": {"linewidth": 5, "alpha": 0.35, "zorder": 1, "color": ink}}
-    for name in METHODS:
+    names = [name for name in (*METHODS, *OWN) if name != "statistics"]
+    for name in names:
         found = [float(errors[epsilon][name]) for epsilon in epsilons]
         label = "the default takes the best" if name == "auto" else name
         axes.plot(epsilons, found, marker="o", label=label, **styles.get(name, {}))

@@ -140,9 +140,9 @@ for name, model in models.items():
 # "auto" compares the expected errors before it reads any rating, so the choice is free.
 #
 # Nobody's ratings are a secret from themselves. *own ratings* is "auto" with
-# ``personal=True``: the model answers each user from that user's raw ratings and what it
-# released about the items. Show such answers to that user only; all that others see is
-# as private as before.
+# ``personal=True``: the model answers each user from that user's raw ratings and what
+# it released about the items. Show such answers to that user only; all that others see
+# is as private as before.
 
 private = {
     "Laplace noise": {"perturbation": "input", **bounds},

@@ -20,18 +20,19 @@ def test_complete_ratings(run, ratings_file):
     assert error["CP and biases"] < error["global mean"]
     assert error["8"] < error["1"]
     found = re.findall(
-        r"^([18]) ((?: +\d\.\d{3}){5})   (input|sums|statistics)$",
+        r"^([18]) ((?: +\d\.\d{3}){6})   (input|sums|statistics)$",
         printed,
         re.MULTILINE,
     )
     for _, row, _ in found:
-        *others, auto = map(float, row.split())
+        *others, own, auto = map(float, row.split())
         assert auto < min(others) + 0.02
+        assert own < auto + 0.02
     assert len(found) == 2
     # One statement per method.
     text = " ".join(printed.split())
     assert (
-        text.count("(epsilon = 8, delta = 0)-differential privacy for the value") == 5
+        text.count("(epsilon = 8, delta = 0)-differential privacy for the value") == 6
     )
     with pytest.raises(SystemExit):
         run("complete_ratings.py", "--typo", 1)
