@@ -13,7 +13,9 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = "README.md", "doc/index.md", "doc/results.md", "doc/claims.md"
+PAGES = (
+    "README.md", "doc/index.md", "doc/production.md", "doc/results.md", "doc/claims.md",
+)  # fmt: skip
 PLACE = re.compile(
     r"<!-- figures: ([a-z_]+) -->\n.*?<!-- end of figures -->", flags=re.DOTALL
 )
@@ -116,8 +118,8 @@ def gain():
         f"On 100,004 real film ratings, protecting every rating (epsilon = 4) costs "
         f"**{costs:.3f} stars** of accuracy:\npredictions are typically off by "
         f"{private:.3f} stars (RMSE), and by {best:.3f} without protection. Anybody "
-        f"may see these\npredictions. If each user's are shown to that user only, they are "
-        f"computed from the user's own ratings\n(`personal=True`), and cost "
+        f"may see these\npredictions. With `personal=True`, each user's are computed "
+        f"from that user's own ratings, for that user's\neyes only: they cost "
         f"**{own[4.0] - best:.3f} stars** at epsilon 4, and {own[1.0] - best:.3f} "
         f"instead of {cost(1.0)[0]:.3f} at epsilon 1\n([results](results.md))."
     )
@@ -219,6 +221,21 @@ def rating_errors():
         ],
     )
     return f"{first}\n\n{second}\n\n{measured('ratings')}"
+
+
+def served():
+    """Errors of answers for anybody, and of those for the user only."""
+    without, errors = ratings()
+    best = f"{without['CP, biases and pattern']:.3f}"
+    rows = [
+        [text, *(errors[epsilon][name] for epsilon in (1.0, 2.0, 4.0)), best]
+        for name, text in (
+            ("auto", "anybody: computed from what was released (the default)"),
+            ("own ratings", "the user only: from their own ratings (`personal=True`)"),
+        )
+    ]
+    head = "who may see the answers for a user", "epsilon 1", "2", "4", "no noise"
+    return markdown(head, rows)
 
 
 def by_epsilon(run, number):

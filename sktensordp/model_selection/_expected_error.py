@@ -24,11 +24,12 @@ _SMALLEST, _LARGEST = 2.0**-10, 2.0**10
 _PRECISION = 1e-3
 # Of the epsilon of one unit, for an epsilon of a group.
 _GROUP_PRECISION = 1e-6
-# What protecting everything of a unit supposes.
-_SUPPOSING = (
+# What answers from own rows suppose, and what protecting everything of a unit does.
+_SUPPOSING_OWN = (
     "The row of a unit is computed from its raw entries, without noise: it serves that "
-    "unit alone and stays where they are. Delta is not 0."
+    "unit alone and stays where they are."
 )
+_SUPPOSING = f"{_SUPPOSING_OWN} Delta is not 0."
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +153,8 @@ def expected_error(
     and "statistics", and for "auto" as that of the one that a fit is expected to
     choose, with biases and without smooth modes.
 
-    Where `unit` is a mode, the trust is another than with ``unit="entry"``, which the
-    result says in `supposing`.
+    Where `unit` is a mode, or with ``personal=True``, answers for a user are for that
+    user only, which the result says in `supposing`.
 
     Examples
     --------
@@ -184,14 +185,14 @@ def expected_error(
         group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
         of_unit = np.array([_unit_epsilon(group_epsilon, e) for e in grid.tolist()])
     errors = np.array([error_at(epsilon) for epsilon in of_unit.tolist()], dtype=float)
-    of_units = isinstance(getattr(estimator, "unit", None), Integral)
+    supposing = ""
+    if isinstance(getattr(estimator, "unit", None), Integral):
+        supposing = _SUPPOSING
+    elif getattr(estimator, "personal", False):
+        supposing = _SUPPOSING_OWN
+    protects = _protects(estimator, X, of_unit, group)
     return ExpectedError(
-        grid,
-        errors,
-        estimator._error_name,
-        of_unit,
-        _SUPPOSING if of_units else "",
-        _protects(estimator, X, of_unit, group),
+        grid, errors, estimator._error_name, of_unit, supposing, protects
     )
 
 
