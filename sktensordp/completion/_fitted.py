@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -30,7 +31,7 @@ from ..tensor._unit_entries import UnitEntries
 from ._choices import Choices
 from ._domain import Domain
 from ._entries import Entries
-from ._lookups import Lookups, items_by_place, places_at
+from ._lookups import ByUser, Lookups, items_by_place, places_at
 from ._own_rows import TIED, OwnModel, for_own_eyes, kept_values
 from ._ranking import best_of
 from ._similar import item_vectors, similar_to
@@ -293,10 +294,12 @@ class Fitted:
         """The same model after one more call, whose release is about to happen."""
         observed = (*(self.observed or ()), entries.without_values())
         recurring = times_recurring([each.coordinates for each in observed])
+        # A pickle of version 0.1 has none of its calls.
+        unknown = (None,) * (len(observed) - len(self.noisy))
         return replace(
             self,
             observed=observed,
-            noisy=(*self.noisy, None),
+            noisy=(*self.noisy, *unknown),
             n_uses=max(self.n_uses, recurring),
             single=_worse(self.single, guarantee),
         )
@@ -352,6 +355,12 @@ class Fitted:
         after = after._with_later(own)
         return after if had_rows.all() else after._with_own(own.taken(~had_rows))
 
+    def with_all_own(self, entries: Entries) -> Self:
+        """The same with the rows of all users, whose entries are those of the fit."""
+        own = self._own(entries.coordinates, entries.values)
+        of_mode = own_rows(self.model, own, n_threads=effective_n_threads())
+        return self._with_rows(of_mode, own.coordinates[:0])
+
     def fold_in(self, entries: Entries) -> Self:
         """The same with the rows of users computed from their own values.
 
@@ -374,10 +383,14 @@ class Fitted:
     def _others(self, own: Evidence) -> Iterator[Evidence]:
         """Randomised values of the same users at other coordinates, call by call."""
         # After a fit to Dask collections, they are not here.
-        for entries, kept in zip(self.observed or (), self.noisy, strict=False):
+        pairs = zip(self.observed or (), self.noisy, strict=False)
+        for number, (entries, kept) in enumerate(pairs):
             if kept is not None and kept.values is not None:
                 where = entries.coordinates
-                chosen = np.flatnonzero(np.isin(where[:, 0], own.coordinates[:, 0]))
+                by_user = self.lookups.get(
+                    f"users of call {number}", entries, partial(ByUser.of, where)
+                )
+                chosen = by_user.places(np.unique(own.coordinates[:, 0]))
                 chosen = chosen[~occurring(where[chosen], own.coordinates)]
                 yield Evidence(where[chosen], kept.values[chosen], kept.noise)
 
@@ -562,7 +575,7 @@ def fitted_to(
             is_personal=problem.is_personal,
             **kept,
         )
-        return fitted.fold_in(entries) if problem.is_personal else fitted
+        return fitted.with_all_own(entries) if problem.is_personal else fitted
     # The coordinates of a protected unit are private too.
     fitted = FittedToUnits(observed=(), local=LocalRows(), **kept)
     return entries.with_rows_of(data, fitted)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,34 @@ class Lookups(Local):
             built = build()
             self._built[name] = source, built
         return built
+
+
+class ByUser(NamedTuple):
+    """Where each user's entries are.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n,), int
+        Places of the entries, user by user.
+    users : ndarray of shape (n,), int
+        Their users, ascending.
+    """
+
+    order: NDArray[np.integer]
+    users: NDArray[np.integer]
+
+    @classmethod
+    def of(cls, coordinates: NDArray[np.integer]) -> "ByUser":
+        """Look up users in the first column of coordinates."""
+        order = np.argsort(coordinates[:, 0], kind="stable")
+        return cls(order, coordinates[order, 0])
+
+    def places(self, users: NDArray[np.integer]) -> NDArray[np.integer]:
+        """Places of the entries of some users."""
+        first = np.searchsorted(self.users, users)
+        last = np.searchsorted(self.users, users, side="right")
+        found = [self.order[a:b] for a, b in zip(first, last, strict=True)]
+        return np.concatenate([self.order[:0], *found])
 
 
 def items_by_place(

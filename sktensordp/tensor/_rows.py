@@ -374,7 +374,7 @@ class Rows:
         for begin in range(0, len(coordinates), _CHUNK // 16):
             chunk = slice(begin, begin + _CHUNK // 16)
             moment = twice
-            square, change = twice, 0.0
+            square, change = twice, np.zeros(1)
             for mode, index in enumerate(coordinates[chunk].T):
                 rows = self.rows_at(mode, index).astype(float)
                 outer = np.take(rows, one, axis=1)

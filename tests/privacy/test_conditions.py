@@ -235,8 +235,6 @@ def test_the_page_lists_them_all():
 def test_every_estimator_states_its_conditions(case):
     fitted, _ = case.release()
     expected = {OWN_ANSWERS} if case.private in ("users", "choices") else set()
-    if getattr(fitted, "personal", False):
-        expected.add(OWN_ANSWERS)
     if isinstance(fitted, MultilinearPCA):
         expected.add("if projections of the samples are not shown without noise")
     if isinstance(fitted, PrivateSearchCV):

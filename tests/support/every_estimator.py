@@ -119,7 +119,6 @@ def _cases():
         "scaler": BiScaler(1.0, **RANGE),
         "published": papers.PublishedCPCompletion(1, max_iter=2, **RANGE),
         "published Tucker": papers.PublishedTuckerCompletion(1, max_iter=2, **RANGE),
-        "own rows": cp(1, perturbation="input", personal=True, **RANGE),
         "ids": Recommender(cp(0, **RANGE)),
         "search": PrivateSearchCV(
             cp(0, perturbation="input", **RANGE), {"rank": [0, 1]}, n_iter=2
