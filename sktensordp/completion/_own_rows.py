@@ -7,6 +7,7 @@ and stays in this process.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ TIED = (
 )
 
 
+@lru_cache(maxsize=32)
 def for_own_eyes(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
     """The same guarantee, if answers from own rows are shown to their users only."""
     return guarantee.under(OWN_ANSWERS) if guarantee.protects else guarantee

@@ -1163,7 +1163,7 @@ def with_indices(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:
         last row tells, where the mode ties neighbours.
     """
     for mode, index in enumerate(indices):
-        new = np.setdiff1d(index, rows.used[mode])
+        new = np.unique(index[places_of(index, rows.used[mode]) < 0])
         if not len(new):
             continue
         if rows.is_smooth(mode):

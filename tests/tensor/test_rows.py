@@ -19,12 +19,14 @@ from sktensordp.tensor._cp_rows import (
     with_terms_that_stand_out,
 )
 from sktensordp.tensor._leading_terms import n_standing_out
-from sktensordp.tensor._observations import Observations
+from sktensordp.tensor._observations import Observations, places_of
 from sktensordp.tensor._pattern import pattern_of
 from sktensordp.tensor._rows import (
+    Evidence,
     Sums,
     as_sums,
     learn,
+    own_rows,
     packed,
     solve,
     spread,
@@ -288,6 +290,38 @@ def test_rows_of_users_from_their_own_entries(shape):
     for mode in range(1, rows.n_modes):
         assert_array_equal(found.means[mode], rows.means[mode])
     assert_array_equal(found.means[0][:-1], rows.means[0])
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_own_rows_have_the_prior_of_all_and_read_no_row_of_their_own(shape):
+    """Values of two variances: as in a regression on second moments of the others."""
+    rows, _, _, coordinates, values = random_state(SHAPES[shape], n_features=2)
+    rows = replace(rows, precision=np.full_like(rows.precision, 2.0), weights=None)
+    user = rows.used[0][2]
+    at = coordinates[:9].copy()
+    at[:, 0] = user
+    own, other = Evidence(at[:6], values[:6], 0.3), Evidence(at[6:], values[6:9], 1.7)
+    found = own_rows(rows, own, [other])
+    assert_array_equal(found.used, [user])
+    free, fixed = rows.free(0), np.flatnonzero(rows.fixed[0])
+    precision = np.diag(rows.precision[0, free])
+    shift = rows.precision[0, free] * rows.prior_mean[0, free]
+    for where, value, noise in zip(at, values, [0.3] * 6 + [1.7] * 3, strict=False):
+        pairs = zip(where, rows.used, strict=True)
+        places = [places_of(index[np.newaxis], used)[0] for index, used in pairs]
+        mean, square = moments_of(rows, 0, places)
+        precision += square[np.ix_(free, free)] / noise
+        shift += (mean[free] * value - square[np.ix_(free, fixed)].sum(axis=1)) / noise
+    assert_allclose(found.means[0, free], np.linalg.solve(precision, shift), rtol=1e-6)
+    assert_allclose(
+        unpacked(found.covariances, len(free))[0], np.linalg.inv(precision), rtol=1e-6,
+        atol=1e-12,
+    )  # fmt: skip
+    # Whatever the released row of the user is.
+    other_rows = rows.with_mode(0, rows.means[0] + 1, rows.covariances[0] * 2)
+    free_of_row = own_rows(other_rows, own, [other])
+    assert_array_equal(free_of_row.means, found.means)
+    assert_array_equal(free_of_row.covariances, found.covariances)
 
 
 def test_further_entries_update_the_rows_that_they_touch():
