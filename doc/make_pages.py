@@ -117,11 +117,10 @@ def gain():
     return (
         f"On 100,004 real film ratings, protecting every rating (epsilon = 4) costs "
         f"**{costs:.3f} stars** of accuracy:\npredictions are typically off by "
-        f"{private:.3f} stars (RMSE), and by {best:.3f} without protection. Anybody "
-        f"may see these\npredictions. With `personal=True`, each user's are computed "
-        f"from that user's own ratings, for that user's\neyes only: they cost "
-        f"**{own[4.0] - best:.3f} stars** at epsilon 4, and {own[1.0] - best:.3f} "
-        f"instead of {cost(1.0)[0]:.3f} at epsilon 1\n([results](results.md))."
+        f"{private:.3f} stars (RMSE), and by {best:.3f} without protection.\nIf users "
+        f"are answered from their own ratings, for their eyes only (`personal=True`), "
+        f"it costs\n**{own[4.0] - best:.3f} stars**; at epsilon 1, it costs "
+        f"{own[1.0] - best:.3f} instead of {cost(1.0)[0]:.3f} ([results](results.md))."
     )
 
 
