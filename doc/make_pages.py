@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGES = (
     "README.md", "doc/index.md", "doc/production.md", "doc/results.md", "doc/claims.md",
+    "doc/playground.md",
 )  # fmt: skip
 PLACE = re.compile(
     r"<!-- figures: ([a-z_]+) -->\n.*?<!-- end of figures -->", flags=re.DOTALL
@@ -122,6 +123,21 @@ def gain():
         f"it costs\n**{own[4.0] - best:.3f} stars**; at epsilon 1, it costs "
         f"{own[1.0] - best:.3f} instead of {cost(1.0)[0]:.3f} ([results](results.md))."
     )
+
+
+def played():
+    """Errors on three data sets by epsilon, for the page with sliders."""
+    without, errors = ratings()
+    by_epsilon = {epsilon: row["auto"] for epsilon, row in errors.items()}
+    rows = [["MovieLens latest-small", *by_epsilon.values()]]
+    rows[0].append(f"{without['CP, biases and pattern']:.3f}")
+    published = published_errors()
+    for n, split in enumerate(["Douban", "Flixster"]):
+        found = {epsilon: f"{row[n]:.3f}" for epsilon, row in published.items()}
+        cells = [found.get(f"{epsilon:g}", "") for epsilon in by_epsilon]
+        rows.append([split, *cells, found["inf"]])
+    head = ["RMSE by epsilon", *(f"{epsilon:g}" for epsilon in by_epsilon), "no noise"]
+    return markdown(head, rows)
 
 
 def readme_gain():

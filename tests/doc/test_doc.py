@@ -13,6 +13,8 @@ from functools import partial
 
 import pytest
 
+from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.privacy import epsilon_for_accuracy
 from tests import ROOT
 
 
@@ -115,54 +117,64 @@ WIDTHS = 1280, 390
 
 
 @pytest.fixture(scope="module")
-def answer(site, tmp_path_factory):
-    """What Chromium finds on every page of the site, by "PAGE at WIDTH"."""
+def ask(site, tmp_path_factory):
+    """Open a page of our own beside the site in Chromium, and get what it posts."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("Chromium is not installed")
+
+    def ask(page):
+        (site / "asked.html").write_text(page)
+        found, is_there = {}, threading.Event()
+
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def do_POST(self):
+                found.update(
+                    json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                )
+                self.send_response(200)
+                self.end_headers()
+                is_there.set()
+
+            def log_message(self, *args):
+                pass
+
+        handler = partial(Handler, directory=site)
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            flags = [
+                "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+                "--disable-background-networking", "--disable-component-update",
+                "--disable-sync", "--window-size=1600,900",
+                f"--user-data-dir={tmp_path_factory.mktemp('browser')}",
+            ]  # fmt: skip
+            # The port of debugging keeps the browser open until the page has answered.
+            address = f"http://127.0.0.1:{server.server_port}/asked.html"
+            process = subprocess.Popen(
+                [browser, *flags, "--remote-debugging-port=0", address],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            try:
+                assert is_there.wait(600), "the browser did not answer"
+            finally:
+                process.terminate()
+                process.wait(30)
+                server.shutdown()
+        return found
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def answer(site, ask):
+    """What Chromium finds on every page of the site, by "PAGE at WIDTH"."""
     pages = [
         path.relative_to(site).as_posix()
         for path in sorted(site.rglob("*.html"))
         if 'class="bd-article"' in path.read_text()
     ]
-    asked = ASKED.replace("WIDTHS", str(list(WIDTHS))).replace("PAGES", str(pages))
-    (site / "asked.html").write_text(asked)
-    found, is_there = {}, threading.Event()
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def do_POST(self):
-            found.update(
-                json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            )
-            self.send_response(200)
-            self.end_headers()
-            is_there.set()
-
-        def log_message(self, *args):
-            pass
-
-    handler = partial(Handler, directory=site)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        flags = [
-            "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update",
-            "--disable-sync", "--window-size=1600,900",
-            f"--user-data-dir={tmp_path_factory.mktemp('browser')}",
-        ]  # fmt: skip
-        # The port of debugging keeps the browser open until the page has answered.
-        address = f"http://127.0.0.1:{server.server_port}/asked.html"
-        process = subprocess.Popen(
-            [browser, *flags, "--remote-debugging-port=0", address],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            assert is_there.wait(600), "the browser did not answer"
-        finally:
-            process.terminate()
-            process.wait(30)
-            server.shutdown()
+    found = ask(ASKED.replace("WIDTHS", str(list(WIDTHS))).replace("PAGES", str(pages)))
     assert len(found) == len(WIDTHS) * len(pages) > 100
     return found
 
@@ -213,6 +225,69 @@ def test_pages_of_classes_begin_with_the_parameters(answer):
 def test_tables_of_the_reference_link_to_what_they_list(answer):
     """Also to methods that are documented on the page of a base."""
     assert {name: page["dead"] for name, page in answer.items() if page["dead"]} == {}
+
+
+# A page that moves the sliders of playground.md, and posts what they show.
+PLAYED = """<!doctype html><meta charset="utf-8"><body><iframe id="frame"></iframe>
+<script>
+const frame = document.getElementById("frame");
+frame.onload = async () => {
+  const page = frame.contentDocument, answer = {};
+  const form = page.querySelector("form.playground");
+  answer.hidden = form.hidden;
+  answer.curve = form.querySelector(".low").getAttribute("d").length;
+  for (const [epsilon, users] of MOVES) {
+    form.elements.epsilon.value = Math.log2(epsilon);
+    form.elements.users.value = Math.log10(users);
+    form.elements.epsilon.dispatchEvent(new Event("input", {bubbles: true}));
+    const shown = [...form.querySelectorAll("output")];
+    answer[epsilon + " " + users] = Object.fromEntries(
+      shown.map((output) => [output.name, output.value]));
+  }
+  await fetch("/answer", {method: "POST", body: JSON.stringify(answer)});
+};
+frame.src = "playground.html";
+</script>"""
+# Epsilons with the errors that are measured, interpolated or unknown there.
+MOVES = [(0.25, 10), (0.5, 1000), (4, 100), (8, 1_000_000), (16, 100)]
+
+
+@pytest.mark.slow
+def test_the_sliders_show_what_the_library_says(ask):
+    answer = ask(PLAYED.replace("MOVES", json.dumps(MOVES)))
+    assert answer["hidden"] is False
+    assert answer["curve"] > 1000
+    runs = json.loads((ROOT / "doc" / "results.json").read_text())["runs"]
+    films = {float(e): cells[4] for e, cells in runs["ratings"]["tables"][1]["rows"]}
+    douban = dict(runs["published"]["tables"][0]["rows"])["douban"]
+    for epsilon, users in MOVES:
+        shown = answer[f"{epsilon:g} {users}"]
+        assert float(shown["epsilon-is"]) == epsilon
+        assert shown["users-are"] == f"{users:,}"
+        rating, mean, total = (
+            float(shown[name].split()[0]) for name in ("noise", "mean", "sum")
+        )
+        one = LaplaceMechanism(epsilon, bounds=(0.5, 5)).fit([[3.0]])
+        once = LaplaceMechanism(epsilon, sensitivity=4.5 / users).fit([[3.0]])
+        deviation = one.noise_variance_**0.5
+        close = partial(pytest.approx, rel=0.05, abs=0.005)
+        assert rating == close(deviation)
+        assert mean == close(deviation / users**0.5)
+        assert total == close(once.noise_variance_**0.5)
+        for name, group in (("guess", 1), ("guess-ten", 10)):
+            right = float(shown[name].strip("%")) / 100
+            # Never understated, and by a tenth of a per cent at most overstated.
+            if right < 1:
+                assert epsilon_for_accuracy(right) >= group * epsilon
+            assert epsilon_for_accuracy(right - 0.001) < group * epsilon
+        errors = dict(line.rsplit(": ", 1) for line in shown["errors"].splitlines())
+        film = films.get(epsilon, "not measured")
+        assert errors["MovieLens latest-small"] == film
+        if epsilon == 8:  # half way from 4 to 16, on a scale of powers
+            middle = (float(douban[1]) + float(douban[2])) / 2
+            assert float(errors["Douban"]) == pytest.approx(middle, abs=1e-3)
+        elif epsilon < 1:
+            assert errors["Douban"] == "not measured"
 
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "doc").glob("*.md"))]
