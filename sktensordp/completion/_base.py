@@ -476,8 +476,8 @@ class BaseCompletion(
         The table is computed from what the fit released and from nothing else. So it
         keeps the guarantee of the fit, for every user: hand it to anybody, and draw as
         many as you like. It is as good as the model and no better. What the model did
-        not learn is not in it: which items users have
-        together, at which times, and what depends on both.
+        not learn is not in it: which items users have together, at which times, and
+        what depends on both.
 
         Items follow the released counts, and so do the indices of further modes. A
         user's row is drawn from the released prior, and values are those of the model

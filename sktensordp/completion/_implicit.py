@@ -470,8 +470,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         The table is computed from what the fit released and from nothing else. So it
         keeps the guarantee of the fit, for every user: hand it to anybody, and draw as
         many as you like. It is as good as the model and no better. What the model did
-        not learn is not in it: which rare items go
-        together, in which order they were chosen, and when.
+        not learn is not in it: which rare items go together, in which order they were
+        chosen, and when.
 
         Parameters
         ----------
@@ -498,12 +498,14 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
         Examples
         --------
+        >>> import numpy as np
         >>> from sktensordp.completion import ImplicitCompletion
         >>> from sktensordp.datasets import make_choices
         >>> choices = make_choices(3000, 200, 12_000, random_state=0)
         >>> model = ImplicitCompletion(epsilon=4.0, shape=(3000, 200), random_state=0)
         >>> table = model.fit(choices.data).sample_users(500, random_state=0)
-        >>> table[:3]
+        >>> len(np.unique(table[:, 0])), int(table[:, 1].max()) < 200
+        (500, True)
         """
         check_is_fitted(self)
         with self._count_releases().lock:
