@@ -3,8 +3,8 @@
 
     python doc/make_completed.py
 
-The picture of dark pages, completed_dark.png, shows the same. The errors in the titles
-are those of this run.
+The pictures of dark pages and of phones show the same. The errors in the titles are
+those of this run.
 """
 
 import numpy as np
@@ -49,28 +49,32 @@ def tables():
     }
 
 
-def drawing(found):
-    """Return a function that draws the tables."""
+def drawing(found, phone=False):
+    """Return a function that draws the tables, one below the other for phones."""
 
     def figure(ink):
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(9, 3.1), layout="constrained")
-        places = figure.subplots(1, 3)
+        size = (3.6, 7.2) if phone else (9, 3.1)
+        figure = Figure(figsize=size, layout="constrained")
+        places = figure.subplots(*((3, 1) if phone else (1, 3)))
         for axes, (title, table) in zip(places, found.items(), strict=True):
             image = axes.imshow(
                 table.T, cmap="cividis", vmin=0.5, vmax=5, aspect="auto",
                 interpolation="nearest",
             )  # fmt: skip
-            axes.set_title(title, fontsize=11)
+            axes.set_title(title, fontsize=12 if phone else 11)
             axes.set(xlabel="users", xticks=[], yticks=[])
             axes.spines[:].set_visible(True)
         figure.axes[0].set_ylabel("films")
-        figure.colorbar(image, ax=figure.axes, label="stars", pad=0.01)
+        if not phone:
+            figure.colorbar(image, ax=figure.axes, label="stars", pad=0.01)
         return figure
 
     return figure
 
 
 if __name__ == "__main__":
-    draw("completed", drawing(tables()), suffix="png", dpi=120)
+    found = tables()
+    draw("completed", drawing(found), suffix="png", dpi=120)
+    draw("completed_phone", drawing(found, phone=True), suffix="png", dpi=150)

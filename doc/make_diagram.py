@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw the idea of the library: doc/images/idea.svg, and idea_dark.svg for dark pages.
+"""Draw the idea of the library: doc/images/idea.svg, and others for dark and phones.
 
     python doc/make_diagram.py
 
@@ -12,16 +12,17 @@ from pathlib import Path
 
 IMAGES = Path(__file__).parent / "images"
 THEMES = {
-    "idea.svg": {
+    "": {
         "ink": "#1f2933", "faint": "#5f6b7a", "panel": "#f3f5f8", "box": "#dce9f7",
         "edge": "#2a6fbb", "cell": "#c3cfdd", "hidden": "#d9600a", "page": "#ffffff",
     },
-    "idea_dark.svg": {
+    "_dark": {
         "ink": "#e8ecf1", "faint": "#aab4c0", "panel": "#1d232c", "box": "#203a58",
         "edge": "#74b0f0", "cell": "#46525f", "hidden": "#ff9a4d", "page": "#14181e",
     },
 }  # fmt: skip
 WIDTH, TOP, PANEL, GAP = 900, 46, 148, 12
+PHONE, PHONE_PANEL = 360, 244
 DATA, NOISE, MODEL, SEEN = 110, 295, 478, 590
 # A row: what is protected, how it is asked for, who holds the data, what is hidden in
 # the picture of the data, what the noise is added to, and who sees what.
@@ -182,9 +183,51 @@ def drawn(theme):
             y = middle - 23 + 28 * line
             drawing.text(SEEN, y, f"{who}:", 14, fill, font_weight="bold")
             drawing.text(SEEN + 98, y, what, 14, fill)
+    return in_svg(drawing, WIDTH, height - GAP)
+
+
+def drawn_for_phones(theme):
+    """The same on a column that is 360 pixels wide: who sees what stands below."""
+    drawing = Drawing(theme)
+    height = len(ROWS) * (PHONE_PANEL + GAP)
+    for number, (title, how, holder, hidden, lines, seen) in enumerate(ROWS):
+        top = number * (PHONE_PANEL + GAP)
+        drawing.rectangle(0, top, PHONE, PHONE_PANEL, rx=10, fill="panel")
+        for line, part in enumerate(title.partition(" before ")[::2]):
+            text = f"before {part}" if line else part
+            if part:
+                drawing.text(14, top + 26 + 20 * line, text, 16, font_weight="bold")
+        drawing.text(
+            PHONE - 12, top + 26, how, 15, fill="faint", text_anchor="end"
+        )  # fmt: skip
+        drawing.shapes.append(f'<g transform="translate(6 {top + 54}) scale(0.84)">')
+        drawing.rectangle(
+            2, 0, 296, 104, rx=10, fill="none", stroke="faint", stroke_width=1.5,
+            stroke_dasharray="5 4",
+        )  # fmt: skip
+        drawing.text(12, 98, f"on {holder}", 15, fill="faint")
+        if hidden == "phone":
+            drawing.phones(8, 11)
+        else:
+            drawing.table(16, 4, hidden)
+        drawing.arrow(135, 46, 16)
+        drawing.noise(222, 50, lines)
+        drawing.arrow(302, 50, 20)
+        drawing.model(369, 50)
+        drawing.shapes.append("</g>")
+        for line, (who, what) in enumerate(seen):
+            fill = "hidden" if who == "protected" else "ink"
+            y = top + 168 + 28 * line
+            drawing.text(14, y, f"{who}:", 16, fill, font_weight="bold")
+            drawing.text(124, y, what, 16, fill)
+    return in_svg(drawing, PHONE, height - GAP)
+
+
+def in_svg(drawing, width, height):
+    """A drawing as a file."""
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height - GAP}" '
-        f'width="{WIDTH}" height="{height - GAP}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" '
         "font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n"
         + "\n".join(drawing.shapes)
         + "\n</svg>\n"
@@ -192,9 +235,10 @@ def drawn(theme):
 
 
 def main():
-    """Write both pictures."""
-    for name, theme in THEMES.items():
-        (IMAGES / name).write_text(drawn(theme))
+    """Write all pictures."""
+    for end, theme in THEMES.items():
+        (IMAGES / f"idea{end}.svg").write_text(drawn(theme))
+        (IMAGES / f"idea_phone{end}.svg").write_text(drawn_for_phones(theme))
 
 
 if __name__ == "__main__":

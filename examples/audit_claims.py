@@ -16,6 +16,7 @@ confidence.
 # To be audited, a mechanism is a function ``mechanism(x, n)`` that returns n outputs
 # for the input x, each with fresh noise. The first one is this library's.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/audit_claims.png"
 import math
 
 import matplotlib.pyplot as plt

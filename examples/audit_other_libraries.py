@@ -16,6 +16,7 @@ NumPy's plain noise and with this library. All claim epsilon = 1.
 # from its standard input, and writes the outputs to its standard output as a NumPy
 # array.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/audit_other_libraries.png"
 import io
 import json
 import subprocess

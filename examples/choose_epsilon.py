@@ -16,6 +16,7 @@ features that are encoded for a regression, and ratings that are completed.
 # `epsilon_needed` the least epsilon for an error, and `ExpectedErrorDisplay` draws
 # both. They read only the shape of the arrays, so zeros will do.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/choose_epsilon.png"
 import textwrap
 import warnings
 

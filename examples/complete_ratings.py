@@ -7,29 +7,20 @@ This example predicts the empty cells and protects each rating: epsilon limits w
 anybody who sees the fitted model can learn about how a user rated a film. It measures
 what that protection costs in accuracy, at several epsilons and for every method among
 which `CPCompletion` chooses.
-
-It runs as it is on synthetic ratings. To use your own, run it from the command line:
-
-.. code-block:: bash
-
-    python examples/complete_ratings.py --ratings FILE --output complete_ratings.png
-
-FILE is comma-separated: one header line, then user, item and rating in the first three
-columns. ``--levels LOW HIGH STEP`` declares your scale, for example ``--levels 1 5 1``
-for 1 to 5 stars, and ``--help`` lists all options.
 """
 
 # %%
-# Options and data
-# ----------------
-# The scale of the ratings is public, so it is declared rather than read off the
-# ratings. Leave ``random_state`` at None for a real release: whoever knows the seed can
-# repeat the noise, and subtract it.
+# The model
+# ---------
+# Fit it to pairs of a user and an item, and their ratings. The scale of the ratings is
+# public, so it is declared rather than read off the ratings. The seed makes the numbers
+# repeatable; leave it out for a real release, or whoever knows it can subtract the
+# noise.
 
-import argparse
-import sys
+# sphinx_gallery_thumbnail_path = "images/thumbnails/complete_ratings.png"
 import textwrap
 import warnings
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -42,37 +33,13 @@ from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import AveragesOnlyWarning
 from sktensordp.plotting import PrivacyUtilityDisplay
 
-parser = argparse.ArgumentParser(
-    description="Complete a ratings tensor privately.", allow_abbrev=False
+ratings = make_ratings(random_state=0)
+X, y, levels = ratings.data, ratings.target, ratings.levels
+model = make_pipeline(
+    CoordinateEncoder(), CPCompletion(epsilon=4.0, levels=levels, random_state=0)
 )
-parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
-parser.add_argument(
-    "--levels", nargs=3, type=float, default=[0.5, 5.0, 0.5],
-    metavar=("LOW", "HIGH", "STEP"), help="public scale of the ratings",
-)  # fmt: skip
-parser.add_argument("--rank", type=int, default=10, help="number of CP terms")
-parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1, 2, 4, 8, 16])
-parser.add_argument("--splits", type=int, default=1, help="90/10 splits to average")
-parser.add_argument("--random-state", type=int, help="seed of the noise, for tests")
-parser.add_argument("--output", metavar="FILE", help="save the picture here")
-options, others = parser.parse_known_args()
-if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
-    parser.error(f"unknown arguments: {' '.join(others)}")
-
-if options.ratings is None:
-    ratings = make_ratings(random_state=0)
-    X, y = ratings.data, ratings.target
-else:
-    table = np.loadtxt(
-        options.ratings, delimiter=",", skiprows=1, usecols=(0, 1, 2), dtype=str,
-        quotechar='"',
-    )  # fmt: skip
-    X, y = table[:, :2], table[:, 2].astype(float)
-
-low, high, step = options.levels
-levels = np.linspace(low, high, round((high - low) / step) + 1)
-n_users, n_items = (len(np.unique(column)) for column in X.T)
-print(f"{len(y):,} ratings of {n_items:,} items by {n_users:,} users")
+model.fit(X, y)
+print(model[-1].privacy_guarantee_)
 
 # %%
 # Without privacy
@@ -82,6 +49,43 @@ print(f"{len(y):,} ratings of {n_items:,} items by {n_users:,} users")
 # learn: users and items have biases, tastes add an interaction of low rank (CP), and
 # the pattern of who rated what, which is public here, says something about tastes too.
 
+options = SimpleNamespace(
+    epsilons=[0.5, 1, 2, 4, 8, 16], rank=10, splits=1, random_state=None
+)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
+import sys  # noqa: E402
+
+parser = argparse.ArgumentParser(
+    description="Complete a ratings tensor privately.", allow_abbrev=False
+)
+parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
+parser.add_argument(
+    "--levels", nargs=3, type=float,
+    metavar=("LOW", "HIGH", "STEP"), help="public scale of the ratings",
+)  # fmt: skip
+parser.add_argument("--rank", type=int, help="number of CP terms")
+parser.add_argument("--epsilons", nargs="+", type=float)
+parser.add_argument("--splits", type=int, help="90/10 splits to average")
+parser.add_argument("--random-state", type=int, help="seed of the noise, for tests")
+parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.set_defaults(**vars(options))
+options, others = parser.parse_known_args()
+if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
+    parser.error(f"unknown arguments: {' '.join(others)}")
+if options.ratings is not None:
+    table = np.loadtxt(
+        options.ratings, delimiter=",", skiprows=1, usecols=(0, 1, 2), dtype=str,
+        quotechar='"',
+    )  # fmt: skip
+    X, y = table[:, :2], table[:, 2].astype(float)
+if options.levels is not None:
+    low, high, step = options.levels
+    levels = np.linspace(low, high, round((high - low) / step) + 1)
+# sphinx_gallery_end_ignore
+low, high = min(levels), max(levels)
+n_users, n_items = (len(np.unique(column)) for column in X.T)
+print(f"{len(y):,} ratings of {n_items:,} items by {n_users:,} users")
 tests = [
     np.random.default_rng(seed).random(len(y)) < 0.1 for seed in range(options.splits)
 ]
@@ -193,11 +197,13 @@ axes.get_legend().remove()
 handles = axes.get_legend_handles_labels()[0]
 handles = [*handles[len(shown) :], *handles[: len(shown)]]
 figure.legend(handles=handles, loc="outside lower center", ncols=2)
-if options.output is None:
-    plt.show()
-else:
+# sphinx_gallery_start_ignore
+if options.output is not None:
     figure.savefig(options.output, dpi=150)
+    plt.close(figure)
     print(f"Picture: {options.output}")
+# sphinx_gallery_end_ignore
+plt.show()
 
 # %%
 # What is guaranteed
@@ -211,3 +217,16 @@ print(f"\nWhat each fit guarantees at epsilon = {epsilon:g}:")
 for name, guarantee in guarantees.items():
     statement = f"- {name}: {guarantee}"
     print(textwrap.fill(statement, 88, subsequent_indent="  "))
+
+# %%
+# With your own ratings
+# ---------------------
+# The script, which you can download below, is also a command:
+#
+# .. code-block:: bash
+#
+#     python complete_ratings.py --ratings FILE --levels 1 5 1 --output picture.png
+#
+# FILE is comma-separated: one header line, then user, item and rating in the first
+# three columns. ``--levels LOW HIGH STEP`` declares your scale, and ``--help`` lists
+# all options.

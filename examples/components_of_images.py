@@ -15,6 +15,7 @@ and needs noise on the moments of all pairs of pixels.
 # which looks at that image alone, so that no image is longer than the declared
 # ``norm_bound=1``. Five components of rows and five of columns make 25 features.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/components_of_images.png"
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits

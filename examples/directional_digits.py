@@ -19,6 +19,7 @@ guarantee.
 # pixel costs. They come from public images alone, so they cost no privacy. Weights
 # learned from the private images would need a private release with a budget of its own.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/directional_digits.png"
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.base import clone

@@ -20,6 +20,7 @@ the same randomised ratings.
 # error. The films, the customers' numbers and the scale of the ratings are public. For
 # real ratings, replace `make_ratings` with `fetch_movielens` and encode its ids.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/federated_ratings.png"
 import io
 import textwrap
 

@@ -20,6 +20,7 @@ of the noise before its sums leave it, and nobody sees an exact total.
 # error. All shops and the server know the parameters of the model: the scale of the
 # ratings, the films, and how many customers there may be.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/federated_users.png"
 import json
 import pickle
 import textwrap

@@ -15,6 +15,7 @@ to date hour by hour. The city is made up.
 # hour. The expected counts have a morning and an evening peak and a weekly cycle; the
 # counts are Poisson around them.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/hourly_counts.png"
 import textwrap
 
 import matplotlib.pyplot as plt

@@ -23,6 +23,7 @@ false.
 # single pixel. ``sktensordp.papers`` has it: it draws this noise, warns, and states the
 # epsilon that really holds.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/local_digits.png"
 import warnings
 
 import matplotlib.pyplot as plt

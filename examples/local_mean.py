@@ -15,6 +15,7 @@ that you can compute in advance, and shows how much clipping the mean helps, at 
 # an entry can lie anywhere between -1 and 1. Answers at the ends of the range are the
 # worst case for every mechanism, or close to it.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/local_mean.png"
 import textwrap
 
 import matplotlib.pyplot as plt

@@ -16,6 +16,7 @@ whole run keeps a given epsilon, and shows how epsilon grows with the steps.
 # typical size, rounded to a power of ten, which counts as public here. Every record is
 # then scaled to norm 1 by itself.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/private_gradients.png"
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.optimize import root_scalar

@@ -6,27 +6,18 @@ A shop knows who bought what, but not whether they liked it. It wants to recomme
 from these choices, and nobody may learn what a customer bought: neither other customers
 nor whoever gets the model. This example measures how good the recommendations are at
 several epsilons.
-
-It runs as it is on synthetic choices. To use your own, run it from the command line:
-
-.. code-block:: bash
-
-    python examples/recommend_from_choices.py --choices FILE [--test FILE]
-
-A file is comma-separated: one header line, then user and item; further columns are
-ignored. The second file has choices to find; without it, some choices of the first are
-held out. The users and the items in them are treated as public catalogues.
 """
 
 # %%
-# Options and data
-# ----------------
-# The numbers of possible users and items are public and declared. Users learn from each
-# other, so more users make privacy cheaper: try ``--users 10000``.
+# The model
+# ---------
+# Fit it to pairs of a user and an item. The numbers of possible users and items are
+# public and declared. Users learn from each other, so more users make privacy cheaper.
+# The seed makes the numbers repeatable; leave it out for a real release.
 
-import argparse
-import sys
+# sphinx_gallery_thumbnail_path = "images/thumbnails/recommend_from_choices.png"
 import textwrap
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,20 +27,47 @@ from sktensordp.datasets import make_choices
 from sktensordp.model_selection import ItemHoldout
 from sktensordp.plotting import PrivacyUtilityDisplay
 
+choices = make_choices(2000, 1000, 80_000, random_state=0)
+X, shape = choices.data, choices.shape
+model = ImplicitCompletion(epsilon=4.0, delta=1e-5, shape=shape, random_state=0).fit(X)
+print(f"items for user 0: {model.recommend(0, k=5).tolist()}")
+print(model.privacy_guarantee_)
+
+# %%
+# The score
+# ---------
+# A fifth of each user's items is held out, unless there is a file of choices to find.
+# The model recommends items that the user has not chosen, and Recall@20 is the share of
+# the items to find among the first 20. Only users of whom the model knows a choice
+# count.
+
+options = SimpleNamespace(
+    epsilons=[0.5, 1, 2, 4, 8, 16],
+    delta=1e-5,
+    k=20,
+    splits=1,
+    fits=1,
+    random_state=None,
+)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
+import sys  # noqa: E402
+
 parser = argparse.ArgumentParser(
     description="Recommend from choices with whole users protected.",
     allow_abbrev=False,
 )
 parser.add_argument("--choices", metavar="FILE", help="your choices (csv)")
 parser.add_argument("--test", metavar="FILE", help="choices to find (csv)")
-parser.add_argument("--users", type=int, default=2000, help="synthetic users")
-parser.add_argument("--delta", type=float, default=1e-5)
-parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1, 2, 4, 8, 16])
-parser.add_argument("--splits", type=int, default=1, help="splits to average")
-parser.add_argument("--fits", type=int, default=1, help="fits of a split to average")
-parser.add_argument("--k", type=int, default=20, help="items to recommend")
+parser.add_argument("--users", type=int, help="synthetic users")
+parser.add_argument("--delta", type=float)
+parser.add_argument("--epsilons", nargs="+", type=float)
+parser.add_argument("--splits", type=int, help="splits to average")
+parser.add_argument("--fits", type=int, help="fits of a split to average")
+parser.add_argument("--k", type=int, help="items to recommend")
 parser.add_argument("--random-state", type=int, help="seed of the noise, for tests")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
     parser.error(f"unknown arguments: {' '.join(others)}")
@@ -64,13 +82,13 @@ def pairs_of(file):
     )
 
 
-if options.choices is None:
+if options.users is not None:
     n_users = options.users
     choices = make_choices(
         n_users, max(n_users // 2, 100), 40 * n_users, random_state=0
     )
     X, shape = choices.data, choices.shape
-else:
+if options.choices is not None:
     table = pairs_of(options.choices)
     n_known = len(table)
     if options.test:
@@ -78,23 +96,16 @@ else:
     users, user_of = np.unique(table[:, 0], return_inverse=True)
     items, item_of = np.unique(table[:, 1], return_inverse=True)
     X, shape = np.column_stack([user_of, item_of]), (len(users), len(items))
-print(f"{len(X):,} choices of {shape[1]:,} items by {shape[0]:,} users")
-
-# %%
-# The score
-# ---------
-# A fifth of each user's items is held out, unless there is a file of choices to find.
-# The model recommends items that the user has not chosen, and Recall@20 is the share of
-# the items to find among the first 20. Only users of whom the model knows a choice
-# count.
-
+# sphinx_gallery_end_ignore
 scorer = make_ranking_scorer("recall", k=options.k, history=0)
+holdout = ItemHoldout(0.2, n_splits=options.splits, random_state=0)
+splits = [(X[train], X[test]) for train, test in holdout.split(X)]
+# sphinx_gallery_start_ignore
 if options.test:
     splits = [(X[:n_known], X[n_known:])]
-else:
-    holdout = ItemHoldout(0.2, n_splits=options.splits, random_state=0)
-    splits = [(X[train], X[test]) for train, test in holdout.split(X)]
+# sphinx_gallery_end_ignore
 splits = [(train, test[np.isin(test[:, 0], train[:, 0])]) for train, test in splits]
+print(f"{len(X):,} choices of {shape[1]:,} items by {shape[0]:,} users")
 
 
 def recalls_of(method, epsilon):
@@ -194,11 +205,13 @@ PrivacyUtilityDisplay(
 axes.set(title="What does protecting whole users cost?", xlabel="epsilon of one user")
 axes.get_legend().remove()
 figure.legend(loc="outside lower center", ncols=2)
-if options.output is None:
-    plt.show()
-else:
+# sphinx_gallery_start_ignore
+if options.output is not None:
     figure.savefig(options.output, dpi=150)
+    plt.close(figure)
     print(f"Picture: {options.output}")
+# sphinx_gallery_end_ignore
+plt.show()
 
 # %%
 # Recommendations
@@ -219,3 +232,16 @@ print(f"unknown user: {model.recommend(-1, 5).tolist()}")
 # publish them with the model.
 
 print(f"\n{textwrap.fill(str(model.privacy_guarantee_), 88)}")
+
+# %%
+# With your own choices
+# ---------------------
+# The script, which you can download below, is also a command:
+#
+# .. code-block:: bash
+#
+#     python recommend_from_choices.py --choices FILE [--test FILE]
+#
+# A file is comma-separated: one header line, then user and item; further columns are
+# ignored. The second file has choices to find; without it, some choices of the first
+# are held out. The users and the items in them are treated as public catalogues.

@@ -7,28 +7,18 @@ they rated, and how, says more than any single rating. With ``unit=0`` the guara
 covers everything about a user, including which films they rated and whether they are in
 the data at all. This example measures what that costs in accuracy, for users in the fit
 and for users who come later.
-
-It runs as it is on synthetic ratings. To use your own, run it from the command line:
-
-.. code-block:: bash
-
-    python examples/user_privacy.py --ratings FILE --levels 1 5 1
-
-FILE is comma-separated: one header line, then user, item and rating. The items in it
-are treated as a public catalogue, and the number of users as public. ``--features
-FILE`` adds public features of items: one header line, then the item's id and numbers.
 """
 
 # %%
-# Options and data
-# ----------------
+# The model
+# ---------
 # The scale of the ratings, the catalogue of items and the number of users are public
-# and declared. Users learn from each other, so more users make privacy cheaper:
-# try ``--users 50000``.
+# and declared. Users learn from each other, so more users make privacy cheaper. The
+# seed makes the numbers repeatable; leave it out for a real release.
 
-import argparse
-import sys
+# sphinx_gallery_thumbnail_path = "images/thumbnails/user_privacy.png"
 import textwrap
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,6 +28,30 @@ from sktensordp.completion import CPCompletion, make_fold_in_scorer
 from sktensordp.datasets import make_ratings
 from sktensordp.plotting import PrivacyUtilityDisplay
 
+ratings = make_ratings(3000, 120, 150_000, random_state=0)
+X, y, shape, levels = ratings.data, ratings.target, ratings.shape, ratings.levels
+features = None
+declared = {"levels": levels, "shape": shape}
+model = CPCompletion(
+    rank=5, unit=0, epsilon=4.0, delta=1e-5, random_state=0, **declared
+)
+model.fit(X, y)
+print(model.privacy_guarantee_)
+
+# %%
+# Without privacy
+# ---------------
+# The user's own mean needs no budget: a user's own data may be used for that user, as
+# long as nobody else sees the result. A private model must beat it to be of use.
+
+options = SimpleNamespace(
+    epsilons=[0.5, 1, 2, 4, 8, 16], delta=1e-5, rank=5, splits=1, per_user=None,
+    random_state=None,
+)  # fmt: skip
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
+import sys  # noqa: E402
+
 parser = argparse.ArgumentParser(
     description="Complete ratings with whole users protected.",
     allow_abbrev=False,
@@ -45,20 +59,21 @@ parser = argparse.ArgumentParser(
 parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
 parser.add_argument("--features", metavar="FILE", help="public features of items (csv)")
 parser.add_argument(
-    "--levels", nargs=3, type=float, default=[0.5, 5.0, 0.5],
+    "--levels", nargs=3, type=float,
     metavar=("LOW", "HIGH", "STEP"), help="public scale of the ratings",
 )  # fmt: skip
-parser.add_argument("--users", type=int, default=3000, help="synthetic users")
-parser.add_argument("--rank", type=int, default=5, help="number of CP terms")
-parser.add_argument("--delta", type=float, default=1e-5)
-parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1, 2, 4, 8, 16])
-parser.add_argument("--splits", type=int, default=1, help="splits to average")
+parser.add_argument("--users", type=int, help="synthetic users")
+parser.add_argument("--rank", type=int, help="number of CP terms")
+parser.add_argument("--delta", type=float)
+parser.add_argument("--epsilons", nargs="+", type=float)
+parser.add_argument("--splits", type=int, help="splits to average")
 parser.add_argument(
     "--per-user", type=int, metavar="N",
     help="hold out N ratings of every user rather than a tenth of all",
 )  # fmt: skip
 parser.add_argument("--random-state", type=int, help="seed of the noise, for tests")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
     parser.error(f"unknown arguments: {' '.join(others)}")
@@ -71,14 +86,13 @@ def read_csv(file, **params):
     )
 
 
-features = None
-if options.ratings is None:
+if options.users is not None:
     n_users = options.users
     ratings = make_ratings(
         n_users, max(n_users // 25, 100), 50 * n_users, random_state=0
     )
     X, y, shape = ratings.data, ratings.target, ratings.shape
-else:
+if options.ratings is not None:
     table = read_csv(options.ratings, usecols=(0, 1, 2))
     users, user_of = np.unique(table[:, 0], return_inverse=True)
     items, item_of = np.unique(table[:, 1], return_inverse=True)
@@ -89,9 +103,11 @@ else:
         features_of = {row[0]: row[1:].astype(float) for row in known}
         nothing = np.zeros(known.shape[1] - 1)
         features = np.array([features_of.get(item, nothing) for item in items])
-
-low, high, step = options.levels
-levels = np.linspace(low, high, round((high - low) / step) + 1)
+if options.levels is not None:
+    low, high, step = options.levels
+    levels = np.linspace(low, high, round((high - low) / step) + 1)
+# sphinx_gallery_end_ignore
+low, high = min(levels), max(levels)
 print(f"{len(y):,} ratings of {shape[1]:,} items by {shape[0]:,} users")
 
 
@@ -118,13 +134,6 @@ def held_out_errors(predict):
         predicted = predict(X[~test], y[~test], X[test])
         errors.append(root_mean_squared_error(y[test], predicted.clip(low, high)))
     return errors
-
-
-# %%
-# Without privacy
-# ---------------
-# The user's own mean needs no budget: a user's own data may be used for that user, as
-# long as nobody else sees the result. A private model must beat it to be of use.
 
 
 def completion(epsilon, rank=options.rank, **params):
@@ -244,11 +253,13 @@ axes.get_legend().remove()
 handles = axes.get_legend_handles_labels()[0]
 handles = [*handles[len(references) :], *handles[: len(references)]]
 figure.legend(handles=handles, loc="outside lower center", ncols=2)
-if options.output is None:
-    plt.show()
-else:
+# sphinx_gallery_start_ignore
+if options.output is not None:
     figure.savefig(options.output, dpi=150)
+    plt.close(figure)
     print(f"Picture: {options.output}")
+# sphinx_gallery_end_ignore
+plt.show()
 
 # %%
 # What is guaranteed
@@ -259,3 +270,17 @@ else:
 # ratings, so do not publish them with the model.
 
 print(f"\n{textwrap.fill(str(guarantee), 88)}")
+
+# %%
+# With your own ratings
+# ---------------------
+# The script, which you can download below, is also a command:
+#
+# .. code-block:: bash
+#
+#     python user_privacy.py --ratings FILE --levels 1 5 1
+#
+# FILE is comma-separated: one header line, then user, item and rating. The items in it
+# are treated as a public catalogue, and the number of users as public. ``--features
+# FILE`` adds public features of items: one header line, then the item's id and numbers.
+# ``--users 50000`` makes more synthetic users.

@@ -24,11 +24,11 @@ The small run on this page takes five releases of each kind. The full run of
 """
 
 # %%
-# Options
-# -------
+# Settings
+# --------
 
-import argparse
-import sys
+# sphinx_gallery_thumbnail_path = "images/thumbnails/covariance.png"
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -45,17 +45,24 @@ from sktensordp.papers import (
     PublishedUnimodalDirectionalNoise,
 )
 
+options = SimpleNamespace(epsilons=[0.1, 1, 10], repeats=5, data=None, random_state=0)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
+import sys  # noqa: E402
+
 parser = argparse.ArgumentParser(
     description="Covariance of people's measurements.", allow_abbrev=False
 )
-parser.add_argument("--epsilons", nargs="+", type=float, default=[0.1, 1, 10])
-parser.add_argument("--repeats", type=int, default=5, help="of the noise")
+parser.add_argument("--epsilons", nargs="+", type=float)
+parser.add_argument("--repeats", type=int, help="of the noise")
 parser.add_argument("--data", metavar="FILE", help=".npz with X of shape (n, ...)")
-parser.add_argument("--random-state", type=int, default=0, help="seed of the noise")
+parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
     parser.error(f"unknown arguments: {' '.join(others)}")
+# sphinx_gallery_end_ignore
 
 # %%
 # The rows
@@ -273,9 +280,11 @@ axes[1].axhline(nothing, color="0.35", linestyle=(0, (1, 1)), label="0 everywher
 axes[0].set_ylabel("error of the estimate")
 figure.suptitle("Which noise leaves the best covariance?")
 figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+# sphinx_gallery_start_ignore
 if options.output is not None:
     figure.savefig(options.output, dpi=130)
     print(f"\nPicture in {options.output}")
+# sphinx_gallery_end_ignore
 plt.show()
 
 # %%

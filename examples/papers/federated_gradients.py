@@ -21,11 +21,12 @@ runs::
     python examples/papers/federated_gradients.py --runs 5 --epsilons 0.5 1 2 4 8
 """
 
-import argparse
+# sphinx_gallery_thumbnail_path = "images/thumbnails/federated_gradients.png"
 import math
 from dataclasses import replace
 from functools import reduce
 from operator import or_
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -48,27 +49,40 @@ from sktensordp.papers import (
 from sktensordp.privacy import PrivacyBudget
 
 # %%
-# Options
-# -------
+# Settings
+# --------
 # ``--data`` takes an .npz file with records ``X`` of shape (n, ...) and labels ``y``.
 # ``--step`` should fall as the number of records grows.
+
+arguments = SimpleNamespace(
+    epsilons=[1, 4],
+    parties=4,
+    rounds=50,
+    rate=0.25,
+    step=0.03,
+    runs=1,
+    data=None,
+    random_state=0,
+)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
 
 parser = argparse.ArgumentParser(
     description="Accuracy of a model that learns from noisy gradients of parties.",
     formatter_class=argparse.ArgumentDefaultsHelpFormatter,
 )
-parser.add_argument(
-    "--epsilons", nargs="+", type=float, default=[1, 4], help="of a record"
-)
-parser.add_argument("--parties", type=int, default=4)
-parser.add_argument("--rounds", type=int, default=50)
-parser.add_argument("--rate", type=float, default=0.25, help="of Poisson samples")
-parser.add_argument("--step", type=float, default=0.03, help="of the server's model")
-parser.add_argument("--runs", type=int, default=1, help="random splits")
+parser.add_argument("--epsilons", nargs="+", type=float, help="of a record")
+parser.add_argument("--parties", type=int)
+parser.add_argument("--rounds", type=int)
+parser.add_argument("--rate", type=float, help="of Poisson samples")
+parser.add_argument("--step", type=float, help="of the server's model")
+parser.add_argument("--runs", type=int, help="random splits")
 parser.add_argument("--data", metavar="NPZ", help="X (n, ...) and y (n,)")
-parser.add_argument("--random-state", type=int, default=0, help="seed of the noise")
+parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="also save the picture here")
+parser.set_defaults(**vars(arguments))
 arguments, _ = parser.parse_known_args()
+# sphinx_gallery_end_ignore
 
 # %%
 # The data
@@ -336,8 +350,10 @@ axis.set(
 axis.set_ylabel("accuracy on test records")
 axis.xaxis.set_major_formatter("{x:g}")
 figure.legend(loc="outside lower center", ncols=2, frameon=False)
+# sphinx_gallery_start_ignore
 if arguments.output:
     figure.savefig(arguments.output, dpi=130)
+# sphinx_gallery_end_ignore
 plt.show()
 
 # %%

@@ -17,11 +17,11 @@ The small run on this page measures 200,000 noisy values of two shapes. The full
 """
 
 # %%
-# Options
-# -------
+# Settings
+# --------
 
-import argparse
-import sys
+# sphinx_gallery_thumbnail_path = "images/thumbnails/mechanism_errors.png"
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -45,18 +45,27 @@ from sktensordp.papers import (
 )
 
 SHAPES = [(16, 5, 5), (28, 28), (256, 150)]
+options = SimpleNamespace(
+    epsilon=1.0, delta=1e-5, values=200_000, shapes=2, random_state=0
+)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
+import sys  # noqa: E402
+
 parser = argparse.ArgumentParser(
     description="Error of every noise mechanism.", allow_abbrev=False
 )
-parser.add_argument("--epsilon", type=float, default=1.0)
-parser.add_argument("--delta", type=float, default=1e-5)
-parser.add_argument("--values", type=int, default=200_000, help="noise measured")
-parser.add_argument("--shapes", type=int, default=2, help="how many, small first")
-parser.add_argument("--random-state", type=int, default=0, help="seed of the noise")
+parser.add_argument("--epsilon", type=float)
+parser.add_argument("--delta", type=float)
+parser.add_argument("--values", type=int, help="noise measured")
+parser.add_argument("--shapes", type=int, help="how many, small first")
+parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
     parser.error(f"unknown arguments: {' '.join(others)}")
+# sphinx_gallery_end_ignore
 epsilon, delta = options.epsilon, options.delta
 
 # %%
@@ -203,9 +212,11 @@ for axis, title in zip(axes, titles, strict=True):
     axis.set_xlim(-0.5, len(results) - 0.5)
 axes[0].set_ylabel("weighted squared error\nrelative to i.i.d. Gaussian noise")
 figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+# sphinx_gallery_start_ignore
 if options.output is not None:
     figure.savefig(options.output, dpi=130)
     print(f"\nPicture in {options.output}")
+# sphinx_gallery_end_ignore
 plt.show()
 
 # %%

@@ -13,17 +13,17 @@ comma-separated, one header line, then user, item and rating.
 """
 
 # %%
-# Options and data
-# ----------------
+# Settings and data
+# -----------------
 # Noise is drawn afresh in every run, and so are the candidates that a private search
 # tries.
 
-import argparse
-import sys
+# sphinx_gallery_thumbnail_path = "images/thumbnails/private_search.png"
 import textwrap
 import warnings
 from collections import Counter
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -41,31 +41,40 @@ from sktensordp.papers import PublishedCPCompletion
 from sktensordp.plotting import PrivacyUtilityDisplay
 from sktensordp.privacy import PrivacyReport, privacy_of
 
+options = SimpleNamespace(
+    ratings=None,
+    levels=[0.5, 5.0, 0.5],
+    epsilons=[4, 16],
+    repeats=1,
+    tries=10,
+    completions=["Algorithm 1", "default"],
+    max_iter=10,
+)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
+import sys  # noqa: E402
+
 parser = argparse.ArgumentParser(
     description="What a search for rank and regularisation costs.", allow_abbrev=False
 )
 parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
 parser.add_argument(
-    "--levels", nargs=3, type=float, default=[0.5, 5.0, 0.5],
+    "--levels", nargs=3, type=float,
     metavar=("LOW", "HIGH", "STEP"), help="public scale of the ratings",
 )  # fmt: skip
-parser.add_argument(
-    "--epsilons", nargs="+", type=float, default=[4, 16], help="total budgets"
-)
-parser.add_argument("--repeats", type=int, default=1, help="80/20 splits to average")
-parser.add_argument(
-    "--tries", type=float, default=10, help="expected number, in a private search"
-)
+parser.add_argument("--epsilons", nargs="+", type=float, help="total budgets")
+parser.add_argument("--repeats", type=int, help="80/20 splits to average")
+parser.add_argument("--tries", type=float, help="expected number, in a private search")
 parser.add_argument(
     "--completions", nargs="+", choices=["Algorithm 1", "default"],
-    default=["Algorithm 1", "default"],
 )  # fmt: skip
-parser.add_argument("--max-iter", type=int, default=10, help="iterations of a fit")
+parser.add_argument("--max-iter", type=int, help="iterations of a fit")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
     parser.error(f"unknown arguments: {' '.join(others)}")
-
+# sphinx_gallery_end_ignore
 low, high, step = options.levels
 levels = np.linspace(low, high, round((high - low) / step) + 1)
 if options.ratings is None:
@@ -321,10 +330,12 @@ for axes, (name, by_total) in zip(panels[:, 0], results.items(), strict=True):
     )
 handles, labels = panels[0, 0].get_legend_handles_labels()
 figure.legend(handles, labels, loc="outside lower center", ncols=2)
-if options.output is None:
-    plt.show()
-else:
+# sphinx_gallery_start_ignore
+if options.output is not None:
     figure.savefig(options.output, dpi=150)
+    plt.close(figure)
+# sphinx_gallery_end_ignore
+plt.show()
 
 # %%
 # Is a search worth it?

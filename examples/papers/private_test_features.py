@@ -26,11 +26,11 @@ in [-1, 1], and labels ``y``.
 """
 
 # %%
-# Options
-# -------
+# Settings
+# --------
 
-import argparse
-import sys
+# sphinx_gallery_thumbnail_path = "images/thumbnails/private_test_features.png"
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -53,17 +53,24 @@ from sktensordp.papers import (
     PublishedUnimodalDirectionalNoise,
 )
 
+options = SimpleNamespace(epsilons=[4, 16, 64], repeats=2, data=None, random_state=0)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
+import sys  # noqa: E402
+
 parser = argparse.ArgumentParser(
     description="Private samples, classified by a public model.", allow_abbrev=False
 )
-parser.add_argument("--epsilons", nargs="+", type=float, default=[4, 16, 64])
-parser.add_argument("--repeats", type=int, default=2, help="of the noise")
+parser.add_argument("--epsilons", nargs="+", type=float)
+parser.add_argument("--repeats", type=int, help="of the noise")
 parser.add_argument("--data", metavar="FILE", help=".npz with X in [-1, 1] and y")
-parser.add_argument("--random-state", type=int, default=0, help="seed of the noise")
+parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
     parser.error(f"unknown arguments: {' '.join(others)}")
+# sphinx_gallery_end_ignore
 
 # %%
 # The features
@@ -246,9 +253,11 @@ for axis, (title, curves, truths, clean, chance) in zip(axes[0], results, strict
 axes[0, 0].set_ylabel("accuracy on the private half")
 figure.suptitle("Which noise does a trained classifier bear?")
 figure.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+# sphinx_gallery_start_ignore
 if options.output is not None:
     figure.savefig(options.output, dpi=130)
     print(f"\nPicture in {options.output}")
+# sphinx_gallery_end_ignore
 plt.show()
 
 # %%

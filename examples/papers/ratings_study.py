@@ -25,17 +25,17 @@ latest-small`` downloads the present edition.
 """
 
 # %%
-# Options and data
-# ----------------
+# Settings and data
+# -----------------
 # The paper uses MovieLens 100K with the two splits that come with it, and 212 days.
 # latest-small has about as many months: 262, of which 246 have ratings. The paper does
 # not give the rank or the clipping constant; we take 10 and 0.1. The smaller the
 # constant, the less noise Algorithms 2 and 3 add.
 
-import argparse
-import sys
+# sphinx_gallery_thumbnail_path = "images/thumbnails/ratings_study.png"
 import textwrap
 import warnings
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -53,6 +53,19 @@ from sktensordp.exceptions import (
 from sktensordp.papers import BiScaler, PublishedCPCompletion
 from sktensordp.privacy import compose
 
+options = SimpleNamespace(
+    ratings=None,
+    levels=[0.5, 5.0, 0.5],
+    freq="M",
+    rank=10,
+    epsilons=[1, 4, 16],
+    splits=1,
+    gradient_clip=0.1,
+)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
+import sys  # noqa: E402
+
 parser = argparse.ArgumentParser(
     description="Completion of film ratings.", allow_abbrev=False
 )
@@ -61,21 +74,20 @@ parser.add_argument(
     help='ratings (csv): a header, then user, item, rating, seconds; or "latest-small"',
 )  # fmt: skip
 parser.add_argument(
-    "--levels", nargs=3, type=float, default=[0.5, 5.0, 0.5],
+    "--levels", nargs=3, type=float,
     metavar=("LOW", "HIGH", "STEP"), help="public scale of the ratings",
 )  # fmt: skip
-parser.add_argument("--freq", default="M", choices=["D", "W", "M", "Y"])
-parser.add_argument("--rank", type=int, default=10, help="number of CP terms")
-parser.add_argument("--epsilons", nargs="+", type=float, default=[1, 4, 16])
-parser.add_argument("--splits", type=int, default=1, help="random 90/10 splits")
-parser.add_argument(
-    "--gradient-clip", type=float, default=0.1, help="m, and L, of the paper"
-)
+parser.add_argument("--freq", choices=["D", "W", "M", "Y"])
+parser.add_argument("--rank", type=int, help="number of CP terms")
+parser.add_argument("--epsilons", nargs="+", type=float)
+parser.add_argument("--splits", type=int, help="random 90/10 splits")
+parser.add_argument("--gradient-clip", type=float, help="m, and L, of the paper")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
     parser.error(f"unknown arguments: {' '.join(others)}")
-
+# sphinx_gallery_end_ignore
 if options.ratings is None:
     made = make_ratings(200, 250, 8_000, random_state=0)
     seconds = np.random.default_rng(0).integers(365 * 86_400, size=len(made.target))
@@ -271,10 +283,12 @@ for axes, kind in zip(panels, ("published", "sound"), strict=True):
     axes.xaxis.set_minor_locator(NullLocator())
     axes.legend(loc="upper left", bbox_to_anchor=(0, -0.15), ncols=2, frameon=False)
 panels[1].set_xlabel("epsilon of one rating")
-if options.output is None:
-    plt.show()
-else:
+# sphinx_gallery_start_ignore
+if options.output is not None:
     figure.savefig(options.output, dpi=150)
+    plt.close(figure)
+# sphinx_gallery_end_ignore
+plt.show()
 
 # %%
 # What it shows

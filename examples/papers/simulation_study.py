@@ -20,16 +20,16 @@ The default is a small run. The tables of :doc:`/results` come from
 """
 
 # %%
-# Options
-# -------
+# Settings
+# --------
 # The paper does not give its clipping constant. We take 0.1, about the norm of the
 # gradient of one entry.
 
-import argparse
-import sys
+# sphinx_gallery_thumbnail_path = "images/thumbnails/simulation_study.png"
 import textwrap
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -41,30 +41,42 @@ from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import AveragesOnlyWarning, UnsoundClaimWarning
 from sktensordp.papers import PublishedCPCompletion, PublishedTuckerCompletion
 
+options = SimpleNamespace(
+    decomposition="cp",
+    realisations=2,
+    epsilons=[1, 4, 16, 64],
+    missing=[0.1, 0.5, 0.9],
+    epsilon=16.0,
+    gradient_clip=0.1,
+)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
+import sys  # noqa: E402
+
 parser = argparse.ArgumentParser(
     description="Completion of synthetic tensors.", allow_abbrev=False
 )
-parser.add_argument("--decomposition", choices=["cp", "tucker"], default="cp")
-parser.add_argument("--realisations", type=int, default=2, help="tensors to average")
+parser.add_argument("--decomposition", choices=["cp", "tucker"])
+parser.add_argument("--realisations", type=int, help="tensors to average")
 parser.add_argument(
-    "--epsilons", nargs="+", type=float, default=[1, 4, 16, 64],
+    "--epsilons", nargs="+", type=float,
     help="with half of the entries missing",
 )  # fmt: skip
 parser.add_argument(
-    "--missing", nargs="+", type=float, default=[0.1, 0.5, 0.9],
+    "--missing", nargs="+", type=float,
     help="shares of missing entries, at --epsilon",
 )  # fmt: skip
-parser.add_argument("--epsilon", type=float, default=16.0)
-parser.add_argument(
-    "--gradient-clip", type=float, default=0.1, help="m, and L, of the paper"
-)
+parser.add_argument("--epsilon", type=float)
+parser.add_argument("--gradient-clip", type=float, help="m, and L, of the paper")
 parser.add_argument(
     "--output", type=Path, metavar="FILE",
     help="save the first picture here, the second with _missing in its name",
 )  # fmt: skip
+parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
     parser.error(f"unknown arguments: {' '.join(others)}")
+# sphinx_gallery_end_ignore
 
 # %%
 # Methods
@@ -261,10 +273,12 @@ for axes in panels:
     axes.set(xscale="log", xlabel="epsilon of one entry (dashed: claimed)")
     axes.set_xticks(options.epsilons, [f"{each:g}" for each in options.epsilons])
     axes.xaxis.set_minor_locator(NullLocator())
-if options.output is None:
-    plt.show()
-else:
+# sphinx_gallery_start_ignore
+if options.output is not None:
     figure.savefig(options.output, dpi=150)
+    plt.close(figure)
+# sphinx_gallery_end_ignore
+plt.show()
 
 # %%
 # Over the share of missing entries
@@ -275,11 +289,13 @@ figure, panels = draw(options.missing, over_missing, where)
 for axes in panels:
     axes.set_xticks(options.missing)
     axes.set(xlabel="share of the entries missing")
-if options.output is None:
-    plt.show()
-else:
+# sphinx_gallery_start_ignore
+if options.output is not None:
     name = f"{options.output.stem}_missing{options.output.suffix}"
     figure.savefig(options.output.with_name(name), dpi=150)
+    plt.close(figure)
+# sphinx_gallery_end_ignore
+plt.show()
 
 # %%
 # What it shows

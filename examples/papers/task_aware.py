@@ -21,9 +21,10 @@ This page shows one split of three data sets. The tables in :doc:`/results` have
         --data load diabetes breast-cancer digits
 """
 
-import argparse
+# sphinx_gallery_thumbnail_path = "images/thumbnails/task_aware.png"
 import warnings
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -50,8 +51,8 @@ from sktensordp.papers import (
 )
 
 # %%
-# Options
-# -------
+# Settings
+# --------
 # Algorithm 1 is what the paper trains for classifiers. It takes up to a minute per fit,
 # so it is left out by default. With ``--algorithm-one once`` it runs at epsilon = 20 on
 # the first split.
@@ -63,23 +64,32 @@ EPSILONS = {
     "digits": (5, 10, 20, 50),
 }
 CHOICES = {name.replace(" ", "-"): name for name in EPSILONS}
+arguments = SimpleNamespace(
+    data=["load", "diabetes", "breast-cancer"],
+    splits=1,
+    algorithm_one="never",
+    jobs=1,
+    random_state=0,
+)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
 
 parser = argparse.ArgumentParser(
     description="Loss of a task over epsilon, for encoders that know it or not.",
     formatter_class=argparse.ArgumentDefaultsHelpFormatter,
 )
+parser.add_argument("--data", nargs="+", choices=CHOICES)
+parser.add_argument("--splits", type=int, help="random splits")
 parser.add_argument(
-    "--data", nargs="+", choices=CHOICES, default=["load", "diabetes", "breast-cancer"]
-)
-parser.add_argument("--splits", type=int, default=1, help="random splits")
-parser.add_argument(
-    "--algorithm-one", choices=["never", "once", "everywhere"], default="never",
+    "--algorithm-one", choices=["never", "once", "everywhere"],
     help="run the paper's training for classifiers, which takes long",
 )  # fmt: skip
-parser.add_argument("--jobs", type=int, default=1, help="processes")
-parser.add_argument("--random-state", type=int, default=0, help="seed of the noise")
+parser.add_argument("--jobs", type=int, help="processes")
+parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="also save the picture here")
+parser.set_defaults(**vars(arguments))
 arguments, _ = parser.parse_known_args()
+# sphinx_gallery_end_ignore
 
 # %%
 # Data and tasks
@@ -416,8 +426,10 @@ figure.legend(
     [lines[label] for label in labels], labels, loc="outside lower center", ncols=2,
     frameon=False,
 )  # fmt: skip
+# sphinx_gallery_start_ignore
 if arguments.output:
     figure.savefig(arguments.output, dpi=130)
+# sphinx_gallery_end_ignore
 plt.show()
 
 # %%

@@ -28,10 +28,11 @@ This page shows one split and few epsilons. The tables in :doc:`/results` have m
     python examples/papers/tensor_response.py --splits 5 --all-epsilons
 """
 
-import argparse
+# sphinx_gallery_thumbnail_path = "images/thumbnails/tensor_response.png"
 import math
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import matplotlib.pyplot as plt
@@ -59,28 +60,40 @@ from sktensordp.papers import (
 )
 
 # %%
-# Options
-# -------
+# Settings
+# --------
+
+arguments = SimpleNamespace(
+    type=[1, 2, 3],
+    data=None,
+    bounds=[0, 16],
+    epsilons=None,
+    all_epsilons=False,
+    splits=1,
+    random_state=0,
+)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
 
 parser = argparse.ArgumentParser(
     description="What a server learns from randomised images, features and models.",
     formatter_class=argparse.ArgumentDefaultsHelpFormatter,
 )
 parser.add_argument(
-    "--type", nargs="+", type=int, choices=[1, 2, 3], default=[1, 2, 3],
+    "--type", nargs="+", type=int, choices=[1, 2, 3],
     help="of the experiment",
 )  # fmt: skip
 parser.add_argument("--data", metavar="NPZ", help="images X (n, ...) and labels y (n,)")
-parser.add_argument(
-    "--bounds", nargs=2, type=float, default=[0, 16], help="of a pixel, public"
-)
+parser.add_argument("--bounds", nargs=2, type=float, help="of a pixel, public")
 parser.add_argument("--epsilons", nargs="+", type=float, help="of one release")
 parser.add_argument(
     "--all-epsilons", action="store_true", help="use those of the paper's tables"
 )
-parser.add_argument("--splits", type=int, default=1, help="random splits")
-parser.add_argument("--random-state", type=int, default=0, help="seed of the noise")
+parser.add_argument("--splits", type=int, help="random splits")
+parser.add_argument("--random-state", type=int, help="seed of the noise")
+parser.set_defaults(**vars(arguments))
 arguments, _ = parser.parse_known_args()
+# sphinx_gallery_end_ignore
 
 # %%
 # The data

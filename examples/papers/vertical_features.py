@@ -20,8 +20,9 @@ runs::
     python examples/papers/vertical_features.py --runs 20 --epsilons 0.5 1 2 4 8 16
 """
 
-import argparse
+# sphinx_gallery_thumbnail_path = "images/thumbnails/vertical_features.png"
 import math
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -44,30 +45,40 @@ from sktensordp.papers import (
 from sktensordp.privacy import PrivacyBudget, compose
 
 # %%
-# Options
-# -------
+# Settings
+# --------
 # ``--data`` takes an .npz file with samples ``X`` of shape (n, ...) and labels ``y``.
 # The parties share out the last axis of ``X``.
+
+arguments = SimpleNamespace(
+    epsilons=[1, 2, 4, 8, 16],
+    parties=2,
+    epochs=20,
+    public=0.1,
+    runs=5,
+    data=None,
+    random_state=0,
+)
+# sphinx_gallery_start_ignore
+import argparse  # noqa: E402
 
 parser = argparse.ArgumentParser(
     description="Accuracy of a server that learns from noisy features of parties.",
     formatter_class=argparse.ArgumentDefaultsHelpFormatter,
 )
+parser.add_argument("--epsilons", nargs="+", type=float, help="of a sample")
+parser.add_argument("--parties", type=int)
 parser.add_argument(
-    "--epsilons", nargs="+", type=float, default=[1, 2, 4, 8, 16], help="of a sample"
+    "--epochs", type=int, help="releases, if parties sent in each epoch"
 )
-parser.add_argument("--parties", type=int, default=2)
-parser.add_argument(
-    "--epochs", type=int, default=20, help="releases, if parties sent in each epoch"
-)
-parser.add_argument(
-    "--public", type=float, default=0.1, help="share of samples that are public"
-)
-parser.add_argument("--runs", type=int, default=5, help="random splits")
+parser.add_argument("--public", type=float, help="share of samples that are public")
+parser.add_argument("--runs", type=int, help="random splits")
 parser.add_argument("--data", metavar="NPZ", help="X (n, ...) and y (n,)")
-parser.add_argument("--random-state", type=int, default=0, help="seed of the noise")
+parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="also save the picture here")
+parser.set_defaults(**vars(arguments))
 arguments, _ = parser.parse_known_args()
+# sphinx_gallery_end_ignore
 epsilons = arguments.epsilons
 
 # %%
@@ -317,8 +328,10 @@ axis.set(
 axis.set_ylabel("accuracy on clean test samples")
 axis.xaxis.set_major_formatter("{x:g}")
 figure.legend(loc="outside lower center", ncols=2, frameon=False)
+# sphinx_gallery_start_ignore
 if arguments.output:
     figure.savefig(arguments.output, dpi=130)
+# sphinx_gallery_end_ignore
 plt.show()
 
 # %%

@@ -77,7 +77,8 @@ def run_cells(tmp_path, monkeypatch, capsys):
             patch.setitem(sys.modules, "__main__", module)
             for cell in cells:
                 # A traceback points to the lines of the script.
-                source = "\n" * (cell.lineno - 1) + cell.content
+                content = parser.remove_ignore_blocks(cell.content)
+                source = "\n" * (cell.lineno - 1) + content
                 exec(compile(source, path, "exec"), vars(module))
                 show()
         run_cells.n_cells = len(cells)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import EXAMPLES
+from tests import DOC, EXAMPLES
 
 pytestmark = pytest.mark.thorough
 SCRIPTS = [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.rglob("*.py"))]
@@ -48,6 +48,27 @@ def test_an_example_needs_no_command_line(script):
         assert "argparse" not in modules
     assert "__name__" not in text
     assert "switch_backend" not in text
+
+
+@each_script
+def test_the_page_of_an_example_hides_its_command_line(script):
+    text = (EXAMPLES / script).read_text()
+    hidden = "# sphinx_gallery_start_ignore\n.*?# sphinx_gallery_end_ignore\n"
+    shown = re.sub(hidden, "", text, flags=re.DOTALL)
+    assert "argparse" not in set(imported(ast.parse(shown)))
+    assert "parser." not in shown
+    assert ".output" not in shown.replace(".outputs", "")
+
+
+@each_script
+def test_an_example_has_a_thumbnail_of_its_own(script):
+    found = re.findall(
+        r'^# sphinx_gallery_thumbnail_path = "(.*)"$',
+        (EXAMPLES / script).read_text(),
+        flags=re.MULTILINE,
+    )
+    assert found == [f"images/thumbnails/{script.stem}.png"]
+    assert (DOC / found[0]).exists()
 
 
 @each_script
