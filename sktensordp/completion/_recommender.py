@@ -96,11 +96,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     unknown : {"drop", "error"}, default="drop"
         What `fit` and `fold_in` do with a row that has an id which is not among the
         `categories` of its column, such as an item that is no longer on offer: leave it
-        out, or refuse the table. If entries are protected, a warning or the error tells
-        how many such rows there are. If `unit` is a mode, it must be "drop", since an
-        error would tell whether anybody has such an id. If hardly anything is left, for
-        example because columns were swapped, the fit warns: it judges that by what it
-        released.
+        out, or refuse the table. Users of `fold_in` may be new. If entries are
+        protected, a warning or the error tells how many such rows there are. If `unit`
+        is a mode, it must be "drop", since an error would tell whether anybody has such
+        an id. If hardly anything is left, for example because columns were swapped, the
+        fit warns: it judges that by what it released.
 
     Attributes
     ----------

@@ -285,9 +285,21 @@ def test_the_variance_under_laplace_noise_is_recovered(scale, residual):
     variance = rng.uniform(0, 0.2, n)
     distance = rng.normal(size=n) * np.sqrt(variance + residual)
     distance += rng.laplace(scale=scale, size=n)
-    found = _uncertainty._most_likely(scale, distance, variance, (1e-5, 36.0))
+    found = _uncertainty._most_likely(scale, distance, variance, 1.0, (1e-5, 36.0))
     limit = 6 * 2 * scale**2 / math.sqrt(n) + 0.03 * residual
     assert abs(found - residual) < limit
+
+
+def test_noise_that_hides_the_variance_leaves_a_usual_one():
+    """Without a prior, three of these four are almost 0, and one is 4.2."""
+    ratings = make_ratings(40, 30, 300, random_state=0)
+    for seed in range(4):
+        model = CPCompletion(
+            1, epsilon=0.5, value_bounds=(0.5, 5), perturbation="input", max_iter=5,
+            n_pattern_components=0, random_state=seed,
+        )  # fmt: skip
+        model.fit(ratings.data, ratings.target)
+        assert 0.2 < model.residual_variance_ < 2
 
 
 def classical(X, y, shape):
