@@ -1940,6 +1940,13 @@ OF_COMPLETION = [
         ("completion/test_implicit.py",),
     ),
     Fault(
+        "the number of users has no say in how many items take part",
+        "completion/_item_choice.py",
+        "np.sqrt(n_users / products_noise)",
+        "np.sqrt(1e9 / products_noise)",
+        ("completion/test_implicit.py",),
+    ),
+    Fault(
         "items take part that nobody chose",
         "completion/_item_choice.py",
         "min(_n_real(counts, counts_noise), most)",

@@ -42,7 +42,8 @@ from ._synthetic import (
 )
 from ._wanted import check_ranking, check_similar
 
-_DEFAULT_MAX_ITEMS = 1500
+# The default with noise and without. With noise, more items cost rounding.
+_DEFAULT_MAX_ITEMS, _WITHOUT_NOISE = 1500, 15_000
 # Fourth powers of shares, times a squared number of choices, then fit into 64 bits.
 _LARGEST_MAX_ITEMS = 2**14
 _STATEMENT = (
@@ -78,12 +79,12 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         Numbers of possible users and items. Public and required: read off the data, it
         would reveal the rarest item and the number of users. If a `CoordinateEncoder`
         declares `categories` for both columns, pass its `declared_shape`.
-    max_items : int, default=1500
+    max_items : int or None, default=None
         Largest number of items whose co-occurrences are released; noisy counts decide
-        how many are. All other items are recommended by their counts. If the catalogue
-        is smaller than the default, the default means all items. With 0, everybody gets
-        the most popular items, by noisy counts for the whole budget. A fit takes time
-        with the third power of this number, and memory with its square.
+        how many are. All other items are recommended by their counts. None is 1,500
+        with noise and 15,000 without, or all items if these are fewer. With 0,
+        everybody gets the most popular items, by noisy counts for the whole budget. A
+        fit takes time with the third power of this number, and memory with its square.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers: it repeats the noise in every clone, although
@@ -160,7 +161,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         "delta": [Interval(Real, 0, 1, closed="left")],
         "unit": [Interval(Integral, 0, None, closed="left")],
         "shape": ["array-like", None],
-        "max_items": [Interval(Integral, 0, _LARGEST_MAX_ITEMS, closed="both")],
+        "max_items": [Interval(Integral, 0, _LARGEST_MAX_ITEMS, closed="both"), None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
@@ -175,7 +176,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         delta: float = 1e-6,
         unit: int = 0,
         shape: Sequence[int] | None = None,
-        max_items: int = _DEFAULT_MAX_ITEMS,
+        max_items: int | None = None,
         random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -585,12 +586,16 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     def _max_items(self, shape: tuple[int, int]) -> int:
         """Largest number of items whose co-occurrences are released."""
-        if self.max_items > shape[1] and self.max_items != _DEFAULT_MAX_ITEMS:
+        if self.max_items is None:
+            has_noise = math.isfinite(self.epsilon)
+            most = _DEFAULT_MAX_ITEMS if has_noise else _WITHOUT_NOISE
+            return min(most, shape[1])
+        if self.max_items > shape[1]:
             raise ValueError(
                 f"max_items = {self.max_items}, but shape declares {shape[1]} items. "
                 f"Lower max_items, or declare the whole catalogue."
             )
-        return min(int(self.max_items), shape[1])
+        return int(self.max_items)
 
     def _guarantee(self, noise: NoisySums) -> PrivacyGuarantee:
         from dp_accounting import dp_event

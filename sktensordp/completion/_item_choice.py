@@ -23,6 +23,11 @@ eigenvector then finds t - m s^2 / t of it (Benaych-Georges and Nadakuditi 2011)
 
 Only items whose counts are real take part. If no eigenvalue is expected to be visible,
 no item does.
+
+**Users per cell.** For some choices, the expected eigenvalues are too large, above all
+if users with long histories choose among many items. So m is at most 7 (N / s)^(1/2):
+N users add vectors of length 1 to a matrix of m^2 cells, whose noise has the standard
+deviation s.
 """
 
 import numpy as np
@@ -35,6 +40,10 @@ _FIRST = 0.5
 _NOT_REAL = 0.15
 # With fewer items, popularity is better.
 _LEAST_ITEMS = 50
+# Largest number of items, in units of the root of users over noise. Fitted to choices
+# of films, web pages, artists, games and groceries, and to synthetic ones of 10, 50 and
+# 100 items a user.
+_MOST_ITEMS = 7.0
 
 
 def number_of_items(
@@ -70,8 +79,10 @@ def number_of_items(
     least = max(min(_LEAST_ITEMS, (most + 1) // 2), 1)
     if n_real < least:
         return 0
-    m = np.arange(1, n_real + 1)
-    counts = counts[:n_real]
+    enough = int(_MOST_ITEMS * np.sqrt(n_users / products_noise))
+    n_best = min(n_real, max(enough, least))
+    m = np.arange(1, n_best + 1)
+    counts = counts[:n_best]
     coverage = np.cumsum(counts) / (n_users * np.sqrt(typical_size))
     coverage = np.clip(coverage, 1e-300, 1.0)
     squares = np.maximum(np.cumsum(counts**2) - m * counts_noise**2, counts_noise**2)

@@ -26,13 +26,13 @@ _N_RANKED = 256
 _N_ROWS = 256
 # Share of the diagonal that is denoised together with the other cells.
 _DIAGONAL = 0.25
-# Largest share of the users' energy that counts as sampling noise, and its factor.
-_MOST_SAMPLING, _SAMPLING = 0.3, 4.0
+# Factor of the share of the users' energy that counts as sampling noise.
+_SAMPLING = 4.0
 # Number of pairs whose products are kept.
 _N_PAIRS = 100
 # Ridge of the regressions: in units of noise times the root of the matrix's size, and
 # without noise.
-_RIDGE, _LEAST_RIDGE = 0.6, 1.5
+_RIDGE, _LEAST_RIDGE = 0.6, 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +213,7 @@ def _sampling_noise(sums: ItemSums) -> float:
     n, most = len(sums.shares), 2 * sums.totals.n_users
     squares = np.sum(np.square(sums.products)) - np.sum(np.diag(sums.products) ** 2)
     energy = float(squares) - (n * sums.products_noise) ** 2
-    by_chance = min(_SAMPLING * (most / max(energy, most)) ** 2, _MOST_SAMPLING)
+    by_chance = min(_SAMPLING * (most / max(energy, most)) ** 2, 1.0)
     return float(np.sqrt(by_chance * most)) / n
 
 

@@ -43,7 +43,8 @@ REQUIREMENTS = {
 OURS = "sktensordp"
 SETTINGS = {
     OURS: [
-        *({"epsilon": epsilon} for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0, "inf")),
+        *({"epsilon": epsilon} for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0)),
+        {"epsilon": "inf", "max_items": 1500},
         *({"epsilon": epsilon, "max_items": 0} for epsilon in (2.0, 8.0, "inf")),
     ],
     "implicit": [
@@ -69,6 +70,8 @@ def ours(train, shape, setting):
     from sktensordp.completion import ImplicitCompletion
 
     options = {**setting, "epsilon": float(setting["epsilon"])}
+    if "max_items" in options:
+        options["max_items"] = min(options["max_items"], shape[1])
     model = ImplicitCompletion(**options, delta=1e-5, shape=shape, random_state=0)
     # Without noise, a fit compiles all loops over choices.
     ImplicitCompletion(epsilon=float("inf"), shape=shape).fit(train[:50])

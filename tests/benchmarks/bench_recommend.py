@@ -43,7 +43,7 @@ def ours(name, where, values, shape):
 
     options = {"epsilon": float("inf"), "shape": shape}
     if name == "ImplicitCompletion":
-        model = ImplicitCompletion(**options, max_items=1500).fit(where)
+        model = ImplicitCompletion(**options, max_items=min(1500, shape[1])).fit(where)
     else:
         options |= {"unit": 0 if "unit" in name else "entry", "levels": range(1, 6)}
         model = CPCompletion(**options, max_iter=1).fit(where, values)

@@ -110,7 +110,7 @@ def reference(where=X, shape=SHAPE):
     products = (y.T / np.maximum(lengths, max(0.05 * size, 1))) @ y
     m, diagonal = len(items), np.diag(products)
     energy = (products**2).sum() - (np.diag(products) ** 2).sum()
-    by_chance = min(4 * (2 * len(x) / max(energy, 2 * len(x))) ** 2, 0.3)
+    by_chance = min(4 * (2 * len(x) / max(energy, 2 * len(x))) ** 2, 1.0)
     noise = math.sqrt(by_chance * 2 * len(x)) / m
     mixed = products - np.diag(np.diag(products)) + np.diag(diagonal) / 4
     values, vectors = eigh(mixed)
@@ -121,7 +121,7 @@ def reference(where=X, shape=SHAPE):
     gram = (vectors * kept) @ vectors.T
     np.fill_diagonal(gram, np.maximum(diagonal, np.diag(gram)))
     gram += len(x) * size * np.outer(q, q)
-    inverse = np.linalg.inv(gram + (0.6 * noise * math.sqrt(m) + 1.5) * np.eye(m))
+    inverse = np.linalg.inv(gram + (0.6 * noise * math.sqrt(m) + 3.0) * np.eye(m))
     similarity = -inverse / np.diag(inverse)
     np.fill_diagonal(similarity, 0)
     return counts, items, q, similarity
@@ -681,6 +681,17 @@ def test_the_number_of_items_is_the_best_of_all_numbers():
             assert values[best - 50] == pytest.approx(max(values), rel=1e-9)
 
 
+def test_few_users_and_much_noise_let_few_items_take_part():
+    """However strongly popularity tells that choices go together."""
+    strong = np.full(2000, 2000.0)
+    for n_users in (100.0, 1600.0, 10_000.0):
+        for products in (0.25, 1.0, 4.0):
+            found = number_of_items(strong, 1.0, products, n_users, 20.0, 2000)
+            assert found == max(int(7 * math.sqrt(n_users / products)), 50)
+            few = number_of_items(strong, 1.0, products, n_users, 20.0, 90)
+            assert few == min(found, 90)
+
+
 def test_more_noise_never_lets_more_items_take_part():
     numbers = [chosen_number(products=2.0**k) for k in range(-8, 8)]
     assert numbers == sorted(numbers, reverse=True)
@@ -804,6 +815,18 @@ def test_a_refused_fit_leaves_the_earlier_one():
 def test_the_default_of_max_items_fits_a_small_catalogue():
     assert_same(make().fit(X), make(max_items=30).fit(X))
     assert len(make(max_items=5, epsilon=FREE).fit(X).items_) == 5
+    with pytest.raises(ValueError, match="max_items = 1500, but shape declares 30"):
+        make(max_items=1500).fit(X)
+
+
+def test_the_default_of_max_items_depends_on_the_noise():
+    def most(n_items, **options):
+        return make(**options)._max_items((60, n_items))
+
+    assert [most(20_000, epsilon=e) for e in (1.0, 1e9, FREE)] == [1500, 1500, 15_000]
+    assert [most(2000, epsilon=e) for e in (1.0, FREE)] == [1500, 2000]
+    assert most(20_000, epsilon=1.0, max_items=4000) == 4000
+    assert most(20_000, epsilon=FREE, max_items=0) == 0
 
 
 def test_malformed_queries_are_refused():
