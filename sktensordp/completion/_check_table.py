@@ -259,7 +259,7 @@ def _of_the_fit(
         sizes.append(size)
     n, is_unit = len(columns[0]), completion.unit != "entry"
     if isinstance(completion, ImplicitCompletion):
-        n_items = min(int(completion.max_items), sizes[1])
+        n_items = min(completion._most_items, sizes[1])
         seconds, size = 1e-6 * n + n_items**3 / _CUBES, 8.0 * n_items**2
         size += n * _BYTES_OF_SUMS
     else:

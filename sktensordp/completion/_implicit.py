@@ -586,16 +586,20 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     def _max_items(self, shape: tuple[int, int]) -> int:
         """Largest number of items whose co-occurrences are released."""
-        if self.max_items is None:
-            has_noise = math.isfinite(self.epsilon)
-            most = _DEFAULT_MAX_ITEMS if has_noise else _WITHOUT_NOISE
-            return min(most, shape[1])
-        if self.max_items > shape[1]:
+        most = self._most_items
+        if self.max_items is not None and most > shape[1]:
             raise ValueError(
                 f"max_items = {self.max_items}, but shape declares {shape[1]} items. "
                 f"Lower max_items, or declare the whole catalogue."
             )
-        return int(self.max_items)
+        return min(most, shape[1])
+
+    @property
+    def _most_items(self) -> int:
+        """`max_items`, whatever the catalogue is."""
+        if self.max_items is not None:
+            return int(self.max_items)
+        return _DEFAULT_MAX_ITEMS if math.isfinite(self.epsilon) else _WITHOUT_NOISE
 
     def _guarantee(self, noise: NoisySums) -> PrivacyGuarantee:
         from dp_accounting import dp_event
