@@ -2079,7 +2079,7 @@ OF_COMPLETION = [
         "the true number of users decides whether a fit to ratings is noise",
         "completion/measurements/_unit_first.py",
         "n_units, offset, typical_size, offset_error, are_noise(total, error)",
-        "return UnitTotals(n_units, offset, typical_size, not len(units.units))",
+        "n_units, offset, typical_size, offset_error, not len(units.units)",
         ("completion/test_noise_only.py",),
     ),
     Fault(

@@ -409,7 +409,8 @@ class CoordinateEncoder(
                 "times are binned. Pass categories=[user_ids, item_ids], without "
                 "time_bins and freq."
             )
-        return tuple(len(_catalogue(ids)) for ids in self.categories)
+        declared = self._declared(len(self.categories))
+        return tuple(len(ids) for ids in declared if ids is not None)
 
     def _declared(
         self, n_columns: int, first_column: int = 0

@@ -39,6 +39,8 @@ _ITEMS |= {"podcast", "product", "producto", "produit", "produkt", "recipe"}
 _ITEMS |= {"restaurant", "show", "sku", "song", "title", "track", "venue", "video"}
 _ITEMS |= {"wine"}
 _TIMES = {"date", "datetime", "datum", "epoch", "fecha", "time", "timestamp", "when"}
+# Shorter ones may begin other words.
+_LEAST_STEM = 5
 # Entries are spread less equally over items than over users, by Gini's coefficient of
 # their numbers and by the largest number over the mean. Of eight data sets with the
 # columns swapped (MovieLens latest-small, Last.fm, MSWeb, a supermarket, Steam, Douban,
@@ -173,10 +175,12 @@ def warn_of_levels(ids: NDArray[Any], levels: Any, column: str, advice: str) -> 
 
 
 def _stems(name: Any) -> set[str]:
-    """The words of a name, also without the "s" or "id" at their end."""
+    """The words of a name, without what compounds and plurals add at their end."""
     words = words_of(str(name))
     without_id = {w.removesuffix("s").removesuffix("id") for w in words}
-    return words | without_id | {w.removesuffix("s") for w in words}
+    known = [w for w in _USERS | _ITEMS if len(w) >= _LEAST_STEM]
+    first = {stem for stem in known for word in words if word.startswith(stem)}
+    return words | without_id | {w.removesuffix("s") for w in words} | first
 
 
 def contexts(names: Sequence[str] | None, n_columns: int) -> list[int]:

@@ -55,7 +55,8 @@ random_state : int or None, default=None
 
 _GUARANTEE_ATTRIBUTE = """\
 privacy_guarantee_ : PrivacyGuarantee
-    Guarantee of one call of `transform`."""
+    Guarantee of one call of `transform`, for what enters this step. In a pipeline,
+    earlier steps may have learned from the rows; ask `privacy_of(pipeline)`."""
 
 _VARIANCE = """\
 noise_variance_ : float

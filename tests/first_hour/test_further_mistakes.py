@@ -383,7 +383,7 @@ ASKED = {
     "predicted one pair": (lambda m: m[0].predict([3, 4]), "Expected 2D array"),
     "predicted with a column more": (lambda m: m[0].predict([[1, 2, 3]]), "3 features"),
     "predicted outside": (lambda m: m[0].predict([[100, 3]]), "below 60"),
-    "folded into a model of entries": (lambda m: m[0].fold_in(X, Y), "no attribute"),
+    "folded in outside": (lambda m: m[0].fold_in([[3, 100]], [3]), "below 40"),
     "scored without ratings": (lambda m: m[0].score(X), "score needs y"),
     "recommended to a table": (
         lambda m: m[1].recommend(TABLE),
@@ -463,6 +463,8 @@ WARNED = {
 }
 
 
+# A column that was left in stands where users are expected.
+@pytest.mark.filterwarnings("ignore:Users are read off the first column:UserWarning")
 @pytest.mark.parametrize(("did", "said"), WARNED.values(), ids=WARNED)
 def test_was_warned_who(did, said):
     with pytest.warns(UserWarning, match=re.escape(said)):

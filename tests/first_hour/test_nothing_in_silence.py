@@ -410,6 +410,7 @@ HEADERS = [
     ("asin", "reviewerID"), ("sku", "buyer"), ("isbn", "kunde_id"),
     ("movieId", "userId"),
     ("produkt", "Kunden"), ("itemids", "member"),
+    ("Artikelnummer", "Kundennummer"),
 ]  # fmt: skip
 UNNAMED = [("a", "b"), ("product", "who"), ("what", "customer"), (0, 1)]
 
@@ -422,7 +423,7 @@ def of_shop(names, swapped, unit="entry"):
         encoder.set_params(categories=[None, range(600)])
     completion = cp(unit=unit)
     return Recommender(completion, encoder).fit(
-        frame if isinstance(names[0], str) else where, np.ones(len(where))
+        frame if isinstance(names[0], str) else where, 1 + np.arange(len(where)) % 5
     )
 
 
@@ -645,10 +646,12 @@ def test_passed_a_wide_matrix_of_integers(columns):
     wide = np.random.default_rng(0).integers(0, 3, (120, columns))
     for model in (cp(max_iter=1), Recommender(cp(max_iter=1))):
         with pytest.warns(UserWarning, match=rf"has {columns} columns, .* as floats"):
-            model.fit(wide, np.ones(120))
+            model.fit(wide, 1 + np.arange(120) % 5)
     shape = (3,) * 9
-    in_silence(lambda: cp(shape=shape, max_iter=1).fit(wide[:, :9], np.ones(120)))
-    in_silence(lambda: cp(max_iter=1).fit(wide[:, :8], np.ones(120)))
+    in_silence(
+        lambda: cp(shape=shape, max_iter=1).fit(wide[:, :9], 1 + np.arange(120) % 5)
+    )
+    in_silence(lambda: cp(max_iter=1).fit(wide[:, :8], 1 + np.arange(120) % 5))
 
 
 # --- indices far beyond the entries ---------------------------------------------------
