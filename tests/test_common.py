@@ -48,6 +48,8 @@ from sktensordp.papers import (
 )
 from tests.support.every_estimator import CASES, public_estimators
 
+# The checks pass ten features, which are ten modes to a completion.
+pytestmark = pytest.mark.filterwarnings("ignore:X has 10 columns:UserWarning")
 LOCAL = "rows of users leave with no pickle; fold_in brings them back"
 FRESH_NOISE = "two fits of one object never share their noise, also with an int seed"
 BY_ENTRIES = {
