@@ -290,6 +290,29 @@ def test_the_sliders_show_what_the_library_says(ask):
             assert errors["Douban"] == "not measured"
 
 
+# A page that searches, and posts the titles of what is found.
+SEARCHED = """<!doctype html><meta charset="utf-8"><body><iframe id="frame"></iframe>
+<script>
+const frame = document.getElementById("frame");
+frame.onload = async () => {
+  const shown = () => [...frame.contentDocument.querySelectorAll("#search-results a")];
+  for (let tries = 0; tries < 600 && shown().length < 3; tries++) {
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  const found = shown().map((link) => link.getAttribute("href"));
+  await fetch("/answer", {method: "POST", body: JSON.stringify({found})});
+};
+frame.src = "search.html?q=new+user";
+</script>"""
+
+
+@pytest.mark.slow
+def test_a_search_for_new_users_leads_to_production(ask):
+    first, *others = ask(SEARCHED)["found"]
+    assert first.startswith("production.html")
+    assert others
+
+
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "doc").glob("*.md"))]
 
 
