@@ -16,6 +16,7 @@ from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, Pattern, TuckerForm
 from ..tensor._average_row import average_row
+from ..tensor._pattern import FIRST_COMPONENTS
 from ._domain import Domain, declared_domain
 from ._own_rows import TIED, for_own_eyes
 
@@ -151,6 +152,8 @@ class Problem:
         if unit is None and entries is not None:
             places = entries.without_values()
         of_pattern = n_components if estimator.biases else 0
+        if of_pattern is None and estimator.perturbation == "sums" and not is_personal:
+            of_pattern = FIRST_COMPONENTS  # no others are clear
         return cls(
             shape=tuple(shape[mode] for mode in order),
             entries=places,

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import qr
 
 from ._blas import one_blas_thread
 
@@ -23,6 +24,8 @@ from ._blas import one_blas_thread
 _EXTRA_VECTORS, _PASSES = 8, 6
 # Number of vectors that are multiplied at a time.
 _AT_A_TIME = 16
+# Share of an image, beyond what was found before, that is no more than rounding.
+_LOST = 1e-10
 # A singular value stands out above this multiple of the largest with random signs.
 # Between 1 and 1.1, single terms of noise passed (Flixster and MovieLens latest-small);
 # above 1.2, terms of noise-free matrices of rank 10 and 20 are missed.
@@ -226,19 +229,41 @@ def leading_vectors(
     values : ndarray of shape (n_values,)
     vectors : ndarray of shape (size, n_values)
     """
-    start = np.random.default_rng(0).standard_normal((size, min(n_vectors, size)))
+    random = np.random.default_rng(0)
+    start = random.standard_normal((size, min(n_vectors, size)))
     # The factorisations are small, and threads of BLAS would slow them down.
     with one_blas_thread:
-        blocks = [np.linalg.qr(start)[0]]
+        basis = block = np.linalg.qr(start)[0]
+        # Each block is multiplied once: its image is the next one, and its projection.
+        images = [gram(block)]
         for _ in range(n_passes):
-            if size <= len(blocks) * start.shape[1]:
+            image = images[-1][:, : size - basis.shape[1]]
+            if not image.shape[1]:
                 break
-            blocks.append(np.linalg.qr(gram(blocks[-1]))[0])
-        basis = np.linalg.qr(np.concatenate(blocks, axis=1))[0]
-        projected = basis.T @ gram(basis)
+            block, scales = _orthogonal(image, basis)
+            # What is new but for rounding goes on from random vectors.
+            is_lost = scales <= _LOST * np.linalg.norm(image)
+            block[:, is_lost] = random.standard_normal((size, is_lost.sum()))
+            for _ in range(2):
+                block, _ = _orthogonal(block, basis)
+            basis = np.concatenate([basis, block], axis=1)
+            images.append(gram(block))
+        projected = basis.T @ np.concatenate(images, axis=1)
         squares, vectors = np.linalg.eigh((projected + projected.T) / 2)
         order = np.argsort(-squares)[:n_values]
         return np.sqrt(np.maximum(squares[order], 0)), basis @ vectors[:, order]
+
+
+def _orthogonal(
+    vectors: NDArray[np.float64], basis: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """An orthonormal basis of vectors, less what they have in another basis.
+
+    Also returns the length of what each of its vectors added.
+    """
+    rest = vectors - basis @ (basis.T @ vectors)
+    found, triangle, _ = qr(rest, mode="economic", pivoting=True)
+    return found, np.abs(np.diag(triangle))
 
 
 def counts_of(matrix: Any) -> list[NDArray[np.integer]]:

@@ -13,6 +13,7 @@ to the covariance of the biases.
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -55,7 +56,7 @@ def fit_biases_to_sums(
 
     Parameters
     ----------
-    gram : csr_array or object
+    gram : SharedCounts or object
         The `shared_entries`, or an object that acts as these, with a method
         ``diagonal()`` and the operator ``@``.
     sums : ndarray of shape (sum of shape,), float
@@ -123,10 +124,43 @@ def fit_biases_to_sums(
     return offset, model
 
 
-def shared_entries(coordinates: NDArray[np.integer], shape: Sequence[int]) -> Any:
-    """Sparse matrix of the numbers of entries that two rows share.
+@dataclass(frozen=True, eq=False)
+class SharedCounts:
+    """Symmetric matrix of the numbers of entries that two rows of any modes share.
 
-    Its diagonal is the number of entries of every row.
+    Attributes
+    ----------
+    counts : list by mode of ndarray of shape (size,), float
+        The diagonal: the number of entries of every row.
+    pairs : dict of (int, int) to csr_array
+        The numbers that rows of a mode share with those of an earlier mode.
+    """
+
+    counts: list[NDArray[np.float64]]
+    pairs: dict[tuple[int, int], sparse.csr_array]
+
+    def diagonal(self) -> NDArray[np.float64]:
+        """Number of entries of every row, one mode after the other."""
+        return np.concatenate(self.counts)
+
+    def __matmul__(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The product with a vector, or with the columns of an array."""
+        ends = np.cumsum([len(counts) for counts in self.counts])[:-1]
+        parts = np.split(vectors, ends)
+        found = [
+            counts.reshape(-1, *[1] * (vectors.ndim - 1)) * part
+            for counts, part in zip(self.counts, parts, strict=True)
+        ]
+        for (i, j), shared in self.pairs.items():
+            found[i] = found[i] + shared @ parts[j]
+            found[j] = found[j] + shared.T @ parts[i]
+        return np.concatenate(found)
+
+
+def shared_entries(
+    coordinates: NDArray[np.integer], shape: Sequence[int]
+) -> SharedCounts:
+    """Numbers of entries that two rows share.
 
     Parameters
     ----------
@@ -135,21 +169,22 @@ def shared_entries(coordinates: NDArray[np.integer], shape: Sequence[int]) -> An
 
     Returns
     -------
-    gram : csr_array of shape (sum of shape, sum of shape)
+    gram : SharedCounts
+        With sum(shape) rows.
     """
-    columns = coordinates.T
-    ones = np.ones(len(coordinates), dtype=np.float32)
-    blocks = [[None] * len(shape) for _ in shape]
-    for i, size in enumerate(shape):
-        blocks[i][i] = sparse.diags_array(
-            np.bincount(columns[i], minlength=size).astype(float)
-        )
-        for j in range(i):
-            shared = sparse.coo_array(
-                (ones, (columns[i], columns[j])), shape=(size, shape[j])
-            ).tocsr()
-            blocks[i][j], blocks[j][i] = shared, shared.T
-    return sparse.block_array(blocks, format="csr")
+    columns, ones = coordinates.T, np.ones(len(coordinates))
+    pairs = {
+        (i, j): sparse.coo_array(
+            (ones, (columns[i], columns[j])), shape=(shape[i], shape[j])
+        ).tocsr()
+        for i in range(len(shape))
+        for j in range(i)
+    }
+    counts = [
+        np.bincount(column, minlength=size).astype(float)
+        for column, size in zip(columns, shape, strict=True)
+    ]
+    return SharedCounts(counts, pairs)
 
 
 class _Prior:

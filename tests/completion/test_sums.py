@@ -234,3 +234,18 @@ def test_biases_from_sums_follow_features():
             unknown = model.predict(np.array([[-1, -1]]))[0]
             assert unknown == pytest.approx(features[-1] @ [0.4, -0.3], abs=0.15)
     assert errors[0] < 0.15 < 0.3 < errors[1]
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (6, 5, 4)])
+def test_numbers_of_shared_entries_are_those_of_incidences(shape):
+    rng = np.random.default_rng(0)
+    where = np.column_stack([rng.integers(size, size=40) for size in shape])
+    incidence = np.concatenate(
+        [np.eye(size)[column] for size, column in zip(shape, where.T, strict=True)],
+        axis=1,
+    )
+    dense, gram = incidence.T @ incidence, shared_entries(where, shape)
+    vectors = rng.normal(size=(sum(shape), 3))
+    np.testing.assert_allclose(gram @ vectors, dense @ vectors, atol=1e-12)
+    np.testing.assert_allclose(gram @ vectors[:, 0], dense @ vectors[:, 0], atol=1e-12)
+    np.testing.assert_array_equal(gram.diagonal(), np.diag(dense))

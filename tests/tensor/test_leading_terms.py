@@ -8,6 +8,7 @@ from sktensordp.tensor._leading_terms import (
     LocalResiduals,
     counts_of,
     leading_terms,
+    leading_vectors,
     n_standing_out,
 )
 
@@ -63,3 +64,19 @@ def test_rows_without_entries_have_zeros():
     rows = leading_terms(LocalResiduals(matrix, counts_of(matrix)), 2)
     assert np.abs(rows[0][-1]).max() < 1e-9
     assert np.abs(rows[1][-2:]).max() < 1e-9
+
+
+@pytest.mark.parametrize("rank", [0, 3, 40])
+@pytest.mark.parametrize("size", [5, 25, 117])
+def test_leading_vectors_are_orthonormal_and_those_of_a_decomposition(size, rank):
+    """Also where passes find nothing new, or fill the whole space."""
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(150, rank)) @ rng.normal(size=(rank, size))
+    n = min(size, 20)
+    values, vectors = leading_vectors(
+        lambda x: matrix.T @ (matrix @ x), size, n, n_vectors=10, n_passes=12
+    )
+    exact = np.linalg.svd(matrix, compute_uv=False)[:n]
+    # A value of zero is the root of a rounding error.
+    np.testing.assert_allclose(values, exact, atol=1e-6 * max(exact[0], 1), rtol=1e-9)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(n), atol=1e-12)
