@@ -219,6 +219,7 @@ THUMBNAILS = {
     "recommend_from_choices": lambda: stored(
         "choices", 1, column="ImplicitCompletion", color=GREEN
     ),
+    "synthetic_users": lambda: bars([0.315, 0.412, 0.461], [GREY, BLUE, ORANGE]),
     "user_privacy": lambda: stored("users", 1, column="auto", color=PURPLE),
     "covariance": ellipse,
     "federated_gradients": lambda: stored("federated", 0, row="Gaussian", color=PURPLE),

@@ -563,6 +563,7 @@ OF_GROUPS = [
     ),
 ]
 
+SYNTHETIC = ("completion/test_synthetic.py",)
 OWN_ROWS = ("completion/test_own_rows.py",)
 CONDITIONS_TESTS = ("privacy/test_conditions.py",)
 OF_CONDITIONS = [
@@ -1843,6 +1844,42 @@ OF_COMPLETION = [
         "class Lookups(Local):",
         "class Lookups:",
         ("completion/test_item_lists.py",),
+    ),
+    Fault(
+        "the number of synthetic users is the true one",
+        "completion/_implicit.py",
+        "UserSampler.of_choices(sums, model)",
+        "UserSampler.of_choices(\n"
+        "                replace(\n"
+        "                    sums,\n"
+        "                    population=replace(\n"
+        "                        sums.population, n_users=float(len(choices.users))\n"
+        "                    ),\n"
+        "                ),\n"
+        "                model,\n"
+        "            )",
+        SYNTHETIC,
+    ),
+    Fault(
+        "a user counts twice in the histogram of numbers of choices",
+        "completion/_cooccurrence.py",
+        "    return math.floor(length) * bins.astype(float)\n",
+        "    return 2 * math.floor(length) * bins.astype(float)\n",
+        ("completion/test_implicit.py",),
+    ),
+    Fault(
+        "the report does not list lengths that a caller passed",
+        "completion/_implicit.py",
+        "self._fitted.has_public_lengths:",
+        "False:",
+        SYNTHETIC,
+    ),
+    Fault(
+        "a synthetic user chooses an item twice",
+        "tensor/kernels/_drawn.py",
+        "                sums[row] = -np.inf\n",
+        "",
+        SYNTHETIC,
     ),
     Fault(
         "which rows count as unknown is read off exact counts of users' entries",

@@ -103,6 +103,13 @@ def fold_in(model, order, unit, asking):
     return predict(model.fold_in(X[own], y[own]), order, unit, asking)
 
 
+def sample_users(model, order, unit, asking):
+    if unit != 0:
+        return 0
+    X, y = model.sample_users(9, random_state=0)
+    return np.column_stack([X, y])
+
+
 def attributes(model, order, unit, asking):
     return repr({
         name: value for name, value in sorted(vars(model).items()) if name[-1] == "_"
@@ -119,6 +126,7 @@ ANSWERS = {
         recommend,
         similar_items,
         fold_in,
+        sample_users,
     )
 }
 # They make a fit, or read no data of one.

@@ -553,6 +553,8 @@ def answers(model, asking):
     yield "similar_items", model.similar_items(np.arange(30), 30)
     yield "attributes", np.concatenate([np.ravel(a) for a in released(model)])
     yield "guarantee", repr(model.privacy_guarantee_)
+    if asking < 0:
+        yield "sample_users", model.sample_users(9, random_state=0)
     if asking >= 0:
         again = copy.copy(model).fold_in(choices_of_user)
         yield "fold_in", again.recommend([asking], 30)
@@ -575,7 +577,7 @@ def test_no_answer_depends_on_another_user():
 
 
 def test_every_public_method_is_covered():
-    asked = {"predict", "recommend", "similar_items", "fold_in"}
+    asked = {"predict", "recommend", "similar_items", "sample_users", "fold_in"}
     others = {
         "fit", "fit_batches", "get_params", "set_params", "get_metadata_routing",
         "sample_users", *["set_callbacks"] * HAS_CALLBACKS,

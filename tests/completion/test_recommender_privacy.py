@@ -118,6 +118,11 @@ def score(model, user):
     return model.score(*own_rows(user))
 
 
+def sample_users(model, user):
+    drawn = model.sample_users(9, random_state=0)
+    return np.concatenate([np.ravel(part) for part in drawn])
+
+
 def stored(model, user):
     """All that leaves the process, and what is shown."""
     page = re.sub(r"-id-[0-9]+", "-id", estimator_html_repr(model))
@@ -129,7 +134,7 @@ def stored(model, user):
 
 ANSWERS = {
     one.__name__: one
-    for one in (predict, recommend, similar_items, fold_in, score, stored)
+    for one in (predict, recommend, similar_items, fold_in, score, sample_users, stored)
 }
 # They make a fit, or read no data of one.
 NO_ANSWERS = {

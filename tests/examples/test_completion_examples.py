@@ -107,6 +107,13 @@ def test_recommend_choices_of_a_second_file(run, ratings_file, tmp_path):
         run("recommend_from_choices.py", "--test", files[1])
 
 
+def test_synthetic_users(run):
+    printed = run("synthetic_users.py", draws=False)
+    popular, synthetic, real = map(float, re.findall(r": +(0\.\d{3})$", printed, re.M))
+    assert popular < synthetic < real
+    assert synthetic > 0.8 * real
+
+
 def test_simulation_study(run):
     arguments = ["--realisations", "1", "--epsilons", "2", "64"]
     arguments += ["--missing", "0.5", "--epsilon", "64"]

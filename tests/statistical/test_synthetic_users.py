@@ -1,0 +1,82 @@
+"""Audits of tables of synthetic users alone: what they tell of one user.
+
+The canary has items that nobody else has together. A table is a release of the fit, so
+it may tell no more. A false alarm has a probability of at most 1e-4 in each audit.
+"""
+
+import numpy as np
+import pytest
+
+from sktensordp.audit import audit_mechanism
+from sktensordp.completion import ImplicitCompletion, _synthetic
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+SHAPE, N_SYNTHETIC, EPSILON, DELTA = (30, 40), 400, 1.0, 1e-6
+USERS = [np.array([user % 5, (user + 1) % 5]) for user in range(20)]
+CANARY = np.array([7, 12, 17, 30])
+COPIED = 0.01
+
+
+def pairs(users):
+    owners = np.repeat(np.arange(len(users)), [len(items) for items in users])
+    return np.column_stack([owners, np.concatenate(users)])
+
+
+WITHOUT, WITH = pairs(USERS), pairs([*USERS, CANARY])
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    for name, value in {"_N_DRAWN": 100, "_ROUNDS": 2, "_ROUNDS_OF_COUNTS": 1}.items():
+        monkeypatch.setattr(_synthetic, name, value)
+
+
+def table_of(X):
+    """Synthetic users of a fresh release, as rows of zeros and ones."""
+    model = ImplicitCompletion(epsilon=EPSILON, delta=DELTA, shape=SHAPE).fit(X)
+    drawn = model.sample_users(N_SYNTHETIC, lengths=[2, 4])
+    table = np.zeros((N_SYNTHETIC, SHAPE[1]), bool)
+    table[tuple(drawn.T)] = True
+    return table
+
+
+def copying(X):
+    """The same, but that each user is a copy of a real one in a few cases."""
+    table, rng = table_of(X), np.random.default_rng()
+    real = np.zeros((int(X[-1, 0]) + 1, SHAPE[1]), bool)
+    real[tuple(X.T)] = True
+    copies = np.flatnonzero(rng.random(N_SYNTHETIC) < COPIED)
+    table[copies] = real[rng.integers(len(real), size=len(copies))]
+    return table
+
+
+def statistics(table):
+    """How often the canary's items are drawn, and how often they are one user."""
+    canaries = table[:, CANARY].all(axis=1) & (table.sum(axis=1) == len(CANARY))
+    return np.array([table[:, CANARY].sum(), canaries.sum()], float)
+
+
+def audited(sampler, n_trials, **options):
+    return audit_mechanism(
+        lambda X: statistics(sampler(X.astype(np.int64))),
+        WITHOUT,
+        WITH,
+        epsilon=EPSILON,
+        delta=DELTA,
+        n_trials=n_trials,
+        confidence=1 - 1e-4,
+        **options,
+    )
+
+
+def test_tables_tell_no_more_than_is_claimed():
+    assert not audited(table_of, 1000).violated
+
+
+def test_a_sampler_that_copies_users_is_found():
+    by_canaries = {"log_likelihood_ratio": lambda outputs: outputs[:, 1]}
+    assert audited(copying, 1000, **by_canaries).violated
