@@ -143,14 +143,15 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     --------
     >>> import numpy as np
     >>> from sktensordp.completion import ImplicitCompletion
-    >>> table = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [2, 2], [2, 3], [3, 2]])
-    >>> model = ImplicitCompletion(epsilon=float("inf"), shape=(5, 4)).fit(table)
-    >>> int(model.recommend(3, k=1)[0])
+    >>> films, books = [(u, i) for u in range(9) for i in (0, 1, 2)], [
+    ...     (u, i) for u in range(9, 18) for i in (3, 4, 5)]
+    >>> table = np.array([*films, *books, (18, 3)])
+    >>> model = ImplicitCompletion(epsilon=float("inf"), shape=(19, 6)).fit(table)
+    >>> [int(item) for item in sorted(model.recommend(18, k=2))]  # who has item 3
+    [4, 5]
+    >>> int(model.recommend(-1, k=1)[0])  # to somebody unknown
     3
-    >>> model.recommend([0, -1], k=2)
-    array([[2, 3],
-           [2, 0]])
-    >>> private = ImplicitCompletion(shape=(5, 4), random_state=0).fit(table)
+    >>> private = ImplicitCompletion(shape=(19, 6), random_state=0).fit(table)
     >>> print(private.privacy_guarantee_)
     (epsilon = 1, delta = 1e-06)-differential privacy for everything at one index of
     mode 0 (add-or-remove), if answers for a person are shown to that person only.
