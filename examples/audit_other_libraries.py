@@ -9,12 +9,10 @@ NumPy's plain noise and with this library. All claim epsilon = 1.
 """
 
 # %%
-# A worker
-# --------
-# The auditor calls ``mechanism(x, n)`` and gets n outputs. For a foreign library this
-# function starts a program in the other environment. The program reads x and n as JSON
-# from its standard input, and writes the outputs to its standard output as a NumPy
-# array.
+# One audit
+# ---------
+# The auditor gets a function that returns n outputs for an input x. It calls it for two
+# inputs, and proves a lower bound on epsilon. Here is this library's mechanism.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/audit_other_libraries.png"
 import io
@@ -26,7 +24,23 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from sktensordp.audit import AuditReport, audit_mechanism
+from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.plotting import AuditDisplay
+
+laplace = LaplaceMechanism(1.0, bounds=(0, 1), random_state=0).fit([[0.0]])
+report = audit_mechanism(
+    lambda x, n: laplace.transform(np.tile(x, (n, 1))), [0.0], [1.0], epsilon=1.0,
+    n_trials=20_000, batched=True,
+)  # fmt: skip
+print(f"epsilon >= {report.epsilon_lower:.2f}; claim violated: {report.violated}")
+
+# %%
+# A worker
+# --------
+# The auditor calls ``mechanism(x, n)`` and gets n outputs. For a foreign library this
+# function starts a program in the other environment. The program reads x and n as JSON
+# from its standard input, and writes the outputs to its standard output as a NumPy
+# array.
 
 WORKER = """
 import json, sys, warnings

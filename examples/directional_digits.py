@@ -11,13 +11,10 @@ guarantee.
 """
 
 # %%
-# Which pixels matter
-# -------------------
-# Three tenths of the images are public. A linear model that is fitted to them has a
-# coefficient for each digit and pixel. What the digits have in common does not tell
-# them apart, so it is removed. The remaining coefficients say how much an error in a
-# pixel costs. They come from public images alone, so they cost no privacy. Weights
-# learned from the private images would need a private release with a budget of its own.
+# Noise on an image
+# -----------------
+# A mechanism randomises a whole image on its owner's device. Without weights, all 64
+# pixels get the same noise, which is larger than their range.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/directional_digits.png"
 import matplotlib.pyplot as plt
@@ -37,6 +34,18 @@ from sktensordp.plotting import PrivacyUtilityDisplay
 from sktensordp.privacy import privacy_of
 
 X, y = load_digits(return_X_y=True)
+noise = GaussianMechanism(40, delta=1e-5, bounds=(0, 16), random_state=0).fit(X)
+print(f"noise of {noise.noise_variance_**0.5:.0f} on pixels from 0 to 16\n")
+
+# %%
+# Which pixels matter
+# -------------------
+# Three tenths of the images are public. A linear model that is fitted to them has a
+# coefficient for each digit and pixel. What the digits have in common does not tell
+# them apart, so it is removed. The remaining coefficients say how much an error in a
+# pixel costs. They come from public images alone, so they cost no privacy. Weights
+# learned from the private images would need a private release with a budget of its own.
+
 public, private, y_public, y_private = train_test_split(
     X, y, train_size=0.3, stratify=y, random_state=0
 )

@@ -14,11 +14,10 @@ the same randomised ratings.
 """
 
 # %%
-# The shops' ratings
+# What leaves a shop
 # ------------------
-# Every customer belongs to one shop. A tenth of the ratings is held out to measure the
-# error. The films, the customers' numbers and the scale of the ratings are public. For
-# real ratings, replace `make_ratings` with `fetch_movielens` and encode its ids.
+# A client randomises ratings where they are. It needs public parameters alone, and
+# every noisy rating keeps the epsilon, whatever the server does with it.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/federated_ratings.png"
 import io
@@ -35,8 +34,20 @@ from sktensordp.mechanisms import GaussianMechanism, TensorRandomizedResponse
 from sktensordp.model_selection import epsilon_before_shuffling
 from sktensordp.privacy import PrivacyBudget
 
+levels = np.arange(0.5, 5.5, 0.5)
+client = CPCompletion(rank=5, epsilon=2.0, levels=levels).client(random_state=0)
+print(f"two ratings with noise: {client.privatize([4.5, 3.0]).round(1).tolist()}")
+print(textwrap.fill(str(client.privacy_guarantee_), 88))
+
+# %%
+# The shops' ratings
+# ------------------
+# Every customer belongs to one shop. A tenth of the ratings is held out to measure the
+# error. The films, the customers' numbers and the scale of the ratings are public. For
+# real ratings, replace `make_ratings` with `fetch_movielens` and encode its ids.
+
 epsilon = 2.0
-rank, max_iter, levels = 5, 15, np.arange(0.5, 5.5, 0.5)
+rank, max_iter = 5, 15
 names = "Aarhus", "Basel", "Cork", "Delft", "Evora", "Fargo"
 
 ratings = make_ratings(n_ratings=40_000, levels=levels, random_state=0)

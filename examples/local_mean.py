@@ -9,11 +9,10 @@ that you can compute in advance, and shows how much clipping the mean helps, at 
 """
 
 # %%
-# The users
-# ---------
-# For each entry the population has its own share of users who answer 1, so the mean of
-# an entry can lie anywhere between -1 and 1. Answers at the ends of the range are the
-# worst case for every mechanism, or close to it.
+# One message
+# -----------
+# A mechanism randomises the whole tensor of a person, before it is sent. This is one
+# message, and what it reveals at most.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/local_mean.png"
 import textwrap
@@ -30,6 +29,17 @@ from sktensordp.mechanisms import (
     mean,
 )
 from sktensordp.model_selection import epsilon_before_shuffling
+
+mechanism = PrivUnit(4.0, bounds=(-1, 1), random_state=0)
+message = mechanism.fit_transform(np.ones((1, 28, 28)))
+print(f"a message of shape {message.shape[1:]}: {mechanism.privacy_guarantee_}")
+
+# %%
+# The users
+# ---------
+# For each entry the population has its own share of users who answer 1, so the mean of
+# an entry can lie anywhere between -1 and 1. Answers at the ends of the range are the
+# worst case for every mechanism, or close to it.
 
 N_USERS, SHAPE, BOUNDS = 10_000, (28, 28), (-1, 1)
 

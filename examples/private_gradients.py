@@ -10,11 +10,10 @@ whole run keeps a given epsilon, and shows how epsilon grows with the steps.
 """
 
 # %%
-# The data
-# --------
-# The records are 569 biopsies with 30 features each. Every feature is divided by its
-# typical size, rounded to a power of ten, which counts as public here. Every record is
-# then scaled to norm 1 by itself.
+# The noise of one step
+# ---------------------
+# Each step adds Gaussian noise to a sum of gradients, one number for each of 31
+# coefficients. No record changes this sum by more than 1.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/private_gradients.png"
 import matplotlib.pyplot as plt
@@ -26,6 +25,16 @@ from sklearn.model_selection import train_test_split
 from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.plotting import PrivacyUtilityDisplay
 from sktensordp.privacy import compose
+
+step = GaussianMechanism(2.0, delta=1e-7, sensitivity=1.0).fit(np.zeros((1, 31)))
+print(f"one step: {step.privacy_guarantee_}")
+
+# %%
+# The data
+# --------
+# The records are 569 biopsies with 30 features each. Every feature is divided by its
+# typical size, rounded to a power of ten, which counts as public here. Every record is
+# then scaled to norm 1 by itself.
 
 X, y = load_breast_cancer(return_X_y=True)
 X = X / 10.0 ** np.round(np.log10(X.mean(axis=0)))

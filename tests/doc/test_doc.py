@@ -91,8 +91,9 @@ const look = (page, width) => {
     wide: wide(page, ".bd-article, .bd-sidebar-primary, .bd-sidebar-secondary"),
     empty: navigation.filter((one) => !one.querySelector("a")).length,
     mute: [...page.images].filter((image) => !image.alt.trim()).map((i) => i.src),
-    sections: [...page.querySelectorAll(":is(.class > dd > dl > dt, .rubric)")].map(
-      (one) => [one.innerText.replace(":", ""), one.getBoundingClientRect().top]),
+    sections: [...page.querySelectorAll(`.class > dd > dl > dt,
+      .class > dd > .rubric`)].map(
+        (one) => [one.innerText.replace(":", ""), one.getBoundingClientRect().top]),
     dead: [...page.querySelectorAll("table.autosummary td:first-child")]
       .filter((cell) => !cell.querySelector("a")).map((cell) => cell.innerText),
   };

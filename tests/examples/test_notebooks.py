@@ -60,6 +60,25 @@ def test_the_page_of_an_example_hides_its_command_line(script):
     assert ".output" not in shown.replace(".outputs", "")
 
 
+@pytest.mark.parametrize("script", [s for s in SCRIPTS if len(s.parts) == 1], ids=str)
+def test_the_first_cell_of_an_example_uses_the_library(script):
+    text = (EXAMPLES / script).read_text()
+    names = {
+        alias.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("sktensordp.")
+        for alias in node.names
+        if "datasets" not in node.module and "exceptions" not in node.module
+    }
+    _, cell, *_ = text.split("# %%\n")
+    called = {
+        node.func.id
+        for node in ast.walk(ast.parse(cell))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert names & called
+
+
 @each_script
 def test_an_example_has_a_thumbnail_of_its_own(script):
     found = re.findall(
