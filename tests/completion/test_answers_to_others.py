@@ -133,7 +133,7 @@ ANSWERS = {
 NO_ANSWERS = {
     "fit", "fit_batches", "fit_randomized", "fit_transform", "client",
     "privatize", "get_params", "set_params", "get_metadata_routing", "set_output",
-    "set_callbacks", "get_feature_names_out", "sample_users",
+    "set_callbacks", "get_feature_names_out",
     # Sums of a party's own units, and a fit to the noisy sums of all parties.
     "party", "fit_aggregated",
 }  # fmt: skip

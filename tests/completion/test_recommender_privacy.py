@@ -139,7 +139,7 @@ ANSWERS = {
 # They make a fit, or read no data of one.
 NO_ANSWERS = {
     "fit", "get_params", "set_params", "get_metadata_routing", "set_callbacks",
-    "set_output", "sample_users",
+    "set_output",
 }  # fmt: skip
 
 
