@@ -50,6 +50,14 @@ def words_of(name: str) -> set[str]:
     return set(re.findall(r"[^\W\d_]+", apart.lower()))
 
 
+def names_of(X: Any) -> Any:
+    """Names of the columns of a data frame; None for all else.
+
+    In tables of pyarrow, `columns` are the data.
+    """
+    return X.columns if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
+
+
 def check_container(values: Any, name: str) -> None:
     """Refuse what holds data, and is neither an array nor a data frame."""
     kind = type(values)

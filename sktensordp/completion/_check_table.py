@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._sides import columns_of
-from .._validation import are_missing, as_numpy, callers_level, check_container, filled
+from .._validation import (
+    are_missing,
+    as_numpy,
+    callers_level,
+    check_container,
+    filled,
+    names_of,
+)
 from ..exceptions import PrivacyLeakWarning
 from ..privacy.budgets._open import OPEN
 from ..privacy.budgets._reserved import current_reservation
@@ -128,7 +135,7 @@ def check_table(
             stacklevel=callers_level(),
         )
     columns, values, shape = _read(X, y)
-    found = _of_ids(columns, encoder, getattr(X, "columns", None))
+    found = _of_ids(columns, encoder, names_of(X))
     if encoder is None:
         found |= _of_indices(columns, inner.shape or shape)
     found |= _of_users(columns)

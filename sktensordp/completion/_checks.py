@@ -27,6 +27,7 @@ from .._validation import (
     checked,
     filled,
     is_fit_for_a_score,
+    names_of,
 )
 from ..tensor import as_coordinates
 from ..tensor._observations import places_of
@@ -185,7 +186,7 @@ def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> 
             f"coordinates, pass their values as y; if X is a tensor without missing "
             f"entries, pass X.astype(float)."
         )
-    frame_names = tuple(X.columns) if hasattr(X, "columns") else None
+    frame_names = None if names_of(X) is None else tuple(names_of(X))
     X = check_tensor(estimator, X, shape)
     mask = ~np.isnan(X)
     values = X[mask]
@@ -434,7 +435,8 @@ class AnyFrameMixin:
                 f"set_output(transform='default') to get an array."
             )
         generated = [f"x{k}" for k in range(completed.shape[1])]
-        return framed(self, completed, X, getattr(X, "columns", names or generated))
+        own = names_of(X)
+        return framed(self, completed, X, (names or generated) if own is None else own)
 
 
 def check_choices(

@@ -32,6 +32,7 @@ from .._validation import (
     checked,
     declared_list,
     is_complex,
+    names_of,
 )
 from ..base import EstimatorMixin, SentMixin
 from ..privacy.budgets._budget import record_ids
@@ -550,7 +551,7 @@ def checked_ids(
 def _checked_columns(
     check: partial[Any], X: Any, is_public: bool
 ) -> list[NDArray[Any]]:
-    if not hasattr(X, "columns"):
+    if names_of(X) is None:
         X = exact_rows(X)
         if is_public and not issparse(X):  # which scikit-learn refuses
             _check_single(as_numpy(X, "X"))

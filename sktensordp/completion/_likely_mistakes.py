@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from .._validation import (
     callers_level,
     is_fit_for_a_score,
+    names_of,
     warn_of_two_levels,
     words_of,
 )
@@ -71,7 +72,7 @@ def column_name(names: Sequence[str] | None, number: int) -> str:
 
 def in_columns_with_missing(X: Any) -> str:
     """The columns of a public table in which something is missing, in words."""
-    names = getattr(X, "columns", None)
+    names = names_of(X)
     table = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X, dtype=object)
     if table.ndim != 2:
         return ""

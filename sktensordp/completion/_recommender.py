@@ -32,6 +32,7 @@ from .._validation import (
     check_same_length,
     check_unmasked,
     checked,
+    names_of,
 )
 from ..base import EstimatorMixin, SentMixin
 from ..privacy import PrivacyGuarantee
@@ -784,7 +785,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         check_unmasked(X, "X")
         check_columns(X)
         X = _table_of(X, completion)
-        if hasattr(X, "columns"):
+        if names_of(X) is not None:
             checked(validate_data, self, X, reset=reset, skip_check_array=True)
         else:
             # Names alone are compared here, whatever the ids are.

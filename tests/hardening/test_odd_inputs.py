@@ -214,3 +214,18 @@ def test_classic_noise_claims_no_less_than_its_sampler_keeps():
     model = GaussianMechanism(1e-8, bounds=(0, 1), calibration="classic")
     with pytest.raises(ValueError, match="too small for the sampler"):
         model.fit(ROWS)
+
+
+def test_of_a_table_whose_columns_are_data_no_name_is_kept_or_shown():
+    """In tables of pyarrow, `columns` are the data."""
+    arrow = pytest.importorskip("pyarrow")
+    tensor = arrow.table({"a": [7310585.25, math.nan], "b": [2.0, 7310585.25]})
+    model = CPCompletion(0, value_bounds=(0, 1e7), random_state=0).fit(tensor)
+    assert model.get_feature_names_out().tolist() == ["x0", "x1"]
+    out = model.set_output(transform="pandas").transform(tensor)
+    assert list(out.columns) == ["x0", "x1"]
+    ids = arrow.table({"a": [1, 2, 1], "b": [3, 3, None]})
+    with pytest.raises(ValueError, match="missing") as caught:
+        CoordinateEncoder().fit(ids)
+    assert "3" not in str(caught.value)
+    assert CoordinateEncoder().fit(ids.slice(0, 2)).shape_ == (2, 1)

@@ -74,7 +74,7 @@ METHODS = {
     },
 }
 # Forms of NaN and of infinity.
-LIKE_NAN = {"None", "huge Decimal", "long double", "signalling"}
+LIKE_NAN = {"NA", "None", "huge Decimal", "long double", "signalling"}
 FITS = {"fit", "fit_batches", "partial_fit", "fit_transform", "fit to y", "parameters"}
 _ATTRIBUTES = {"predict, std": "predict", "fit to y": "fit", "mean": "fit"}
 
@@ -358,6 +358,11 @@ def _refused_entries(case, X, y=None):
     if y is not None and is_empty and protects_units:
         # The tensor's only unit may be missing.
         return "there are values without entries" if len(y) else None
+    is_request = method.startswith(("predict", "recommend"))
+    asks_nothing = (0,) if method == "recommend" else (0, len(SHAPE))
+    if is_request and X.shape == asks_nothing and not isinstance(estimator, BiScaler):
+        # Nothing is the answer.
+        return None
     if cells.ndim != 2 or not cells.size:
         return "there are no coordinates"
     takes_unknown = method not in FITS | {"fold_in"}
@@ -367,7 +372,15 @@ def _refused_entries(case, X, y=None):
     shape = getattr(estimator, "shape", None)
     if shape is not None or not (case.fresh or method == "partial_fit"):
         width = 1 if method == "recommend" else len(SHAPE)
-        if cells.shape[1] != width or np.any(cells >= SHAPE[:width]):
+        # Beyond a shape that was read off coordinates, indices are unknown. Users of
+        # entries who are folded in are new.
+        is_asked = is_request or method == "score"
+        is_inside = cells[:, :width] < SHAPE[:width]
+        if not isinstance(estimator, BiScaler) and shape is None and is_asked:
+            is_inside[:] = True
+        elif method == "fold_in" and not protects_units:
+            is_inside[:, 0] = True
+        if cells.shape[1] != width or not np.all(is_inside):
             return "coordinates are outside the tensor"
     if y is not None and not (len(y) == len(X) and np.all(np.isfinite(y))):
         return "there is not a finite value for every entry"
@@ -378,8 +391,6 @@ def _refused_choices(case, X):
     if case.method in ("fit", "fit_batches", "fold_in") and X.shape == (0, 2):
         # Nobody chose anything.
         return None
-    if case.method == "recommend" and X.shape == (0,):
-        return "there are no users"
     return _refused_entries(case, X)
 
 
@@ -387,7 +398,8 @@ def _refused_table(case, X, y=None):
     """Of ids, which may be any numbers; but at a unit, all that is not known goes."""
     protects_users = case.subject.estimator.completion.unit == 0
     if case.method == "recommend":
-        return None if X.size and not np.any(np.isnan(X)) else "there are no users"
+        is_answered = X.shape == (0,) or (X.size and not np.any(np.isnan(X)))
+        return None if is_answered else "there are no users"
     if X.ndim != 2 or not (X.size or protects_users):
         return "it is no table"
     if X.shape[1] < 2 or (protects_users and X.shape[1] != 2):
