@@ -63,9 +63,12 @@ def completion(form=CPCompletion, shape=(40, 12), **params):
 
 
 def tables(model):
-    """The arrays that are drawn with one seed."""
-    drawn = model.sample_users(30, random_state=3)
-    return drawn if isinstance(drawn, tuple) else (drawn,)
+    """The arrays that are drawn with one seed, for two numbers of users."""
+    found = []
+    for n_users in (30, None):
+        drawn = model.sample_users(n_users, random_state=3)
+        found += drawn if isinstance(drawn, tuple) else (drawn,)
+    return found
 
 
 FITS = [
