@@ -464,7 +464,7 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
 
     That is so if their scale is another, such as 20 to 100 for a range of 1 to 5: all
     are clipped. Most ratings may be the best ones, so at least 98% must be there, and
-    two levels tell nothing.
+    two levels tell nothing. Few values, or units, tell nothing either.
 
     False alarms: if the mean of the clipped values, or of the units' mean values, is
     at least a fiftieth of the range away from both ends, the noise has to move it by
@@ -476,7 +476,9 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
     domain : Domain
     """
     has_scale = domain.is_declared and (domain.levels is None or len(domain.levels) > 2)
-    if mean is None or not has_scale or _is_search() or is_fit_for_a_score():
+    if mean is None or mean.n < _LEAST_ROWS or not has_scale:
+        return
+    if _is_search() or is_fit_for_a_score():
         return
     (low, high), margin = domain.bounds, 2 * domain.scale / _EDGE - 4 * mean.error
     if low + margin < mean.value < high - margin or margin <= 0:

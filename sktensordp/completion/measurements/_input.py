@@ -118,7 +118,7 @@ class InputPerturbation(Measurement):
         )
         noise = self.randomizer.noise_variance
         error = math.sqrt(self.randomizer.most_variance / problem.entries.n_entries)
-        of_mean = ReleasedMean(mean, error)
+        of_mean = ReleasedMean(mean, error, problem.entries.n_entries)
         return Outcome(
             model, fit.offset, fit.n_iter, residual, noise, mean=of_mean, noisy=noisy
         )

@@ -15,10 +15,11 @@ ALL_ELSE = "all else is computed from them and the coordinates."
 
 
 class ReleasedMean(NamedTuple):
-    """A noisy mean of values, and a bound on the standard deviation of its noise."""
+    """A noisy mean, a bound on the deviation of its noise, and the mean of how many."""
 
     value: float
     error: float
+    n: float
 
 
 @dataclass(frozen=True)

@@ -272,7 +272,8 @@ class SumsPerturbation(Measurement):
         problem, by_row = self.problem, self._randomized == _OF_ROWS
         n_rows, n = problem.shape[0] if by_row else 1, problem.entries.n_entries
         variance = n_rows * self.randomizer.noise_variance
-        return ReleasedMean(float(sums[:n_rows].sum()) / n, math.sqrt(variance) / n)
+        mean, error = float(sums[:n_rows].sum()) / n, math.sqrt(variance) / n
+        return ReleasedMean(mean, error, n)
 
     def expected_error(self, expectation: Any) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""

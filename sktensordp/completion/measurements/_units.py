@@ -291,5 +291,7 @@ class UnitPerturbation(Measurement):
             guarantee=guarantee,
             only_averages=only_averages,
             are_noise=totals.are_noise,
-            mean=ReleasedMean(offset, problem.domain.scale * totals.offset_error),
+            mean=ReleasedMean(
+                offset, problem.domain.scale * totals.offset_error, totals.n_units
+            ),
         )
