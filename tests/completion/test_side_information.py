@@ -99,7 +99,7 @@ WRONG = {
     "rows": ({1: FEATURES[:-1]}, r"must have shape \(80, n_features\)"),
     "one column": ({1: FEATURES[:, 0]}, "must have shape"),
     "text": ({1: [["drama"]] * SHAPE[1]}, "must be an array of numbers"),
-    "nan": ({1: np.where(FEATURES > 6, np.nan, FEATURES)}, "must be finite"),
+    "nan": ({1: np.where(FEATURES > 6, np.nan, FEATURES)}, "missing entries"),
     "other mode": ({0: np.ones((SHAPE[0], 2))}, "describe the rows of mode 1"),
     "too short": ([FEATURES], "one item for each of the 2 modes"),
     "in the wrong place": ([FEATURES, None], "describe the rows of mode 1"),

@@ -573,7 +573,7 @@ REFUSALS = {
     "rows": ({"side_information": {1: GOOD[:4]}}, "must have shape"),
     "one row more": ({"side_information": {1: np.ones((6, 1))}}, "must have shape"),
     "no table": ({"side_information": {1: np.ones(5)}}, "must have shape"),
-    "NaN": ({"side_information": {1: GOOD * np.nan}}, "finite"),
+    "NaN": ({"side_information": {1: GOOD * np.nan}}, "missing entries"),
     "infinity": ({"side_information": {1: GOOD * np.inf}}, "finite"),
     "the unit": (
         {"side_information": {0: np.ones((7, 1))}},

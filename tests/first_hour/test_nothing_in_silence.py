@@ -739,7 +739,7 @@ def test_of_a_scale_at_a_fiftieth_from_the_end_noise_alarms_hardly_ever(error):
     for mean in 0.98 + noise:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            warn_of_edge(ReleasedMean(mean, error), domain)
+            warn_of_edge(ReleasedMean(mean, error, 1000), domain)
         alarms += len(caught)
     assert alarms <= 8
 
