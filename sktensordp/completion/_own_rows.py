@@ -39,12 +39,12 @@ class NoisyValues:
 
     Attributes
     ----------
-    values : ndarray of shape (n,), float32
+    values : ndarray of shape (n,)
     noise : float
         Their variance around the model.
     """
 
-    values: NDArray[np.float32]
+    values: NDArray[np.floating]
     noise: float
 
 
@@ -59,7 +59,7 @@ class LocalValues(Local):
     """
 
     def __init__(
-        self, values: NDArray[np.float32] | None = None, noise: float = 1.0
+        self, values: NDArray[np.floating] | None = None, noise: float = 1.0
     ) -> None:
         self.values, self.noise = values, noise
 
@@ -67,8 +67,9 @@ class LocalValues(Local):
 def kept_values(
     values: NDArray[np.floating], noise: float, *, is_noisy: bool
 ) -> NoisyValues | LocalValues:
-    """What a fit keeps of the values of the entries that it was fitted to."""
-    kept = values.astype(np.float32)
+    """What a fit keeps of the values of its entries, in single precision if it may."""
+    largest = float(np.max(np.abs(values), initial=0.0))
+    kept = values.astype(np.float32 if 1e-30 < largest < 1e30 else float)
     return NoisyValues(kept, noise) if is_noisy else LocalValues(kept, noise)
 
 

@@ -32,5 +32,5 @@ def test_the_main_command(tmp_path, ratings_file):
     text = " ".join(finished.stdout.split())
     # One statement per method.
     assert (
-        text.count("(epsilon = 8, delta = 0)-differential privacy for the value") == 5
+        text.count("(epsilon = 8, delta = 0)-differential privacy for the value") == 6
     )

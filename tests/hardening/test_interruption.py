@@ -174,7 +174,8 @@ def forgets_nothing(monkeypatch):
 
 def is_fitted_at_first(monkeypatch):
     start = original("end of an earlier fit")
-    nothing = SimpleNamespace()
+    nothing = SimpleNamespace(guarantee=None, has_public_lengths=False)
+    nothing.shared = nothing
     monkeypatch.setattr(
         *POINTS["end of an earlier fit"],
         lambda self, **found: start(self, _fitted=nothing, **found),

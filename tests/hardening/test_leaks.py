@@ -76,7 +76,7 @@ def add_noise(secrets, keys, streams):
 def local_of(estimator):
     """What an estimator keeps for this process alone; so do the steps that it fits."""
     fitted = getattr(estimator, "_fitted", None)
-    found = [getattr(fitted, "local", None)]
+    found = [getattr(fitted, name, None) for name in ("local", "lookups")]
     return found + (local_of(inner) if (inner := inner_of(fitted)) else [])
 
 

@@ -165,7 +165,6 @@ def doubled(plan):
     return replace(plan, domain=domain, lattice=lattice, **limit)
 
 
-@pytest.mark.filterwarnings("ignore:delta = 0.3 admits:UserWarning")
 @pytest.mark.parametrize(("name", "domain", "budget"), CASES)
 def test_noise_is_enough_and_not_wasted(name, domain, budget):
     (cls, params, *_), declared = MECHANISMS[name], DOMAINS[domain]

@@ -185,7 +185,7 @@ def test_choices_depend_on_what_was_released_alone(monkeypatch):
     def fitted(values):
         model = CPCompletion(
             2, epsilon=30.0, value_bounds=(-4, 4), shape=(9, 8, 7),
-            perturbation="input", random_state=0,
+            perturbation="input", random_state=1,
         )  # fmt: skip
         model.fit(X, values)
         return model._fitted

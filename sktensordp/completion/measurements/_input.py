@@ -128,7 +128,7 @@ class InputPerturbation(Measurement):
         if not isinstance(fit.entries, Observations):
             return None
         (of_first, *_), groups = fit.entries.values, fit.entries.groups
-        values = np.empty(len(of_first), dtype=np.float32)
+        values = np.empty(len(of_first))
         values[groups[0].order] = of_first * self.problem.domain.scale
         is_noisy = math.isfinite(self.problem.epsilon)
         return kept_values(values, fit.model.noise, is_noisy=is_noisy)
