@@ -17,7 +17,6 @@ from sktensordp.tensor import kernels as package
 modules = [
     importlib.import_module(f"{package.__name__}.{info.name}")
     for info in pkgutil.iter_modules(package.__path__)
-    if info.name != "_rows"  # no estimator uses these yet
 ]
 kernels = [
     kernel for module in modules for kernel in vars(module).values()

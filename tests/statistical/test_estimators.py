@@ -253,9 +253,9 @@ def test_guarantee_holds(model, where, pytestconfig):
     ("model", "where"), [next(iter(c.values())) for c in CASES.values()], ids=CASES
 )
 def test_the_audit_would_notice(model, where, pytestconfig):
-    """A sixth of the noise, under the name of the claim, is caught."""
+    """A tenth of the noise, under the name of the claim, is caught."""
     epsilon = EPSILONS[0]
-    model.set_params(epsilon=6 * epsilon)
+    model.set_params(epsilon=10 * epsilon)
     report = run(model, where, pytestconfig, epsilon=epsilon)
     assert report.violated, report
 
