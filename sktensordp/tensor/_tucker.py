@@ -662,8 +662,9 @@ def _at_leading_vectors(
     for mode, (own, rank) in enumerate(zip(means, rows.ranks, strict=True)):
         own[:, rows.single] = linear.means[mode]
         vectors = _leading_vectors(entries.residual_matrix(linear, mode), rank)
-        # Scaled to mean square one, as under the prior.
-        own[:, rows.terms_of(mode)] = vectors * math.sqrt(len(own))
+        # Scaled to mean square one, as under the prior. There may be fewer than terms.
+        first = rows.terms_of(mode).start
+        own[:, first : first + vectors.shape[1]] = vectors * math.sqrt(len(own))
     core = Core(rows.posterior_core.mean, np.zeros(rows.ranks), _EXACT_PRECISION)
     return replace(rows, means=tuple(means), posterior_core=core)
 
