@@ -223,6 +223,8 @@ class CoordinateEncoder(
             raise ValueError("Pass time_bins or freq, not both.")
         n_columns = 1 + self._has_time if first else 1
         ids, times = self._split(X, reset=first, ensure_min_features=n_columns)
+        if not first and not len(ids[0] if ids else times):
+            return self  # There is nothing to learn.
         declared = self._declared(len(ids))
         learns_last = first and times is None and declared[-1] is None
         is_time = learns_last and isinstance(ids[-1][0], date | np.datetime64)

@@ -341,7 +341,8 @@ class Fitted:
             n_sweeps=max_iter,
             n_threads=effective_n_threads(),
         )
-        kept = kept_values(randomized, noise, is_noisy=noise_variance > 0)
+        is_noisy, scale = noise_variance > 0, self.domain.scale
+        kept = kept_values(randomized, noise, scale, is_noisy=is_noisy)
         after = replace(
             self,
             model=model,

@@ -65,11 +65,10 @@ class LocalValues(Local):
 
 
 def kept_values(
-    values: NDArray[np.floating], noise: float, *, is_noisy: bool
+    values: NDArray[np.floating], noise: float, scale: float, *, is_noisy: bool
 ) -> NoisyValues | LocalValues:
     """What a fit keeps of the values of its entries, in single precision if it may."""
-    largest = float(np.max(np.abs(values), initial=0.0))
-    kept = values.astype(np.float32 if 1e-30 < largest < 1e30 else float)
+    kept = values.astype(np.float32 if 1e-30 < scale < 1e30 else float)
     return NoisyValues(kept, noise) if is_noisy else LocalValues(kept, noise)
 
 

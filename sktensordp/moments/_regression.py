@@ -255,7 +255,8 @@ class _Regression(MomentsEstimator):
         check_is_fitted(self)
         fitted = vars(self).copy()
         rows, _ = self._rows(loaded(X)[0], fitted["sample_shape_"])
-        return rows.astype(float) @ fitted["_cells"].T + fitted["_intercepts"]
+        with np.errstate(over="ignore", invalid="ignore"):
+            return rows.astype(float) @ fitted["_cells"].T + fitted["_intercepts"]
 
 
 class _NormalEquations:

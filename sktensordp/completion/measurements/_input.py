@@ -131,7 +131,8 @@ class InputPerturbation(Measurement):
         values = np.empty(len(of_first))
         values[groups[0].order] = of_first * self.problem.domain.scale
         is_noisy = math.isfinite(self.problem.epsilon)
-        return kept_values(values, fit.model.noise, is_noisy=is_noisy)
+        scale = self.problem.domain.scale
+        return kept_values(values, fit.model.noise, scale, is_noisy=is_noisy)
 
     def _fit(
         self,
