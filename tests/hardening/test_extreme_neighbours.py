@@ -85,7 +85,7 @@ MORE += [
         "levels": CPCompletion(
             0, levels=np.linspace(0, 1, 41), perturbation="input", max_iter=2
         ),
-        "smooth": CPCompletion(1, smooth_modes=[0], perturbation="input", **MANY),
+        "smooth": CPCompletion(0, smooth_modes=[0], perturbation="input", **MANY),
         "no biases": CPCompletion(1, biases=False, perturbation="statistics", **MANY),
     }.items()
 ]
