@@ -91,8 +91,8 @@ class EstimatorMixin(CallbackSupportMixin):
             """
             if name.endswith("_") and not name.startswith("_") and not _is_fitted(self):
                 raise NotFittedError(
-                    f"{name} is there after a fit, and this {type(self).__name__} is "
-                    f"not fitted yet."
+                    f"{name} is set by fit, and this {type(self).__name__} is not "
+                    f"fitted yet."
                 )
             return object.__getattribute__(self, name)
 
@@ -148,7 +148,7 @@ class EstimatorMixin(CallbackSupportMixin):
             name, has_time = type(self).__name__, self._time_is_public
             with Sign(name, task, max_tasks, has_time=has_time) as sign:
 
-                def on_end(_: Any = None) -> bool:
+                def on_end(_: object = None) -> bool:
                     sign.advance()
                     return on_log()
 

@@ -128,7 +128,7 @@ def check_count(k: Any) -> int:
 
 
 def lists_of(values: Any, n_units: int, name: str) -> list[Any]:
-    """One list for all units, or one for each: a list of lists, of which one is all's.
+    """Split what was passed into lists: a single one for all units, or one for each.
 
     Raises
     ------

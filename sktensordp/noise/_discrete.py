@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MAX_DENOMINATOR = 2**50
-# Up to this many steps of the lattice a scale, floating point decides nearly all draws.
-_FINEST = 2**26
+# With up to so many steps of the lattice a scale, or scales a step, floating point
+# decides nearly all draws.
+_FINEST, _COARSEST = 2**26, 2**20
 _ERROR, _LEAST = 2.0**-40, 2.0**-23
 
 
@@ -84,8 +85,8 @@ def discrete_laplace(
         raise ValueError(
             "The rate `numerator` / `denominator` of the noise is out of range."
         )
-    is_coarse = denominator <= _FINEST * numerator
-    magnitudes = _by_inversion if is_coarse else _by_rejection
+    is_quick = numerator // _COARSEST <= denominator <= _FINEST * numerator
+    magnitudes = _by_inversion if is_quick else _by_rejection
     noise, negative = magnitudes(bits, numerator, denominator, size)
     # Zero is accepted with one sign only; otherwise it would count twice.
     again = np.flatnonzero(negative & (noise == 0))

@@ -81,18 +81,21 @@ def test_time_that_is_smooth_helps(epsilon, most, seeds, kind, max_iter):
     assert np.mean([ratio(seed, epsilon, **options) for seed in seeds]) < most
 
 
-# Over 5 seeds: 0.88 to 1.01 with epsilon 2, 0.99 to 1.04 (1.01 on average) with 5, and
-# 0.93 to 1.07 (1.00 on average) with hardly any noise.
+# Over 9 seeds: 0.88 to 1.065 with epsilon 2, 0.99 to 1.06 (1.01 on average) with 5, and
+# 0.91 to 1.00 with hardly any noise, after 60 sweeps.
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [2.0, 5.0, 1e3])
 def test_time_without_order_is_not_harmed(epsilon):
-    ratios = [ratio(seed, epsilon, smooth=False) for seed in range(4)]
+    max_iter = 60 if epsilon == 1e3 else 25
+    ratios = [
+        ratio(seed, epsilon, smooth=False, max_iter=max_iter) for seed in range(4)
+    ]
     assert np.mean(ratios) < 1.02
-    assert max(ratios) < 1.1
+    assert max(ratios) < 1.07
 
 
 def test_the_tie_is_loose_where_neighbours_differ():
-    assert np.mean([ratio(seed, 1e3, smooth=False) for seed in (0, 1)]) < 1.06
+    assert ratio(0, 1e3, smooth=False, max_iter=60) < 1.06
 
 
 @pytest.mark.parametrize(
