@@ -7,6 +7,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from sktensordp.mechanisms import GaussianMechanism
+from sktensordp.papers import (
+    PublishedTensorVariateGaussian,
+    PublishedUnimodalDirectionalNoise,
+)
 from sktensordp.papers._matrix_variate import matrix_variate_bound
 from sktensordp.papers._yang_2021 import published_bound, published_variances, zeta
 from sktensordp.privacy import gaussian_delta, gaussian_mu
@@ -115,3 +120,43 @@ class TestPublishedDesigns:
         # The noise that is drawn for rotations is calibrated by this bound instead.
         diagonal = diagonal_bound(inverse.T @ inverse, np.ones(n))
         assert_allclose(math.sqrt(diagonal.sum()), mu, rtol=1e-6)
+
+
+class TestErrorsAndShapes:
+    """What the page on soundness says of the corollaries and of the equations."""
+
+    def test_corollaries(self):
+        """Weights that factor: the same noise and error in both shapes."""
+        rows, columns = np.array([1.0, 0.5, 0.2]), np.array([1.0, 2.0, 3.0, 0.1])
+        box = {"delta": 1e-5, "bounds": (0, 1)}
+        weights = [rows, columns], [np.kron(rows, columns)]
+        matrix, vector = (
+            PublishedTensorVariateGaussian(1.0, utility=utility, **box)
+            for utility in weights
+        )
+        matrix.fit(np.zeros((1, 3, 4)))
+        vector.fit(np.zeros((1, 12)))
+        close(matrix.noise_variance_.ravel(), vector.noise_variance_)
+        close(matrix.expected_squared_error_, vector.expected_squared_error_)
+        # A tenth of the noise is of the same family.
+        tenth = gaussian_delta(1.0, 10 * gaussian_mu(1.0, 1e-5))
+        assert_allclose(tenth, 0.72, atol=0.005)
+
+    def test_equation_29_lacks_a_factor(self):
+        """Also in noise that is drawn: 160,000 variates, so .05 is 14 deviations."""
+        shape = (16, 5, 5)
+        udn = PublishedUnimodalDirectionalNoise(
+            1.0, delta=1e-5, bounds=(0, 1), random_state=0
+        ).fit(np.zeros((1, *shape)))
+        bound = np.sum(1 / udn.noise_variance_[:, 0, 0])  # B, which is met
+        claimed = 16**2 / bound
+        close(udn.expected_squared_error_, 25 * claimed)
+        drawn = np.square(udn.transform(np.zeros((400, *shape)))).sum(axis=(1, 2, 3))
+        assert_allclose(drawn.mean(), 25 * claimed, rtol=0.05)
+
+    def test_equation_32_is_twice_the_divergence(self):
+        gaussian = GaussianMechanism(1.0, delta=1e-5, norm_bound=1.0)
+        gaussian.fit(np.zeros((1, 1)))
+        claimed = 3.0 * 2.0**2 / gaussian.noise_variance_  # two values are 2 apart
+        divergence = gaussian.privacy_guarantee_.renyi_at(3.0)
+        assert_allclose(divergence, claimed / 2, rtol=1e-4)
