@@ -26,6 +26,8 @@ def has_tests_of(expression, text):
     -------
     answer : bool
     """
+    if " or " in expression:
+        return any(has_tests_of(one, text) for one in expression.split(" or "))
     whole = WHOLE.search(text)
     if whole and f"not {whole[1]}" in expression:
         return False
