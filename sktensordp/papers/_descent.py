@@ -62,87 +62,44 @@ def descend(
     n_passes : int
         Number of passes that led there.
     """
-    state = _State(coordinates, factors, form)
+    from ._descent_kernels import sgd_pass
+
+    n_modes, is_tucker = coordinates.shape[1], isinstance(form, TuckerForm)
+    ends = np.cumsum([0, *map(len, factors[:n_modes])])
+    rows = [slice(*pair) for pair in pairwise(ends.tolist())]
+    ranks = np.array([factor.shape[1] for factor in factors[:n_modes]])
+    stacked = np.zeros((ends[-1], max(ranks)))
+    for of_mode, factor in zip(rows, factors[:n_modes], strict=True):
+        stacked[of_mode, : factor.shape[1]] = factor
+    if isinstance(form, TuckerForm):
+        core, cells = factors[-1].ravel().copy(), np.argwhere(np.ones(form.ranks))
+    else:
+        core = np.ones(ranks[0])
+        cells = np.repeat(np.arange(ranks[0])[:, np.newaxis], n_modes, axis=1)
+
+    def blocks() -> list[NDArray[np.float64]]:
+        """A copy of the blocks."""
+        found = [stacked[r, :rank].copy() for r, rank in zip(rows, ranks, strict=True)]
+        return [*found, core[np.newaxis].copy()] if is_tucker else found
+
     values = np.asarray(values, dtype=float)
-    no_noise = np.empty((0, factors[coordinates.shape[1] - 1].shape[1]))
+    of_rows, of_costs = coordinates + ends[:-1], (rate, ridge, core_ridge, clip)
+    no_noise = np.empty((0, ranks[-1]))
     for n_done in range(n_passes):
-        before = state.blocks()
-        pass_noise = no_noise if noise is None else noise(n_done)
-        state.move(values, rate, ridge, core_ridge, clip, pass_noise)
-        after = state.blocks()
+        before = blocks()
+        drawn = no_noise if noise is None else noise(n_done)
+        sgd_pass(
+            of_rows, values, stacked, ranks, core, cells, is_tucker, *of_costs, drawn
+        )
+        after = blocks()
         if _has_diverged(after):
             return before, n_done
         if on_pass is not None and on_pass(n_done):
             return after, n_done + 1
-    return state.blocks(), n_passes
+    return blocks(), n_passes
 
 
 def _has_diverged(blocks: list[NDArray[np.float64]]) -> bool:
     """Whether the values of the model may overflow."""
     largest = [np.abs(block).max(initial=0.0) for block in blocks]
     return not np.sum(np.log(np.maximum(largest, 1.0))) < np.log(_LARGEST_PRODUCT)
-
-
-class _State:
-    """The blocks as the kernels take them: stacked rows of all modes, and a core."""
-
-    def __init__(
-        self,
-        coordinates: NDArray[np.integer],
-        factors: Sequence[NDArray[np.float64]],
-        form: CPForm | TuckerForm | None,
-    ) -> None:
-        n_modes = coordinates.shape[1]
-        by_mode = factors[:n_modes]
-        ends = np.cumsum([0, *(len(factor) for factor in by_mode)])
-        self._rows = coordinates + ends[:-1]
-        self._mode_rows = [slice(*pair) for pair in pairwise(ends.tolist())]
-        self._ranks = np.array([factor.shape[1] for factor in by_mode])
-        self._stacked = np.zeros((ends[-1], max(self._ranks)))
-        for rows, factor in zip(self._mode_rows, by_mode, strict=True):
-            self._stacked[rows, : factor.shape[1]] = factor
-        self._core = self._cells = None
-        if isinstance(form, TuckerForm):
-            self._core = factors[-1].ravel().copy()
-            self._cells = np.argwhere(np.ones(form.ranks))
-
-    def blocks(self) -> list[NDArray[np.float64]]:
-        """A copy of the blocks."""
-        factors = [
-            self._stacked[rows, :rank].copy()
-            for rows, rank in zip(self._mode_rows, self._ranks, strict=True)
-        ]
-        if self._core is None:
-            return factors
-        return [*factors, self._core[np.newaxis].copy()]
-
-    def move(
-        self,
-        values: NDArray[np.floating],
-        rate: float,
-        ridge: float,
-        core_ridge: float,
-        clip: float,
-        noise: NDArray[np.floating],
-    ) -> None:
-        """Make one pass; see `sgd_pass` and `sgd_tucker_pass`."""
-        if self._core is None:
-            from ._descent_kernels import sgd_pass
-
-            sgd_pass(self._rows, values, self._stacked, rate, ridge, clip, noise)
-            return
-        from ._descent_kernels import sgd_tucker_pass
-
-        sgd_tucker_pass(
-            self._rows,
-            values,
-            self._stacked,
-            self._ranks,
-            self._core,
-            self._cells,
-            rate,
-            ridge,
-            core_ridge,
-            clip,
-            noise,
-        )

@@ -50,54 +50,10 @@ def sgd_pass(
     rows: NDArray[np.integer],
     values: NDArray[np.float64],
     factors: NDArray[np.float64],
-    rate: float,
-    ridge: float,
-    clip: float,
-    noise: NDArray[np.float64],
-) -> None:
-    """One pass of stochastic gradient descent over the entries, in their order.
-
-    The cost of an entry is (y - sum_r prod_m f_mr)^2 + ridge sum_m ||f_m||^2. Its rows
-    f_m move one after the other, and every row sees the moves of those before it.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, n_modes), int
-        The rows of every entry, as rows of `factors`.
-    values : ndarray of shape (n,), float64
-    factors : ndarray of shape (n_rows, rank), float64
-        Rows of all modes. Written.
-    rate, ridge : float
-    clip : float
-        Largest norm of the gradients of the last mode's rows.
-    noise : ndarray of shape (n, rank) or (0, rank), float64
-        Added to those gradients after clipping. With shape (0, rank), they are neither
-        clipped nor noisy.
-    """
-    n_modes, rank = rows.shape[1], factors.shape[1]
-    product, gradient = np.empty(rank), np.empty(rank)
-    for e in range(values.size):
-        for m in range(n_modes):
-            for r in range(rank):
-                product[r] = 1.0
-                for k in range(n_modes):
-                    if k != m:
-                        product[r] *= factors[rows[e, k], r]
-            row_noise = noise[:0, 0]
-            if m == n_modes - 1 and noise.shape[0] > 0:
-                row_noise = noise[e]
-            row = factors[rows[e, m]]
-            sgd_step(row, product, values[e], rate, ridge, clip, row_noise, gradient)
-
-
-@compiled
-def sgd_tucker_pass(
-    rows: NDArray[np.integer],
-    values: NDArray[np.float64],
-    factors: NDArray[np.float64],
     ranks: NDArray[np.integer],
     core: NDArray[np.float64],
     cells: NDArray[np.integer],
+    moves_core: bool,
     rate: float,
     ridge: float,
     core_ridge: float,
@@ -108,7 +64,8 @@ def sgd_tucker_pass(
 
     The cost of an entry is its squared error, plus `ridge` times the squared norms of
     its rows, plus `core_ridge` times the squared norm of the core. First its rows move,
-    one after the other, then the core; each sees the moves of those before it.
+    one after the other, then the core of a Tucker; each sees the moves of those before
+    it. A CP is a Tucker with a core of ones that never moves.
 
     Parameters
     ----------
@@ -122,6 +79,7 @@ def sgd_tucker_pass(
         Written.
     cells : ndarray of shape (n_cells, n_modes), int
         For every cell of the core, the column that it multiplies in each mode.
+    moves_core : bool
     rate, ridge, core_ridge : float
     clip : float
         Largest norm of the gradients of the last mode's rows.
@@ -147,6 +105,8 @@ def sgd_tucker_pass(
                 row_noise = noise[e]
             row = factors[rows[e, m], : ranks[m]]
             sgd_step(row, regressors, values[e], rate, ridge, clip, row_noise, gradient)
+        if not moves_core:
+            continue
         for c in range(core.size):
             products[c] = 1.0
             for k in range(n_modes):

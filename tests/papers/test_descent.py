@@ -1,109 +1,168 @@
-"""The published descent against its pseudo-code, written out row by row."""
+"""The published descents against their pseudo-code, written out row by row."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
 from sktensordp.papers._descent import descend
+from sktensordp.tensor import TuckerForm
 
 pytestmark = pytest.mark.thorough
 SHAPES = {2: (3, 4), 3: (3, 4, 2), 4: (2, 3, 2, 2)}
+# Of a Tucker decomposition.
+RANKS = {2: (2, 2), 3: (2, 3, 2)}
+OF_COST = {"rate": 0.05, "ridge": 0.3}
 
 
-def problem(order, rank=2, n=9, seed=0):
-    rng = np.random.default_rng(seed)
-    shape = SHAPES[order]
+def problem(order, form="CP", n=9):
+    rng = np.random.default_rng(0)
+    shape, blocks = SHAPES[order], [(size, 2) for size in SHAPES[order]]
+    if form == "Tucker":
+        blocks = TuckerForm(RANKS[order]).blocks(shape)
     where = np.column_stack([rng.integers(0, size, n) for size in shape])
     # The same entry twice in a row, too.
     where[1] = where[0]
-    factors = [rng.random((size, rank)) for size in shape]
-    return where.astype(np.int32), rng.standard_normal(n), factors
+    blocks = [rng.random(block) for block in blocks]
+    return where.astype(np.int32), rng.standard_normal(n), blocks
 
 
-def reference(where, values, factors, *, rate, ridge, n_passes, clip, noise):
-    """Algorithm 2 of Wei, Li, Mao and Wang (2022) on the cost of Eq. 6, in lists.
+def options_of(order, form):
+    """Of a Tucker; a CP has none."""
+    if form == "CP":
+        return {}, {}
+    return {"core_ridge": 0.2}, {"form": TuckerForm(RANKS[order])}
+
+
+def reference(
+    where, values, blocks, *, rate, ridge, n_passes, clip, noise, core_ridge=None,
+    core_first=False,
+):  # fmt: skip
+    """Algorithm 2 of Wei, Li, Mao and Wang (2022) on the cost of Eq. 6 or 7, in lists.
 
     Without noise it is the descent of Algorithms 1 and 3. An entry's cost is
-    (x - sum_r a_r b_r c_r)^2 + ridge (|a|^2 + |b|^2 + |c|^2); in its turn, each of its
-    rows moves along its own gradient, at where the rows before it have moved to.
+    (x - sum_pqt g_pqt a_p b_q c_t)^2 + ridge (|a|^2 + |b|^2 + |c|^2), for Tucker plus
+    core_ridge |G|^2; lines 4, 5, 8 and 9 move a, b, c and G, in this order. For a CP,
+    G is fixed, with ones on its diagonal. In its turn, each row moves along its own
+    gradient, at where the rows before it have moved to.
     """
+    factors = blocks[: where.shape[1]]
     rows = [[list(map(float, row)) for row in factor] for factor in factors]
-    rank = len(rows[0][0])
+    ranks = [factor.shape[1] for factor in factors]
+    if core_ridge is None:
+        core = {(r,) * len(ranks): 1.0 for r in range(ranks[0])}
+    else:
+        cells = itertools.product(*map(range, ranks))
+        core = dict(zip(cells, blocks[-1].ravel().tolist(), strict=True))
+
+    def product(met, cell, without=None):
+        return math.prod(
+            row[r]
+            for k, (row, r) in enumerate(zip(met, cell, strict=True))
+            if k != without
+        )
+
+    def error(met, value):
+        return value - sum(g * product(met, cell) for cell, g in core.items())
+
+    def move_core(met, value):
+        left = error(met, value)
+        for cell in core:
+            gradient = -2 * left * product(met, cell) + 2 * core_ridge * core[cell]
+            core[cell] -= rate * gradient
+
+    def move_row(met, mode, value, drawn):
+        left = error(met, value)
+        gradient = [
+            -2 * left * sum(
+                g * product(met, cell, mode) for cell, g in core.items()
+                if cell[mode] == r
+            )
+            + 2 * ridge * own
+            for r, own in enumerate(met[mode])
+        ]  # fmt: skip
+        if drawn is not None:
+            length = math.sqrt(sum(g * g for g in gradient))
+            # v / max(1, |v| / m), and then the noise.
+            gradient = [g / max(1.0, length / clip) for g in gradient]
+            gradient = [g + e for g, e in zip(gradient, drawn, strict=True)]
+        for r, g in enumerate(gradient):
+            met[mode][r] -= rate * g
+
     for step in range(n_passes):
         drawn = None if noise is None else noise(step).tolist()
         entries = zip(where.tolist(), values.tolist(), strict=True)
         for entry, (index, value) in enumerate(entries):
-            for mode in range(len(rows)):
-                met = [rows[k][i] for k, i in enumerate(index)]
-                model = sum(math.prod(row[r] for row in met) for r in range(rank))
-                gradient = []
-                for r in range(rank):
-                    others = math.prod(row[r] for k, row in enumerate(met) if k != mode)
-                    gradient.append(
-                        -2 * (value - model) * others + 2 * ridge * met[mode][r]
-                    )
-                if mode == len(rows) - 1 and drawn is not None:
-                    length = math.sqrt(sum(g * g for g in gradient))
-                    # v / max(1, |v| / m), and then the noise.
-                    gradient = [g / max(1.0, length / clip) for g in gradient]
-                    gradient = [
-                        g + e for g, e in zip(gradient, drawn[entry], strict=True)
-                    ]
-                for r in range(rank):
-                    met[mode][r] -= rate * gradient[r]
-    return [np.array(factor) for factor in rows]
-
-
-@pytest.mark.parametrize("order", [2, 3, 4])
-@pytest.mark.parametrize("noisy", [False, True])
-@pytest.mark.parametrize("clip", [0.05, 0.5, 100.0])
-def test_it_is_the_published_descent(order, noisy, clip):
-    where, values, factors = problem(order)
-    rng = np.random.default_rng(1)
-    drawn = rng.standard_normal((3, len(values), 2))
-    noise = (lambda step: drawn[step]) if noisy else None
-    options = {"rate": 0.05, "ridge": 0.3, "n_passes": 3, "clip": clip, "noise": noise}
-    start = [factor.copy() for factor in factors]
-    found, n_passes = descend(where, values, factors, **options)
-    assert n_passes == 3
-    expected = reference(where, values, factors, **options)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
-    # Where it starts is left as it was.
-    for one, other in zip(factors, start, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def mutant(change):
-    """The reference with one thing wrong, to show that the comparison sees it."""
-    where, values, factors = problem(3)
-    drawn = np.random.default_rng(1).standard_normal((2, len(values), 2))
-    options = {
-        "rate": 0.05, "ridge": 0.3, "n_passes": 2, "clip": 0.3,
-        "noise": lambda step: drawn[step],
-    }  # fmt: skip
-    found, _ = descend(where, values, factors, **options)
-    wrong = reference(where, values, factors, **{**options, **change(drawn)})
-    return max(
-        np.abs(one - other).max() for one, other in zip(found, wrong, strict=True)
-    )
+            met = [rows[k][i] for k, i in enumerate(index)]
+            if core_first and core_ridge is not None:
+                move_core(met, value)
+            for mode in range(len(met)):
+                is_noisy = mode == len(met) - 1 and drawn is not None
+                move_row(met, mode, value, drawn[entry] if is_noisy else None)
+            if not core_first and core_ridge is not None:
+                move_core(met, value)
+    moved = [np.array(factor) for factor in rows]
+    return moved if core_ridge is None else [*moved, np.array([list(core.values())])]
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("form", "order"),
+    [*(("CP", order) for order in (2, 3, 4)), ("Tucker", 2), ("Tucker", 3)],
+)
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("clip", [0.05, 0.5, 100.0])
+def test_it_is_the_published_descent(form, order, noisy, clip):
+    where, values, blocks = problem(order, form)
+    rng = np.random.default_rng(1)
+    drawn = rng.standard_normal((3, len(values), blocks[order - 1].shape[1]))
+    noise = (lambda step: drawn[step]) if noisy else None
+    of_core, of_form = options_of(order, form)
+    options = {**OF_COST, **of_core, "n_passes": 3, "clip": clip, "noise": noise}
+    start = [block.copy() for block in blocks]
+    found, n_passes = descend(where, values, blocks, **options, **of_form)
+    assert n_passes == 3
+    expected = reference(where, values, blocks, **options)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
+    # Where it starts is left as it was.
+    for one, other in zip(blocks, start, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+CHANGES = [
+    lambda _: {"clip": 0.6},
+    lambda _: {"clip": math.inf},
+    lambda _: {"ridge": 0.15},
+    lambda _: {"rate": 0.025},
+    lambda _: {"n_passes": 1},
+    lambda drawn: {"noise": lambda step: drawn[step] / 2},
+    lambda drawn: {"noise": lambda step: drawn[0]},
+]
+OF_CORE = [lambda _: {"core_ridge": 0.1}, lambda _: {"core_first": True}]
+
+
+@pytest.mark.parametrize(
+    ("form", "change"),
     [
-        lambda _: {"clip": 0.6},
-        lambda _: {"clip": math.inf},
-        lambda _: {"ridge": 0.15},
-        lambda _: {"rate": 0.025},
-        lambda _: {"n_passes": 1},
-        lambda drawn: {"noise": lambda step: drawn[step] / 2},
-        lambda drawn: {"noise": lambda step: drawn[0]},
+        *itertools.product(["CP"], CHANGES),
+        *itertools.product(["Tucker"], CHANGES + OF_CORE),
     ],
 )
-def test_the_comparison_sees_what_is_wrong(change):
-    assert mutant(change) > 1e-3
+def test_the_comparison_sees_what_is_wrong(form, change):
+    where, values, blocks = problem(3, form)
+    drawn = np.random.default_rng(1).standard_normal((2, len(values), 2))
+    of_core, of_form = options_of(3, form)
+    options = {
+        **OF_COST, **of_core, "n_passes": 2, "clip": 0.3,
+        "noise": lambda step: drawn[step],
+    }  # fmt: skip
+    found, _ = descend(where, values, blocks, **options, **of_form)
+    wrong = reference(where, values, blocks, **{**options, **change(drawn)})
+    differences = [
+        np.abs(one - other).max() for one, other in zip(found, wrong, strict=True)
+    ]
+    assert max(differences) > 1e-3
 
 
 def test_rows_move_one_after_the_other():
