@@ -8,15 +8,14 @@ from typing import Any, ClassVar
 from numpy.typing import ArrayLike
 
 from .._sklearn_compat import StrOptions
-from ..privacy.calibration._sensitivity import SensitivitySet
-from ._base import NoiseMechanism, PlannedNoise
+from ._base import NoiseMechanism
 from ._docs import with_shared_text
-from ._structured import EXACT, ModeDesign, structured_noise
+from ._structured import DirectionalNoise, ModeDesign
 from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_weights
 
 
 @with_shared_text
-class TensorVariateGaussian(NoiseMechanism):
+class TensorVariateGaussian(DirectionalNoise):
     """Tensor variate Gaussian noise (TVG), for tensors of any order.
 
     One call of `transform` is (epsilon, delta)-differentially private for each sample:
@@ -96,10 +95,6 @@ class TensorVariateGaussian(NoiseMechanism):
 
     _noise_name = "tensor variate Gaussian noise"
 
-    @property
-    def _source(self) -> str:
-        return EXACT
-
     _parameter_constraints: ClassVar = {
         **NoiseMechanism._parameter_constraints,
         "utility": ["array-like", None],
@@ -148,12 +143,6 @@ class TensorVariateGaussian(NoiseMechanism):
             bases.append(basis)
             weights.append(mode_weights(w, basis, size))
         return bases, weights
-
-    def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
-    ) -> PlannedNoise:
-        epsilon, delta = float(self.epsilon), float(self.delta)
-        return structured_noise(shape, domain, design, epsilon, delta)
 
 
 class MatrixGaussian(TensorVariateGaussian):

@@ -8,6 +8,7 @@ the differences Delta of two samples in the domain.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from ..privacy import gaussian_mu
 from ..privacy.calibration._gaussian import floored, least_cost_variances
 from ..privacy.calibration._sensitivity import SensitivitySet
-from ._base import PlannedNoise
+from ._base import NoiseMechanism, PlannedNoise
 from ._gaussian_noise import GaussianNoise, diagonal_noise, rotated_noise
 
 # Theorem behind the guarantee.
@@ -26,83 +27,60 @@ EXACT = "Balle and Wang (2018), Theorem 8"
 ModeDesign = tuple[list[NDArray[np.float64] | None], list[NDArray[np.float64]]]
 
 
-def structured_noise(
-    shape: tuple[int, ...],
-    domain: SensitivitySet,
-    design: ModeDesign,
-    epsilon: float,
-    delta: float,
-    *,
-    shared_modes: tuple[int, ...] = (),
-) -> PlannedNoise:
-    """Gaussian noise with given directions, of least weighted error.
+class DirectionalNoise(NoiseMechanism):
+    """Gaussian noise with directions and weights, which `_design` returns."""
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of a sample.
-    domain : SensitivitySet
-    design : ModeDesign
-        Directions and weights of each mode.
-    epsilon, delta : float
-        Budget of a sample.
-    shared_modes : tuple of int, default=()
-        Modes along which the noise has one variance.
+    @property
+    def _source(self) -> str:
+        return EXACT
 
-    Returns
-    -------
-    randomizer, event, noise_variance, expected_squared_error
-    """
-    directions, weights = design
-    if not (any(basis is not None for basis in directions) and domain.has_box):
+    def _shared_modes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Modes along which the noise has one variance."""
+        return ()
+
+    def _noise(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+    ) -> PlannedNoise:
+        directions, weights = design
+        if any(basis is not None for basis in directions) and domain.has_box:
+            sigmas = [floored(p) ** -0.25 for p in weights]
+            return self._noise_along(shape, domain, design, sigmas, rescale=True)
         # For a ball, i.i.d. noise is optimal: directions would not help.
-        sigma = _best_sigma(shape, domain, weights, epsilon, delta, shared_modes)
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        shared = self._shared_modes(shape)
+        sigma = _best_sigma(shape, domain, weights, epsilon, delta, shared)
         noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=True)
         return _planned_diagonal(shape, noise, weights)
-    sigmas = [floored(p) ** -0.25 for p in weights]
-    return noise_along(shape, domain, design, sigmas, epsilon, delta, rescale=True)
 
+    def _noise_along(
+        self,
+        shape: tuple[int, ...],
+        domain: SensitivitySet,
+        design: ModeDesign,
+        sigmas: Sequence[NDArray[np.float64]],
+        *,
+        rescale: bool,
+    ) -> PlannedNoise:
+        """Noise with given standard deviations along the directions of each mode.
 
-def noise_along(
-    shape: tuple[int, ...],
-    domain: SensitivitySet,
-    design: ModeDesign,
-    sigmas: Sequence[NDArray[np.float64]],
-    epsilon: float,
-    delta: float,
-    *,
-    rescale: bool,
-) -> PlannedNoise:
-    """Gaussian noise with given standard deviations along the directions of each mode.
-
-    Parameters
-    ----------
-    shape, domain, design, epsilon, delta
-        As in `structured_noise`.
-    sigmas : sequence of ndarray of shape (I_k,)
-        Positive.
-    rescale : bool
-        Whether to scale the noise to spend the budget exactly.
-
-    Returns
-    -------
-    randomizer, event, noise_variance, expected_squared_error
-    """
-    directions, weights = design
-    if all(basis is None for basis in directions):
-        sigma = flat_product(sigmas, shape)
-        noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=rescale)
-        return _planned_diagonal(shape, noise, weights)
-    noise = rotated_noise(
-        domain, shape, directions, sigmas, epsilon, delta, rescale=rescale
-    )
-    variances, error = [], 1.0
-    for basis, s, p in zip(directions, sigmas, weights, strict=True):
-        along_axes = s**2 if basis is None else np.square(basis * s).sum(axis=1)
-        variances.append(along_axes)
-        error *= float(p @ s**2)
-    variance = flat_product(variances, shape).reshape(shape) * noise.scale**2
-    return noise.randomizer, noise.event, variance, error * noise.scale**2
+        With `rescale`, it is scaled to spend the budget exactly.
+        """
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        directions, weights = design
+        if all(basis is None for basis in directions):
+            sigma = flat_product(sigmas, shape)
+            noise = diagonal_noise(domain, sigma, epsilon, delta, rescale=rescale)
+            return _planned_diagonal(shape, noise, weights)
+        noise = rotated_noise(
+            domain, shape, directions, sigmas, epsilon, delta, rescale=rescale
+        )
+        variances, error = [], 1.0
+        for basis, s, p in zip(directions, sigmas, weights, strict=True):
+            along_axes = s**2 if basis is None else np.square(basis * s).sum(axis=1)
+            variances.append(along_axes)
+            error *= float(p @ s**2)
+        variance = flat_product(variances, shape).reshape(shape) * noise.scale**2
+        return noise.randomizer, noise.event, variance, error * noise.scale**2
 
 
 def _planned_diagonal(

@@ -3,53 +3,50 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn_compat import StrOptions
-from ..privacy.calibration._sensitivity import SensitivitySet
-from ._base import NoiseMechanism, PlannedNoise
+from ._base import NoiseMechanism
 from ._docs import with_shared_text
-from ._structured import EXACT, ModeDesign, structured_noise
+from ._structured import DirectionalNoise, ModeDesign
 from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_weights
 
 
-def _design_of_mode(
-    estimator: Any, shape: tuple[int, ...], directions: ArrayLike | str | None = None
-) -> ModeDesign:
-    """Directions and weights of the estimator's mode; none along the other modes."""
-    if not -len(shape) <= estimator.mode < len(shape):
-        raise ValueError(
-            f"mode = {estimator.mode} is out of range: a sample has {len(shape)} modes."
-        )
-    k = estimator.mode % len(shape)
-    utility = check_utility(estimator.utility, shape[k])
-    bases: list[NDArray[np.float64] | None] = [None] * len(shape)
-    weights = [np.ones(size) for size in shape]
-    bases[k] = check_directions(directions, utility, shape[k])
-    weights[k] = mode_weights(utility, bases[k], shape[k])
-    return bases, weights
+class _OneMode(DirectionalNoise):
+    """Gaussian noise that varies along one mode alone."""
 
+    mode: int
+    utility: ArrayLike | None
 
-def _mode_noise(
-    estimator: Any, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
-) -> PlannedNoise:
-    """Noise that varies along the estimator's mode alone."""
-    k = estimator.mode % len(shape)
-    return structured_noise(
-        shape,
-        domain,
-        design,
-        float(estimator.epsilon),
-        float(estimator.delta),
-        shared_modes=tuple(j for j in range(len(shape)) if j != k),
-    )
+    _parameter_constraints: ClassVar = {
+        **NoiseMechanism._parameter_constraints,
+        "mode": [Integral],
+        "utility": ["array-like", None],
+    }
+
+    def _design(self, shape: tuple[int, ...]) -> ModeDesign:
+        if not -len(shape) <= self.mode < len(shape):
+            raise ValueError(
+                f"mode = {self.mode} is out of range: a sample has {len(shape)} modes."
+            )
+        k = self.mode % len(shape)
+        utility = check_utility(self.utility, shape[k])
+        bases: list[NDArray[np.float64] | None] = [None] * len(shape)
+        weights = [np.ones(size) for size in shape]
+        directions = getattr(self, "directions", None)
+        bases[k] = check_directions(directions, utility, shape[k])
+        weights[k] = mode_weights(utility, bases[k], shape[k])
+        return bases, weights
+
+    def _shared_modes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(j for j in range(len(shape)) if j != self.mode % len(shape))
 
 
 @with_shared_text
-class UnimodalDirectionalNoise(NoiseMechanism):
+class UnimodalDirectionalNoise(_OneMode):
     """Unimodal directional noise (UDN): directions and weights in one mode alone.
 
     One call of `transform` is (epsilon, delta)-differentially private for each sample:
@@ -110,14 +107,8 @@ class UnimodalDirectionalNoise(NoiseMechanism):
 
     _noise_name = "unimodal directional Gaussian noise"
 
-    @property
-    def _source(self) -> str:
-        return EXACT
-
     _parameter_constraints: ClassVar = {
-        **NoiseMechanism._parameter_constraints,
-        "mode": [Integral],
-        "utility": ["array-like", None],
+        **_OneMode._parameter_constraints,
         "directions": ["array-like", StrOptions({SINGULAR_VECTORS}), None],
     }
 
@@ -146,17 +137,9 @@ class UnimodalDirectionalNoise(NoiseMechanism):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
-    def _design(self, shape: tuple[int, ...]) -> ModeDesign:
-        return _design_of_mode(self, shape, self.directions)
-
-    def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
-    ) -> PlannedNoise:
-        return _mode_noise(self, shape, domain, design)
-
 
 @with_shared_text
-class IndependentDirectionalNoise(NoiseMechanism):
+class IndependentDirectionalNoise(_OneMode):
     """Independent directional noise (IDN): weights in one mode, along its axes.
 
     One call of `transform` is (epsilon, delta)-differentially private for each sample:
@@ -207,16 +190,6 @@ class IndependentDirectionalNoise(NoiseMechanism):
 
     _noise_name = "independent directional Gaussian noise"
 
-    @property
-    def _source(self) -> str:
-        return EXACT
-
-    _parameter_constraints: ClassVar = {
-        **NoiseMechanism._parameter_constraints,
-        "mode": [Integral],
-        "utility": ["array-like", None],
-    }
-
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -239,11 +212,3 @@ class IndependentDirectionalNoise(NoiseMechanism):
         self.sensitivity = sensitivity
         self.tensor_shape = tensor_shape
         self.random_state = random_state
-
-    def _design(self, shape: tuple[int, ...]) -> ModeDesign:
-        return _design_of_mode(self, shape)
-
-    def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
-    ) -> PlannedNoise:
-        return _mode_noise(self, shape, domain, design)

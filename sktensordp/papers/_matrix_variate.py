@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..mechanisms._base import NoiseMechanism, PlannedNoise
 from ..mechanisms._docs import with_shared_text
-from ..mechanisms._structured import EXACT, ModeDesign, noise_along
+from ..mechanisms._structured import DirectionalNoise, ModeDesign
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._yang_2021 import PublishedDirections, positive, zeta
 
 
 @with_shared_text
-class MatrixVariateGaussian(NoiseMechanism):
+class MatrixVariateGaussian(DirectionalNoise):
     """Matrix variate Gaussian mechanism (MVG): noise with given covariances.
 
     One call of `transform` is (epsilon, delta)-differentially private for each sample,
@@ -72,10 +72,6 @@ class MatrixVariateGaussian(NoiseMechanism):
 
     _noise_name = "matrix variate Gaussian noise"
 
-    @property
-    def _source(self) -> str:
-        return EXACT
-
     _parameter_constraints: ClassVar = {
         **NoiseMechanism._parameter_constraints,
         "row_covariance": ["array-like", None],
@@ -126,28 +122,9 @@ class MatrixVariateGaussian(NoiseMechanism):
     def _noise(
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
     ) -> PlannedNoise:
-        return self._noise_of(shape, domain, design, rescale=True)
-
-    def _noise_of(
-        self,
-        shape: tuple[int, ...],
-        domain: SensitivitySet,
-        design: ModeDesign,
-        *,
-        rescale: bool,
-    ) -> PlannedNoise:
-        """Noise with given covariances, scaled to spend the budget or as it is."""
         directions, sigmas = design
-        # Errors count the same in every entry.
-        weights = [np.ones(size) for size in shape]
-        return noise_along(
-            shape,
-            domain,
-            (directions, weights),
-            sigmas,
-            float(self.epsilon),
-            float(self.delta),
-            rescale=rescale,
+        return self._noise_along(
+            shape, domain, _equal_weights(shape, directions), sigmas, rescale=True
         )
 
 
@@ -195,7 +172,14 @@ class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian)
         )
         spectra = math.prod(float(np.linalg.norm(s**-2.0)) for s in (first, second))
         scaled = [first * math.sqrt(spectra / bound), second]
-        return self._noise_of(shape, domain, (directions, scaled), rescale=False)
+        return self._noise_along(
+            shape, domain, _equal_weights(shape, directions), scaled, rescale=False
+        )
+
+
+def _equal_weights(shape: tuple[int, ...], directions: list[Any]) -> ModeDesign:
+    """These directions, with errors that count the same in every entry."""
+    return directions, [np.ones(size) for size in shape]
 
 
 def _check_covariance(

@@ -17,14 +17,14 @@ from ..mechanisms import (
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
 )
-from ..mechanisms._base import NoiseMechanism, PlannedNoise
-from ..mechanisms._structured import EXACT, ModeDesign, noise_along
+from ..mechanisms._base import PlannedNoise
+from ..mechanisms._structured import EXACT, DirectionalNoise, ModeDesign
 from ..privacy._numbers import exact
 from ..privacy.calibration._gaussian import floored
 from ..privacy.calibration._sensitivity import SensitivitySet
 
 
-class PublishedDirections(NoiseMechanism):
+class PublishedDirections(DirectionalNoise):
     """Gaussian noise with directions, whose variances a paper chooses."""
 
     _theorem = ""
@@ -47,8 +47,7 @@ class PublishedDirections(NoiseMechanism):
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
     ) -> PlannedNoise:
         sigmas = self._sigmas(shape, domain, design)
-        epsilon, delta = float(self.epsilon), float(self.delta)
-        return noise_along(shape, domain, design, sigmas, epsilon, delta, rescale=False)
+        return self._noise_along(shape, domain, design, sigmas, rescale=False)
 
     def _bound(self, domain: SensitivitySet, sensitivity: float) -> float:
         """B of the theorems."""
