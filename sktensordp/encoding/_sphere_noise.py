@@ -40,9 +40,7 @@ class SphereNoise:
         """
         channel = SphereChannel(self.cap.design)
 
-        def noisy(
-            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
-        ) -> NDArray[np.float64]:
-            return self.cap.estimates(channel.inputs(block), bits)
+        def noisy(codes: Any, bits: Any, columns: slice) -> NDArray[np.float64]:
+            return self.cap.estimates(channel.inputs(codes), bits)
 
         return by_tiles(noisy, samples, streams, whole_samples=True)

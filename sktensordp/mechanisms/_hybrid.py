@@ -102,7 +102,7 @@ class SampledEntries:
         reach = self.domain.width / 2 * (self.domain.n_entries / self.n_sampled)
 
         def noisy_subset(
-            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+            block: NDArray[np.floating], bits: Any, columns: slice
         ) -> NDArray[np.floating]:
             chosen = subsets(bits, len(block), block.shape[1], self.n_sampled)
             index = self._index(np.take_along_axis(block, chosen, axis=1), chosen)

@@ -37,6 +37,7 @@ def by_tiles(
     samples: NDArray[np.floating],
     streams: NoiseStreams | None,
     *,
+    domain: SensitivitySet | None = None,
     whole_samples: bool = False,
 ) -> NDArray[np.floating]:
     """Apply a function to all tiles of the samples, on the available threads.
@@ -44,11 +45,13 @@ def by_tiles(
     Parameters
     ----------
     randomize_tile : callable
-        Takes the values of a tile, the random bits for this tile, and its rows and
-        columns as slices.
+        Takes the values of a tile, the random bits for this tile, and its columns as a
+        slice.
     samples : ndarray of shape (n_samples, n_entries), float32 or float64
     streams : NoiseStreams or None
         None if the function draws nothing; its bits are then None.
+    domain : SensitivitySet, default=None
+        The samples are clipped to it first.
     whole_samples : bool, default=False
         Whether a tile has all columns.
 
@@ -59,12 +62,16 @@ def by_tiles(
     released = np.empty_like(samples)
     spans = [slice(None)] if whole_samples else _slices(samples.shape[1], _TILE)
     tiles = [(rows, columns) for rows in sample_chunks(samples) for columns in spans]
+    fractions = None if domain is None else domain.segments(samples)
 
     def work(number: int) -> None:
         rows, columns = tiles[number]
         bits = None if streams is None else streams.stream(number)
         tile = samples[rows, columns]
-        released[rows, columns] = randomize_tile(tile, bits, rows, columns)
+        if domain is not None:
+            of_rows = None if fractions is None else fractions[rows]
+            tile = domain.clip(tile, columns, of_rows)
+        released[rows, columns] = randomize_tile(tile, bits, columns)
 
     with ThreadPoolExecutor(min(effective_n_threads(), len(tiles))) as pool:
         # list() re-raises the exception of a thread.
@@ -82,15 +89,7 @@ class Clipping:
         self, samples: NDArray[np.floating], streams: NoiseStreams | None
     ) -> NDArray[np.floating]:
         """Clipped samples; `streams` are not used."""
-        fractions = self.domain.segments(samples)
-
-        def clipped(
-            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
-        ) -> NDArray[np.float64]:
-            row_fractions = None if fractions is None else fractions[rows]
-            return self.domain.clip(block, columns, row_fractions)
-
-        return by_tiles(clipped, samples, None)
+        return by_tiles(lambda tile, *_: tile, samples, None, domain=self.domain)
 
     def variance(self, samples: NDArray[np.floating]) -> NDArray[np.float64]:
         """Zero for every entry."""
@@ -118,17 +117,9 @@ class AddedNoise:
         -------
         noisy : ndarray of the shape and type of `samples`
         """
-        fractions = self.domain.segments(samples)
-
-        def noisy(
-            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
-        ) -> NDArray[np.float64]:
-            # The lattice itself clips to the box, if there is one.
-            if fractions is not None:
-                block = self.domain.clip(block, columns, fractions[rows])
-            return self.lattice.randomize(block, bits, columns)
-
-        return by_tiles(noisy, samples, streams)
+        # The lattice itself clips to the box, if there is one.
+        ball = None if self.domain.norm_bound is None else self.domain
+        return by_tiles(self.lattice.randomize, samples, streams, domain=ball)
 
 
 @dataclass(frozen=True)

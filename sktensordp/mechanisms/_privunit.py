@@ -158,19 +158,18 @@ class LiftedRelease:
         -------
         estimates : ndarray of the shape and type of `samples`
         """
-        fractions = self.domain.segments(samples)
 
         def estimated(
-            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+            block: NDArray[np.float64], bits: Any, columns: slice
         ) -> NDArray[np.float64]:
-            row_fractions = None if fractions is None else fractions[rows]
-            block = self.domain.clip(block, columns, row_fractions)
             noisy = self.cap.estimates(self._lifted(block), bits)[:, :-1]
             noisy *= self.radius
             noisy += self.centre
             return noisy
 
-        return by_tiles(estimated, samples, streams, whole_samples=True)
+        return by_tiles(
+            estimated, samples, streams, domain=self.domain, whole_samples=True
+        )
 
     def _lifted(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
         """Unit vectors whose first entries are (x - centre) / radius."""

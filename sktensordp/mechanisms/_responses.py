@@ -136,7 +136,7 @@ class LevelResponse:
         """
 
         def respond(
-            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+            block: NDArray[np.floating], bits: Any, columns: slice
         ) -> NDArray[np.float64]:
             kinds = columns_of(self.kinds, columns)
             lower, upper, share = self._levels_around(block, columns)
