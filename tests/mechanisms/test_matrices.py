@@ -211,6 +211,7 @@ OF_COVARIANCE = {"definite": [[1, 2], [2, 1]], "symm": SKEW, r"\(2, 2\)": np.eye
 OF_WORKLOAD = {
     "covers 5 cells, but X has 6": np.ones((2, 5)), "covers 4": [np.ones((2, 2))] * 2,
     "be finite": np.full((2, 6), NAN), "not zero": np.zeros((2, 6)),
+    "overflow": np.full((2, 6), 1e200),
 }  # fmt: skip
 BAD = [
     *((c, {"delta": 0}, "'delta'") for c in ANY[1:]),
