@@ -7,7 +7,7 @@ codes; the client randomises with the package's mechanisms instead.
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,48 +57,6 @@ def cosines(
         square[inside] = edge * uniform[inside] ** (1 / half)
     cosine = np.sqrt(1 - square)
     return np.where(below, -cosine, cosine), np.sqrt(square)
-
-
-class Channel(Protocol):
-    """What training needs of a channel."""
-
-    @property
-    def order(self) -> int:
-        """Of the norm in which codes are bounded."""
-
-    @property
-    def variance(self) -> float:
-        """Variance of each released entry."""
-
-    @property
-    def n_components(self) -> int:
-        """Dimension of the space of codes."""
-
-    @property
-    def n_outputs(self) -> int:
-        """Number of entries of a code and of its release."""
-
-    @property
-    def spread(self) -> float:
-        """Root mean square of a released entry, over all codes."""
-
-    def draw(self, size: int, rng: np.random.Generator) -> Any:
-        """Noise for `size` codes."""
-
-    def inputs(self, codes: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Codes as they are released without noise."""
-
-    def forward(self, codes: NDArray[np.float64], noise: Any) -> tuple[Any, Any]:
-        """Released codes, and what `backward` needs."""
-
-    def backward(
-        self,
-        codes: NDArray[np.float64],
-        noise: Any,
-        saved: Any,
-        slopes: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Gradient in the codes, given `slopes`, the gradient in the released codes."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +215,10 @@ class BallChannel:
         return slopes / size - np.where(norms > 1, along * normal, 0.0)
 
 
-def code_channel(noise: CodeNoise, n_components: int) -> SphereChannel | BallChannel:
+Channel = SphereChannel | BallChannel
+
+
+def code_channel(noise: CodeNoise, n_components: int) -> Channel:
     """The channel that imitates a mechanism in training.
 
     Parameters

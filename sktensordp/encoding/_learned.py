@@ -146,13 +146,13 @@ def learned_encoder(
     """
     limits = _limits(n_components)
     with one_blas_thread if X.shape[1] <= _FEW_COLUMNS else nullcontext():
-        trainer, white = make_trainer(task, X, targets, on_step)
-        starts = _closed_forms(trainer, white, X, functools.cache(channel_for), limits)
+        trainer = make_trainer(task, X, targets, on_step)
+        starts = _closed_forms(trainer, X, functools.cache(channel_for), limits)
         loss, model, vector = _best(trainer, starts, n_hidden, seed)
     theta_e, theta_d = np.split(vector, [model.encoder.size])
     return LearnedEncoder(
-        white.mean,
-        white.scale,
+        trainer.white.mean,
+        trainer.white.scale,
         trainer.columns,
         CodeMap(model.encoder, theta_e),
         CodeMap(model.decoder, theta_d),
@@ -210,7 +210,7 @@ def make_trainer(
     X: NDArray[np.floating],
     targets: NDArray[Any] | None,
     on_step: Callable[[], bool] | None = None,
-) -> tuple[Trainer, Whitening]:
+) -> Trainer:
     """Check the task on the training data, and standardise the data.
 
     Parameters
@@ -221,7 +221,6 @@ def make_trainer(
     Returns
     -------
     trainer : Trainer
-    white : Whitening
     """
     soft = targets is None
     if targets is None:
@@ -235,24 +234,13 @@ def make_trainer(
     columns = np.flatnonzero(code_norms(white.root, 2) > 0.5)
     means = np.tile(white.mean, (len(X), 1))
     base = check_gradient(task, means, targets) - check_gradient(task, X, targets)
-    trainer = Trainer(
-        task,
-        white.mean,
-        white.scale,
-        columns,
-        standardized(X, white.mean, white.scale)[:, columns],
-        white.root[columns],
-        targets,
-        soft,
-        base if base > 0 else 1.0,
-        on_step,
-    )
-    return trainer, white
+    rows = white.standardize(X)[:, columns]
+    base = base if base > 0 else 1.0
+    return Trainer(task, white, columns, rows, targets, soft, base, on_step)
 
 
 def _closed_forms(
     trainer: Trainer,
-    white: Whitening,
     X: NDArray[np.floating],
     channel_for: Callable[[int], Channel],
     limits: tuple[int, ...],
@@ -262,7 +250,7 @@ def _closed_forms(
     The code phi is that of Propositions 1 to 4. For the sphere, it is placed in a
     tangent hyperplane, e = (phi, 1).
     """
-    task, scale = trainer.task, white.scale
+    task, white, scale = trainer.task, trainer.white, trainer.white.scale
     for curved in (True, False) if isinstance(task, NetworkTask) else (True,):
         metric = linearised(task, X, trainer.targets, scale, curved=curved)
         values, vectors = np.linalg.eigh(metric * np.outer(scale, scale))

@@ -39,6 +39,8 @@ def in_columns(
 class MapShape:
     """Shape of a map x A + b + tanh(x V + c) B, with its parameters in one vector.
 
+    A subclass may have another ufunc as `activation`, with its `derivative`.
+
     Attributes
     ----------
     n_inputs, n_hidden, n_outputs : int
@@ -48,6 +50,12 @@ class MapShape:
     n_inputs: int
     n_hidden: int
     n_outputs: int
+    activation = np.tanh
+
+    @staticmethod
+    def derivative(hidden: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Derivative of the activation, from its outputs."""
+        return 1 - np.square(hidden)
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -97,7 +105,7 @@ class MapShape:
             return outputs, None
         hidden = rows @ V
         hidden += c
-        np.tanh(hidden, out=hidden)
+        self.activation(hidden, out=hidden)
         outputs += hidden @ B
         return outputs, hidden
 
@@ -120,7 +128,7 @@ class MapShape:
         if not self.n_hidden:
             return gradient, None
         inner = slopes @ B.T
-        inner *= 1 - np.square(hidden)
+        inner *= self.derivative(hidden)
         np.matmul(hidden.T, slopes, out=grad_B)
         np.matmul(rows.T, inner, out=grad_V)
         grad_c[:] = inner.sum(axis=0)

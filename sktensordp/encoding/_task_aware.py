@@ -8,13 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sklearn_compat import StrOptions
+from ..mechanisms._privunit import LiftedRelease
 from ._base import FittedCode, LinearEncoder
-from ._code_noise import CodeNoise
+from ._channels import code_channel
+from ._code_noise import CodeNoise, code_noise, no_noise
 from ._docs import with_shared_text
-from ._learned import most_steps
-from ._learned_randomizer import is_linear, learned_code
+from ._learned import learned_encoder, most_steps
+from ._learned_randomizer import fitted_code, is_linear, task_and_targets
 from ._linear import LinearCode, LinearProblem, noise_shares, scaled_basis
 from ._search import best_clip, refined, search_scaling
+from ._sphere_noise import SphereNoise
 
 
 @with_shared_text
@@ -60,6 +63,8 @@ class TaskAwareEncoder(LinearEncoder):
     $clip
         Learned codes need ``clip="auto"``: the encoder learns how to use the ball.
     $output
+    $tensor_shape
+    $random_state
 
     Attributes
     ----------
@@ -73,7 +78,7 @@ class TaskAwareEncoder(LinearEncoder):
     $task_variance
     task_ : ndarray of shape (m, n) or None
         Matrix K of a linear task; None for other tasks.
-    $sample_shape
+    $shapes
 
     Notes
     -----
@@ -177,18 +182,30 @@ class TaskAwareEncoder(LinearEncoder):
         self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
     ) -> FittedCode:
         """Learn encoder, decoder and noise for a task with a gradient."""
-        epsilon = float(self.epsilon)
-        return learned_code(
-            self.task,
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        name = "privunit" if self.mechanism == "auto" else self.mechanism
+
+        def noise_for(size: int) -> CodeNoise:
+            if math.isinf(epsilon):
+                return no_noise(size, clipped=True)
+            return code_noise(name, size, epsilon, delta)
+
+        task, targets = task_and_targets(self.task, rows, y)
+        learned = learned_encoder(
+            task,
             rows,
-            y,
-            mechanism=self.mechanism if math.isfinite(epsilon) else "none",
-            epsilon=epsilon,
-            delta=float(self.delta),
+            lambda size: code_channel(noise_for(size), size),
+            targets=targets,
             n_components=self.n_components,
             n_hidden=rows.shape[1] if self.encoder == "mlp" else 0,
+            seed=0,
             on_step=on_step,
         )
+        noise = noise_for(learned.n_components)
+        release: Any = noise.randomizer
+        if isinstance(release, LiftedRelease):
+            release = SphereNoise(release.cap)
+        return fitted_code(task, rows, targets, learned, noise, release, 1.0)
 
     def _encoding_matrix(
         self, problem: LinearProblem, ratio: float

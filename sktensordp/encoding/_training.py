@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from ._channels import Channel
 from ._maps import MapShape, in_columns
+from ._whitening import Whitening
 
 # Copies of each training sample, and limits on the number of rows.
 _COPIES, _LEAST_ROWS, _MOST_ROWS = 8, 4000, 20_000
@@ -68,14 +69,12 @@ class Trainer:
     ----------
     task : object
         With `value_and_gradient`.
-    mean, scale : ndarray of shape (n,)
-        Of the original columns.
+    white : Whitening
+        Of the training data.
     columns : ndarray of int, shape (n_features,)
         Columns that vary; the mean estimates the others.
     rows : ndarray of shape (n_samples, n_features)
         Standardised.
-    root : ndarray of shape (n_features, r)
-        L, where L L^T is the covariance of `rows`.
     targets : ndarray of shape (n_samples, ...)
     soft : bool
         Whether the targets are the task's outputs. If so, any row has targets, and the
@@ -88,11 +87,9 @@ class Trainer:
     """
 
     task: Any
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    white: Whitening
     columns: NDArray[np.int64]
     rows: NDArray[np.float64]
-    root: NDArray[np.float64]
     targets: NDArray[Any]
     soft: bool
     base: float
@@ -126,14 +123,15 @@ class Trainer:
         if held_out or not self.soft:
             return Sample(rows, self.targets[chosen], channel.draw(size, rng))
         # The copies keep the mean and covariance of the samples.
+        root = self.white.root[self.columns]
         rows *= np.sqrt(1 - _SMOOTHING**2)
-        rows += _SMOOTHING * rng.normal(size=(size, self.root.shape[1])) @ self.root.T
+        rows += _SMOOTHING * rng.normal(size=(size, root.shape[1])) @ root.T
         targets = self.task.outputs(self.estimates(rows))
         return Sample(rows, targets, channel.draw(size, rng))
 
     def estimates(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Convert standardised rows to the original columns."""
-        return in_columns(rows, self.mean, self.scale, self.columns)
+        return in_columns(rows, self.white.mean, self.white.scale, self.columns)
 
     def _decoder_loss(
         self,
@@ -151,7 +149,7 @@ class Trainer:
         rows, hidden = model.decoder.forward(vector, inputs)
         value, slopes = self.task.value_and_gradient(self.estimates(rows), targets)
         slopes = np.asarray(slopes, dtype=float)[:, self.columns]
-        slopes *= self.scale[self.columns]
+        slopes *= self.white.scale[self.columns]
         gradient, inner = model.decoder.gradient(vector, inputs, hidden, slopes)
         return float(value), gradient, (slopes, inner)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,8 +34,8 @@ from ._privacy_agnostic import PrivacyAgnosticEncoder
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
-# Values of the paper: dimension of the code, and penalty on the encoder's parameters.
-_COMPONENTS, _PENALTY = 3, 0.001
+# Dimension of the code in the paper.
+_COMPONENTS = 3
 # Of the variances of noise and code: beyond it, rounding decides what the code is.
 _LARGEST_RATIO = 1e12
 
@@ -78,9 +78,21 @@ class _PublishedEncoder(LinearEncoder):
         return self
 
     def _choose_code(self, problem: LinearProblem) -> tuple[LinearCode, CodeNoise]:
-        if math.isinf(self.epsilon):
+        """The code of the recipe after Theorem 1, decoded for the final noise."""
+        epsilon = float(self.epsilon)
+        if math.isinf(epsilon):
             return super()._choose_code(problem)
-        return _linear_code(problem, self._encoding_matrix, float(self.epsilon))
+        radius = float(code_norms(problem.h, 2).max())
+        square = min(epsilon, 1e150) ** 2
+        ratio = 8 * radius**2 / square if square else math.inf
+        if not ratio < _LARGEST_RATIO:
+            raise ValueError(
+                f"epsilon = {exact(epsilon)} is too small for the published encoder: "
+                f"beside its noise, no code can be distinguished from 0."
+            )
+        encoder = self._encoding_matrix(problem, ratio)
+        noise = _noise(len(encoder), epsilon, l1_diameter(problem.h @ encoder.T))
+        return unclipped_code(problem, encoder, noise.variance), noise
 
     def _guarantee(self, mechanism: str, event: DpEvent) -> PrivacyGuarantee:
         if math.isinf(self.epsilon):
@@ -113,6 +125,8 @@ class PublishedTaskAgnosticEncoder(_PublishedEncoder, TaskAgnosticEncoder):
     $claim
     $linear_task
     $output
+    $tensor_shape
+    $random_state
 
     Attributes
     ----------
@@ -122,7 +136,7 @@ class PublishedTaskAgnosticEncoder(_PublishedEncoder, TaskAgnosticEncoder):
     $expected_task_loss
     $task_variance
     $task_matrix
-    $sample_shape
+    $shapes
 
     References
     ----------
@@ -141,11 +155,6 @@ class PublishedTaskAgnosticEncoder(_PublishedEncoder, TaskAgnosticEncoder):
     >>> encoder.privacy_guarantee_.epsilon, encoder.privacy_guarantee_.claimed
     (inf, (8.0, 0.0))
     """
-
-    _parameter_constraints: ClassVar = {
-        name: TaskAgnosticEncoder._parameter_constraints[name]
-        for name in ("epsilon", "task", "output", "tensor_shape", "random_state")
-    }
 
     def __init__(
         self,
@@ -176,6 +185,8 @@ class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder)
     n_components : int, default=3
         Largest number of entries of the code; fewer if the task has fewer directions.
     $output
+    $tensor_shape
+    $random_state
 
     Attributes
     ----------
@@ -185,7 +196,7 @@ class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder)
     $expected_task_loss
     $task_variance
     $task_matrix
-    $sample_shape
+    $shapes
 
     References
     ----------
@@ -204,11 +215,6 @@ class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder)
     >>> encoder.privacy_guarantee_.epsilon, encoder.privacy_guarantee_.claimed
     (inf, (8.0, 0.0))
     """
-
-    _parameter_constraints: ClassVar = {
-        **PublishedTaskAgnosticEncoder._parameter_constraints,
-        "n_components": PrivacyAgnosticEncoder._parameter_constraints["n_components"],
-    }
 
     def __init__(
         self,
@@ -247,6 +253,8 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     encoder : {"linear", "mlp"}, default="linear"
         For tasks that are not linear: affine maps, or maps with a hidden layer.
     $output
+    $tensor_shape
+    $random_state
 
     Attributes
     ----------
@@ -258,7 +266,7 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     $task_variance
     task_ : ndarray of shape (m, n) or None
         Matrix K of a linear task; None for other tasks.
-    $sample_shape
+    $shapes
 
     References
     ----------
@@ -277,12 +285,6 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     >>> encoder.privacy_guarantee_.epsilon, encoder.privacy_guarantee_.claimed
     (inf, (8.0, 0.0))
     """
-
-    _parameter_constraints: ClassVar = {
-        **PublishedTaskAgnosticEncoder._parameter_constraints,
-        "n_components": TaskAwareEncoder._parameter_constraints["n_components"],
-        "encoder": TaskAwareEncoder._parameter_constraints["encoder"],
-    }
 
     def __init__(
         self,
@@ -312,99 +314,25 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     def _learn_maps(
         self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
     ) -> FittedCode:
-        if math.isinf(self.epsilon):
+        """Learn by Algorithm 1, with the noise that it claims to suffice."""
+        epsilon = float(self.epsilon)
+        if math.isinf(epsilon):
             return super()._learn_maps(rows, y, on_step)
-        return _learned_code(
-            self.task,
+        task, targets = task_and_targets(self.task, rows, y)
+        learned = published_encoder(
+            task,
             rows,
-            y,
-            epsilon=float(self.epsilon),
-            n_components=self.n_components,
+            epsilon,
+            targets=targets,
+            n_components=self.n_components or _COMPONENTS,
             n_hidden=rows.shape[1] if self.encoder == "mlp" else 0,
-            on_step=on_step,
+            on_epoch=on_step,
         )
-
-
-def _linear_code(
-    problem: LinearProblem,
-    encoder_for: Callable[[LinearProblem, float], NDArray[np.float64]],
-    epsilon: float,
-) -> tuple[LinearCode, CodeNoise]:
-    """The code of the recipe after Theorem 1, decoded for the final noise.
-
-    Parameters
-    ----------
-    problem : LinearProblem
-    encoder_for : callable
-        Maps the problem and a noise-to-signal ratio to an encoder.
-    epsilon : float
-        Claimed by the paper.
-
-    Returns
-    -------
-    code : LinearCode
-    noise : CodeNoise
-        No finite epsilon holds: new samples may lie outside the fitting data.
-
-    Raises
-    ------
-    ValueError
-        If epsilon is so small that the noise leaves nothing of a code.
-    """
-    radius = float(code_norms(problem.h, 2).max())
-    square = min(epsilon, 1e150) ** 2
-    ratio = 8 * radius**2 / square if square else math.inf
-    if not ratio < _LARGEST_RATIO:
-        raise ValueError(
-            f"epsilon = {exact(epsilon)} is too small for the published encoder: "
-            f"beside its noise, no code can be distinguished from 0."
+        channel: Any = learned.channel
+        noise = _noise(channel.n_outputs, epsilon, channel.sensitivity)
+        return fitted_code(
+            task, rows, targets, learned, noise, noise.randomizer, math.inf
         )
-    encoder = encoder_for(problem, ratio)
-    sensitivity = l1_diameter(problem.h @ encoder.T)
-    noise = _noise(len(encoder), epsilon, sensitivity)
-    return unclipped_code(problem, encoder, noise.variance), noise
-
-
-def _learned_code(
-    model: Any,
-    rows: NDArray[np.floating],
-    y: ArrayLike | None,
-    *,
-    epsilon: float,
-    n_components: int | None,
-    n_hidden: int,
-    on_step: Callable[[], bool] | None = None,
-) -> FittedCode:
-    """Learn by Algorithm 1 of the paper, with the noise that it claims to suffice.
-
-    Parameters
-    ----------
-    model, rows, y, n_components, n_hidden
-        As in `learned_code`.
-    epsilon : float
-        Claimed by the paper.
-    on_step : callable, default=None
-        Called after each epoch; a true result ends the training.
-
-    Returns
-    -------
-    code : FittedCode
-    """
-    task, targets = task_and_targets(model, rows, y)
-    learned = published_encoder(
-        task,
-        rows,
-        epsilon,
-        targets=targets,
-        n_components=n_components or _COMPONENTS,
-        n_hidden=n_hidden,
-        penalty=_PENALTY,
-        seed=0,
-        on_epoch=on_step,
-    )
-    channel: Any = learned.channel
-    noise = _noise(channel.n_outputs, epsilon, channel.sensitivity)
-    return fitted_code(task, rows, targets, learned, noise, noise.randomizer, np.inf)
 
 
 def _noise(n_entries: int, epsilon: float, sensitivity: float) -> CodeNoise:

@@ -67,7 +67,7 @@ class TestGradients:
         rng = np.random.default_rng(0)
         channel = CHANNELS[name](size)
         X = np.column_stack([IRIS, np.ones(len(IRIS))])
-        trainer, _ = make_trainer(padded(TASK), X, None)
+        trainer = make_trainer(padded(TASK), X, None)
         assert_array_equal(trainer.columns, np.arange(4))
         encoder = MapShape(4, n_hidden, channel.n_outputs)
         decoder = MapShape(channel.n_outputs, n_hidden, 4)

@@ -11,11 +11,10 @@ from sklearn.linear_model import LogisticRegression
 
 from sktensordp.encoding._channels import SphereChannel
 from sktensordp.encoding._learned import learned_encoder
-from sktensordp.encoding._maps import MapShape
 from sktensordp.encoding._task_models import task_of
 from sktensordp.papers._algorithm_one import (
+    LogisticMap,
     _adam,
-    _Logistic,
     l1_diameter,
     published_encoder,
 )
@@ -32,8 +31,6 @@ def publish(**changes):
         "targets": None,
         "n_components": 2,
         "n_hidden": 4,
-        "penalty": 1e-3,
-        "seed": 0,
         "n_epochs": 20,
     }
     return published_encoder(TASK, X, **{**arguments, **changes})
@@ -41,21 +38,18 @@ def publish(**changes):
 
 @pytest.mark.parametrize("n_hidden", [0, 5])
 def test_logistic_units(n_hidden):
-    shape = MapShape(3, n_hidden, 2)
-    net = _Logistic(shape)
+    net = LogisticMap(3, n_hidden, 2)
     rng = np.random.default_rng(0)
     theta, rows = net.random(rng), rng.normal(size=(6, 3))
-    A, b, V, c, B = shape.split(theta)
+    A, b, V, c, B = net.split(theta)
     assert not (n_hidden and np.any(A))
-    expected = rows @ A + b + expit(rows @ V + c) @ B
-    assert_allclose(shape.forward(net.vector(theta), rows)[0], expected)
+    outputs, hidden = net.forward(theta, rows)
+    assert_allclose(outputs, rows @ A + b + expit(rows @ V + c) @ B)
 
     def loss(theta):
-        return np.sum(shape.forward(net.vector(theta), rows)[0] ** 2)
+        return np.sum(net.forward(theta, rows)[0] ** 2)
 
-    outputs, hidden = shape.forward(net.vector(theta), rows)
-    gradient = shape.gradient(net.vector(theta), rows, hidden, 2 * outputs)[0]
-    gradient = net.gradient(gradient)
+    gradient = net.gradient(theta, rows, hidden, 2 * outputs)[0]
     step = 1e-6 * rng.normal(size=theta.shape) * (gradient != 0)
     expected = (loss(theta + step) - loss(theta - step)) / 2
     assert_allclose(gradient @ step, expected, rtol=1e-6)
