@@ -247,10 +247,39 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
             if `modes` are not two of the modes; or if `y` is missing and `X` holds
             integers, which may be coordinates.
         """
-        entries = self._observed(X, y)
-        return self._fit(
-            entries.coordinates, entries.values, entries.shape, entries.is_dense
-        )
+        declared = None if self.shape is None else check_shape(self.shape)
+        if y is None:
+            entries = entries_of_tensor(self, X, declared)
+        else:
+            coordinates, y = check_entries(self, X, y, declared)
+            entries = Entries(coordinates, y, declared or extent(coordinates))
+        shape = entries.shape
+        modes = check_modes(self.modes, len(shape), "modes")
+        if len(modes) != 2 or len(self.modes) != 2:
+            raise ValueError(f"modes must be two different modes, got {self.modes!r}.")
+        where, sizes = entries.coordinates[:, modes], tuple(shape[m] for m in modes)
+        values = entries.values.astype(float)
+        guarantee, domain, randomizers = self._planned_release(where, sizes, values)
+        domain = None if self.value_bounds is None else domain
+        progress = self._progress("sweep", _MAX_SWEEPS if self.epsilon is None else 1)
+        # Locked, or another thread might store its statistics under this guarantee.
+        with progress as on_sweep, self._count_releases().lock:
+            draws = self._has_noise
+            with self._release(guarantee, anew=True, draws=draws) as streams:
+                if self.epsilon is not None:
+                    means, squares = randomizers
+                    statistics = private_statistics(means, squares, values, streams)
+                else:
+                    if domain is not None:
+                        values = np.clip(values, *domain)
+                    statistics = published_statistics(where.T, values, sizes, on_sweep)
+            if self.epsilon is not None:
+                on_sweep()
+            self._modes, self._dense, self._domain = modes, entries.is_dense, domain
+            self.offset_, self.means_, self.scale_, self.scales_ = statistics
+            self.value_bounds_ = -float(self.clip), float(self.clip)
+            self.shape_ = shape
+        return self
 
     def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.floating]:
         """Fit to a tensor, then standardise it.
@@ -289,12 +318,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
             If a coordinate is fractional, below -1 or outside `shape_`, or a value is
             NaN or infinite.
         """
-        check_is_fitted(self)
-        where, y = check_entries(
-            self, X, y, self.shape_, reset=False, allow_unknown=True
-        )
-        center, scale = self._at([where[:, mode] for mode in self._modes])
-        return self._scaled(y, center, scale)
+        return self._scaled(*self._of_entries(X, y))
 
     def unscale_values(self, X: ArrayLike, z: ArrayLike) -> NDArray[np.floating]:
         """Convert standardised values, such as predictions, to the original scale.
@@ -316,12 +340,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         ValueError
             As `scale_values`.
         """
-        check_is_fitted(self)
-        where, z = check_entries(
-            self, X, z, self.shape_, reset=False, allow_unknown=True
-        )
-        center, scale = self._at([where[:, mode] for mode in self._modes])
-        return self._unscaled(z, center, scale)
+        return self._unscaled(*self._of_entries(X, z))
 
     def _can_transform(self) -> bool:
         # Also before a fit, when a Pipeline looks for the method.
@@ -377,49 +396,6 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         check_is_fitted(self)
         return self._unscaled(check_tensor(self, X, self.shape_), *self._everywhere())
 
-    def _observed(self, X: ArrayLike, y: ArrayLike | None) -> Entries:
-        """Check the input of `fit`."""
-        shape = None if self.shape is None else check_shape(self.shape)
-        if y is None:
-            return entries_of_tensor(self, X, shape)
-        where, values = check_entries(self, X, y, shape)
-        return Entries(where, values, shape or extent(where))
-
-    def _fit(
-        self,
-        where: NDArray[np.integer],
-        values: NDArray[np.floating],
-        shape: tuple[int, ...],
-        dense: bool,
-    ) -> Self:
-        """Fit to values at checked coordinates."""
-        modes = check_modes(self.modes, len(shape), "modes")
-        if len(modes) != 2 or len(self.modes) != 2:
-            raise ValueError(f"modes must be two different modes, got {self.modes!r}.")
-        where, sizes = where[:, modes], tuple(shape[mode] for mode in modes)
-        values = values.astype(float)
-        guarantee, domain, randomizers = self._planned_release(where, sizes, values)
-        domain = None if self.value_bounds is None else domain
-        progress = self._progress("sweep", _MAX_SWEEPS if self.epsilon is None else 1)
-        # Locked, or another thread might store its statistics under this guarantee.
-        with progress as on_sweep, self._count_releases().lock:
-            draws = self._has_noise
-            with self._release(guarantee, anew=True, draws=draws) as streams:
-                if self.epsilon is not None:
-                    means, squares = randomizers
-                    statistics = private_statistics(means, squares, values, streams)
-                else:
-                    if domain is not None:
-                        values = np.clip(values, *domain)
-                    statistics = published_statistics(where.T, values, sizes, on_sweep)
-            if self.epsilon is not None:
-                on_sweep()
-            self._modes, self._dense, self._domain = modes, dense, domain
-            self.offset_, self.means_, self.scale_, self.scales_ = statistics
-            self.value_bounds_ = -float(self.clip), float(self.clip)
-            self.shape_ = shape
-        return self
-
     _of_fit = "_modes", "_dense", "_domain"
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -436,6 +412,16 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
             center = center + np.append(mean, 0.0)[index]
             scale = scale * np.append(root, math.sqrt(self.scale_))[index]
         return center, scale
+
+    def _of_entries(
+        self, X: ArrayLike, values: ArrayLike
+    ) -> tuple[NDArray[np.floating], Any, Any]:
+        """Checked values of entries, with the centre and scale of each."""
+        check_is_fitted(self)
+        where, checked = check_entries(
+            self, X, values, self.shape_, reset=False, allow_unknown=True
+        )
+        return checked, *self._at([where[:, mode] for mode in self._modes])
 
     def _everywhere(self) -> tuple[Any, Any]:
         grid = np.ogrid[tuple(slice(n) for n in self.shape_)]
