@@ -21,6 +21,7 @@ from .._sklearn_compat import Interval, StrOptions, fit_context, framed
 from .._validation import check_numeric, checked
 from ..mechanisms._base import ReleasingTransformer
 from ..mechanisms._chunks import DTYPES, in_chunks
+from ..mechanisms._samples import validated
 from ..privacy import PrivacyGuarantee
 from ..tensor._blas import one_blas_thread
 from ._client import ClientRandomizer, EncoderClient, LinearMap
@@ -102,15 +103,13 @@ class LinearEncoder(
     task_: NDArray[np.float64] | None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "epsilon": ReleasingTransformer._parameter_constraints["epsilon"],
+        **ReleasingTransformer._parameter_constraints,
         "delta": [Interval(Real, 0, 1, closed="left")],
         "task": "no_validation",
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "mechanism": [StrOptions({*PURE, "gaussian", "auto"})],
         "clip": [Interval(Real, 0, 1, closed="right"), StrOptions({"auto"})],
         "output": [StrOptions({"decoded", "code"})],
-        "tensor_shape": ["array-like", None],
-        "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
     _learns_in_fit = True
@@ -148,7 +147,7 @@ class LinearEncoder(
             if the mechanism cannot keep epsilon and delta.
         """
         X, y = loaded(X, y)
-        array = self._validated(X, reset=True, ensure_min_samples=2)
+        array = validated(self, X, reset=True, ensure_min_samples=2)
         shape = self._shape_of(array)
         rows = array.reshape(len(array), -1)
         with self._progress(max_tasks=self._n_steps) as on_step:

@@ -1,7 +1,5 @@
 """The benchmark for task-aware encoding."""
 
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,6 +23,8 @@ class TaskAgnosticEncoder(LinearEncoder):
     $mechanism
     $clip
     $output
+    $tensor_shape
+    $random_state
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class TaskAgnosticEncoder(LinearEncoder):
     $expected_task_loss
     $task_variance
     $task_matrix
-    $sample_shape
+    $shapes
 
     Notes
     -----
@@ -56,12 +56,6 @@ class TaskAgnosticEncoder(LinearEncoder):
     >>> encoder.n_components_
     6
     """
-
-    _parameter_constraints: ClassVar = {
-        name: constraint
-        for name, constraint in LinearEncoder._parameter_constraints.items()
-        if name != "n_components"
-    }
 
     def __init__(
         self,

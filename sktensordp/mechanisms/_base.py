@@ -27,7 +27,7 @@ from ..privacy.calibration._sensitivity import SensitivitySet, declared_set
 from ._chunks import in_chunks
 from ._gaussian_noise import event_for_any_length
 from ._noise import Clipping
-from ._samples import shape_of_sample, validated
+from ._samples import check_sample_shape, shape_of_sample, validated
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -55,6 +55,7 @@ class ReleasingTransformer(
     _error_name = "largest expected squared error of a sample"
     _unit = "sample"
 
+    # Of all mechanisms; each has some of these parameters.
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -98,11 +99,9 @@ class ReleasingTransformer(
             be drawn accurately enough to keep epsilon and delta.
         """
         reads_values = math.isinf(self.epsilon) or not self._is_declared()
-        array = self._validated(
-            X,
-            reset=True,
-            ensure_all_finite=reads_values,
-            order="C" if reads_values else None,
+        order = "C" if reads_values else None
+        array = validated(
+            self, X, reset=True, ensure_all_finite=reads_values, order=order
         )
         shape = self._shape_of(array)
         with self._progress() as on_step:
@@ -179,18 +178,9 @@ class ReleasingTransformer(
     def _samples(self, X: Any) -> Any:
         """The samples, checked to have the shape seen in `fit`."""
         check_is_fitted(self)
-        array = self._validated(X, reset=False)
-        if self._shape_of(array) != self.sample_shape_:
-            raise ValueError(
-                f"X has samples of shape {self._shape_of(array)}, but "
-                f"{type(self).__name__} was fitted to samples of shape "
-                f"{self.sample_shape_}."
-            )
+        array = validated(self, X, reset=False)
+        check_sample_shape(self, self._shape_of(array), self.sample_shape_)
         return array
-
-    def _validated(self, X: Any, *, reset: bool, **options: Any) -> Any:
-        """Samples as an array; `options` are those of scikit-learn's `check_array`."""
-        return validated(self, X, reset=reset, **options)
 
     def _shape_of(self, X: Any) -> tuple[int, ...]:
         """Shape of a sample."""
@@ -464,12 +454,6 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
 
 class LocalMechanism(NoiseMechanism):
     """A mechanism for entries in `bounds` whose noise depends on their values."""
-
-    _parameter_constraints: ClassVar = {
-        name: constraint
-        for name, constraint in NoiseMechanism._parameter_constraints.items()
-        if name not in ("delta", "norm_bound", "sensitivity")
-    }
 
     def variance(self, X: ArrayLike) -> NDArray[np.float64]:
         """Variance of every entry that `transform` would release for these samples.

@@ -39,7 +39,10 @@ class LaplaceMechanism(NoiseMechanism):
     $epsilon
     $bounds
     $norm_bound
-    $l1_sensitivity
+    sensitivity : float, default=None
+        L1 sensitivity of the query, if each sample is the answer to a query. You vouch
+        for it: samples are not clipped, except for values some 1e9 times as large as
+        the noise.
     $tensor_shape
     $random_state
 
@@ -80,12 +83,6 @@ class LaplaceMechanism(NoiseMechanism):
 
     _source = "Dwork, McSherry, Nissim and Smith (2006), Proposition 1"
     _noise_name = "discrete Laplace noise on a public lattice"
-
-    _parameter_constraints: ClassVar = {
-        name: constraint
-        for name, constraint in NoiseMechanism._parameter_constraints.items()
-        if name != "delta"
-    }
 
     def __init__(
         self,

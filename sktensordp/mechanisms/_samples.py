@@ -42,6 +42,17 @@ def shape_of_sample(tensor_shape: Any, X: Any) -> tuple[int, ...]:
     return shape
 
 
+def check_sample_shape(
+    estimator: object, shape: tuple[int, ...], fitted: tuple[int, ...]
+) -> None:
+    """Refuse samples of another shape than those of the fit."""
+    if shape != fitted:
+        raise ValueError(
+            f"X has samples of shape {shape}, but {type(estimator).__name__} was "
+            f"fitted to samples of shape {fitted}."
+        )
+
+
 def checked_tensor_shape(tensor_shape: Any) -> tuple[int, ...]:
     """The declared shape of a sample as a tuple of positive integers."""
     shape = tuple(tensor_shape)

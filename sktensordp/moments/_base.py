@@ -38,7 +38,12 @@ from .._validation import callers_level, described
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..measure import NoisySums, plan_gaussian_sums
-from ..mechanisms._samples import checked_tensor_shape, shape_of_sample, validated
+from ..mechanisms._samples import (
+    check_sample_shape,
+    checked_tensor_shape,
+    shape_of_sample,
+    validated,
+)
 from ..privacy import PrivacyGuarantee
 from ._samples import Samples, read_first
 from ._spectrum import Spectrum
@@ -158,11 +163,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         array = validated(self, X, reset=like is None)
         shape = self._shape_of(array)
-        if like is not None and shape != like:
-            raise ValueError(
-                f"X has samples of shape {shape}, but {type(self).__name__} was fitted "
-                f"to samples of shape {like}."
-            )
+        if like is not None:
+            check_sample_shape(self, shape, like)
         return array if is_dask(array) else array.reshape(len(array), -1), shape
 
     def _ranks(self, shape: tuple[int, ...]) -> tuple[int, ...] | int | None:

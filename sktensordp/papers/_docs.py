@@ -4,19 +4,19 @@ from .._docstrings import with_texts
 from ..completion._docs import RANDOM_STATE
 from ..encoding._docs import TEXTS
 
-_ALGORITHMS = """\
+with_shared_text = with_texts(
+    {
+        "algorithms": """\
 The claim of [1]_ for "input" is true. Those for "gradient" and "output" are false:
 factors, and the core of a Tucker decomposition, are released that were fitted to the
 raw values. A fit then warns with ``UnsoundClaimWarning``, and `privacy_guarantee_`
-states what is true."""
-
-_DESCENT = """\
+states what is true.""",
+        "descent": """\
 Stochastic gradient descent fits the decomposition to values that are neither centred
 nor scaled, without biases. To compare, use
 :class:`~sktensordp.completion.CPCompletion` and
-:class:`~sktensordp.completion.TuckerCompletion`."""
-
-_PARAMETERS = """\
+:class:`~sktensordp.completion.TuckerCompletion`.""",
+        "parameters": """\
 epsilon : float, default=1.0
     Claimed for the value of one entry. ``float("inf")`` adds no noise.
 perturbation : {"input", "gradient", "output"}, default="input"
@@ -36,9 +36,9 @@ regularization : float, default=0.01
     Weight of the factors' squared norms in the cost.
 gradient_clip : float, default=0.5
     In Algorithm 2, the largest norm of the gradient of an entry in the last factor. In
-    Algorithm 3, the Lipschitz constant, which the paper does not give."""
-
-_ATTRIBUTES = """\
+    Algorithm 3, the Lipschitz constant, which the paper does not give.""",
+        "random_state": RANDOM_STATE,
+        "attributes": """\
 privacy_guarantee_ : PrivacyGuarantee
     The guarantee that holds, with the claim beside it where that is stronger.
 shape_ : tuple of int
@@ -50,28 +50,20 @@ perturbation_ : str
 n_iter_ : int
     Number of passes that were run.
 n_features_in_ : int
-    Number of modes."""
-
-_CLAIM = """\
-epsilon : float, default=1.0
-    Claimed for a sample in one call of `transform` or `privatize`. With
-    ``float("inf")``, no noise is added."""
-
-_PUBLISHED_NOISE = """\
-Codes are not clipped, and get Laplace noise for the largest
-distance between two codes of the fitting data. `fit` warns with
-``UnsoundClaimWarning``, since no finite epsilon holds for the samples of other people;
-`privacy_guarantee_` says so beside the claim."""
-
-with_shared_text = with_texts(
-    {
-        "algorithms": _ALGORITHMS,
-        "descent": _DESCENT,
-        "parameters": _PARAMETERS,
-        "random_state": RANDOM_STATE,
-        "attributes": _ATTRIBUTES,
+    Number of modes.""",
     }
 )
 with_encoder_text = with_texts(
-    {**TEXTS, "claim": _CLAIM, "published_noise": _PUBLISHED_NOISE}
+    {
+        **TEXTS,
+        "claim": """\
+epsilon : float, default=1.0
+    Claimed for a sample in one call of `transform` or `privatize`. With
+    ``float("inf")``, no noise is added.""",
+        "published_noise": """\
+Codes are not clipped, and get Laplace noise for the largest
+distance between two codes of the fitting data. `fit` warns with
+``UnsoundClaimWarning``, since no finite epsilon holds for the samples of other people;
+`privacy_guarantee_` says so beside the claim.""",
+    }
 )

@@ -28,6 +28,8 @@ class PrivacyAgnosticEncoder(LinearEncoder):
     $mechanism
     $clip
     $output
+    $tensor_shape
+    $random_state
 
     Attributes
     ----------
@@ -37,7 +39,7 @@ class PrivacyAgnosticEncoder(LinearEncoder):
     $expected_task_loss
     $task_variance
     $task_matrix
-    $sample_shape
+    $shapes
 
     Notes
     -----

@@ -235,15 +235,11 @@ class _PublishedCompletion(BaseCompletion):
     _folds_in = False
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
-        "epsilon": BaseCompletion._parameter_constraints["epsilon"],
+        **BaseCompletion._parameter_constraints,
         "perturbation": [StrOptions(set(_NUMBERS))],
-        "value_bounds": ["array-like", None],
-        "shape": ["array-like", None],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "regularization": [Interval(Real, 0, None, closed="left")],
         "gradient_clip": [Interval(Real, 0, None, closed="neither")],
-        "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
     def __init__(

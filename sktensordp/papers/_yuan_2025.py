@@ -107,9 +107,8 @@ class _Response:
         thresholds = np.floor(self._entry_keeps * _TOTAL).astype(np.int64)
 
         def respond(
-            block: NDArray[np.floating], bits: Any, rows: slice, columns: slice
+            block: NDArray[np.floating], bits: Any, columns: slice
         ) -> NDArray[np.float64]:
-            block = self.domain.clip(block, columns, None)
             if self.n_levels is not None:
                 step = self.domain.width / (self.n_levels - 1)
                 low: Any = self.domain.low
@@ -120,7 +119,7 @@ class _Response:
             noisy = self.lattice.randomize(block, bits, columns)
             return np.where(kept, block, noisy)
 
-        return by_tiles(respond, samples, streams)
+        return by_tiles(respond, samples, streams, domain=self.domain)
 
 
 @with_shared_text
@@ -188,10 +187,9 @@ class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
     debias = True
 
     _parameter_constraints: ClassVar = {
-        name: constraint
-        for name, constraint in TensorRandomizedResponse._parameter_constraints.items()
-        if name not in ("keep_probability", "scale", "debias")
-    } | {"noise": [StrOptions({"laplace", "gaussian"})]}
+        **TensorRandomizedResponse._parameter_constraints,
+        "noise": [StrOptions({"laplace", "gaussian"})],
+    }
 
     def __init__(
         self,
