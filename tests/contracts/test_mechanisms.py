@@ -9,7 +9,6 @@ import math
 import pickle
 import tracemalloc
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -326,16 +325,6 @@ def test_rows_of_features_and_data_frames(mechanism):
     expected = mechanism.fit(X).transform(X)
     assert (expected.shape, frames.sample_shape_) == (X.shape, X.shape[1:])
     assert_array_equal(out.to_numpy(), expected.reshape(5, 6))
-
-
-@ALL
-def test_pickles_go_on_as_they_were(mechanism, tmp_path):
-    X, mechanism = samples(mechanism), fitted(mechanism, random_state=5)
-    files, dump = joblib.dump(mechanism, tmp_path / "dump"), pickle.dumps(mechanism)
-    expected = mechanism.transform(X)
-    for other in (pickle.loads(dump), joblib.load(files[0])):
-        assert other.privacy_guarantee_ == mechanism.privacy_guarantee_
-        assert_array_equal(other.transform(X), expected)
 
 
 @ALL

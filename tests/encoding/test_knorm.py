@@ -6,6 +6,7 @@ over the seeds, asymptotically.
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -107,6 +108,8 @@ def test_calibration(n, epsilon):
     lattice = knorm_lattice(n, epsilon)
     assert 0 < lattice.residual < 0.02 * epsilon
     assert epsilon * (1 - 1e-8) <= lattice.epsilon <= epsilon
+    # Of two codes at a distance of 2, to the last digit.
+    assert Fraction(2) / Fraction(lattice.scale) + Fraction(lattice.residual) <= epsilon
     assert_allclose(
         lattice.variance,
         4 * (n + 1) / (epsilon - lattice.residual) ** 2,
@@ -114,7 +117,9 @@ def test_calibration(n, epsilon):
     )
 
 
-@pytest.mark.parametrize(("n", "epsilon"), [(2, 1e-5), (500, 1e-3), (3, 1e15)])
+@pytest.mark.parametrize(
+    ("n", "epsilon"), [(1, 1e-99), (2, 1e-5), (500, 1e-3), (3, 1e15)]
+)
 def test_what_cannot_be_honoured_is_refused(n, epsilon):
     with pytest.raises(ValueError, match="cannot be honoured"):
         knorm_lattice(n, epsilon)

@@ -1,10 +1,8 @@
 """`MultilinearPCA`: what it reveals, what it finds, and how it is used."""
 
-import itertools
 import json
 import math
 import pickle
-import warnings
 from dataclasses import replace
 from functools import partial
 from unittest import mock
@@ -42,7 +40,7 @@ from sktensordp.privacy import (
 )
 from tests.support import divergence
 from tests.support.noise import drawing, source_of
-from tests.support.replaying import accounted, largest_ratios, leaves, recorded
+from tests.support.replaying import accounted, largest_ratios, recorded
 
 DIGITS = load_digits()
 IMAGES = DIGITS.images / np.linalg.norm(DIGITS.images, axis=(1, 2), keepdims=True)
@@ -161,22 +159,6 @@ def test_noise_has_the_stated_size(way):
     draws = np.concatenate(draws)
     n = len(draws)
     assert abs(np.sum(draws**2) / n - 1) < 6.5 * math.sqrt(2 / n)
-
-
-def test_shares_add_up_to_the_whole_budget_at_most():
-    """Each release moves by its share for the worst pair, and all by at most one."""
-    X = extreme()
-    other = X.copy()
-    other[3] = np.eye(12)[-1].reshape(3, 4)
-    for way, params in WAYS.items():
-        with recorded() as start:
-            make(**params).fit(X)
-        with recorded(start) as moved:
-            make(**params).fit(other)
-        squares = [
-            float(np.square(step[0] * start.step).sum()) for step in start.moved(moved)
-        ]
-        assert sum(squares) <= 1 + 1e-3, way
 
 
 def test_what_is_published_follows_from_releases():
@@ -312,14 +294,6 @@ def test_planned_guarantees(way, tensor_shape):
     if tensor_shape:
         assert planned.event == fitted.event
     assert 0.3 < epsilon_per_release(1.0, 3e-6, 3, model) < 1
-
-
-def test_budgets_count_every_fit_or_refuse_it():
-    with PrivacyBudget(1.2, 1e-6) as budget:
-        make(random_state=None).fit(people())
-        with pytest.raises(BudgetExceededError):
-            make(random_state=None).fit(people())
-    assert budget.spent.epsilon == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -778,22 +752,6 @@ def test_the_expected_error_is_that_of_such_samples(n_components):
 
 def test_groups_and_shuffling_are_those_of_a_central_release():
     guarantee = make().fit(people()).privacy_guarantee_
-    (noise, _), *_ = leaves(guarantee.event)
-    (four, _), *_ = leaves(guarantee.for_group(4).event)
     assert guarantee.for_group(4).epsilon > 4
-    assert noise.noise_multiplier
-    assert four is not None
     with pytest.raises(ValueError, match=r"shuffle|message"):
         guarantee.shuffled(1000)
-
-
-def test_pickles_and_html():
-    model = make((2, 2)).fit(IMAGES)
-    other = pickle.loads(pickle.dumps(model))
-    same(other, model)
-    assert_array_equal(other.transform(IMAGES), model.transform(IMAGES))
-    assert "MultilinearPCA" in model._repr_html_()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert clone(model).get_params() == model.get_params()
-    assert len(list(itertools.chain(*model.components_))) == 16
