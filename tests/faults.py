@@ -1707,21 +1707,21 @@ OF_COMPLETION = [
     ),
     Fault(
         "residuals are not clipped",
-        "completion/measurements/_blocks.py",
+        "completion/measurements/_statistics.py",
         "return np.clip(residuals / self.clip, -1.0, 1.0)",
         "return residuals / self.clip",
         ("completion/test_blocks.py",),
     ),
     Fault(
         "weights that rounding lengthens are not cut off",
-        "completion/measurements/_blocks.py",
+        "completion/measurements/_statistics.py",
         "return weighted / excess[:, np.newaxis]",
         "return weighted",
         ("completion/test_blocks.py",),
     ),
     Fault(
         "right-hand sides of regressions are twice as long as the noise is for",
-        "completion/measurements/_blocks.py",
+        "completion/measurements/_statistics.py",
         "np.where(longest > 0, 2 * longest, 1.0)",
         "np.where(longest > 0, longest, 1.0)",
         ("completion/test_blocks.py",),
@@ -2374,7 +2374,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "the bound of a row is that of its last partition",
-        "completion/measurements/_blocks.py",
+        "completion/measurements/_statistics.py",
         "longest[rows] = np.maximum(longest[rows], lengths)",
         "longest[rows] = lengths",
         ("with_dask/test_completion.py",),

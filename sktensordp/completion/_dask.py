@@ -289,7 +289,6 @@ class PartitionedEntries:
         pair = self.mode, 1 - self.mode
         used = [self.used_indices[mode] for mode in pair]
         counts = [self.counts[mode][u] for mode, u in zip(pair, used, strict=True)]
-        weights = [1 / np.sqrt(n + n.mean()) for n in counts]
         cuts = np.searchsorted(used[0], self.cuts)
         chance = counts[1] / self.n_entries if at_random else None
         columns = shared((pair, used[1], chance))
@@ -298,13 +297,9 @@ class PartitionedEntries:
             task(_incidence)(chunk, used[0][a:b], columns, k)
             for k, (chunk, (a, b)) in pairs
         )
-        found = ChunkedMatrix(in_memory(*matrices), cuts, counts, self.mode)
-        gram = partial(found.gram, weights)
-        values, vectors = leading_pattern(gram, len(used[1]), n_values)
-        if self.mode == 1 and not at_random:
-            vectors = found.project(weights, vectors)
-            np.divide(vectors, values, out=vectors, where=values > 0)
-        return values, vectors
+        of_modes = counts[::-1] if self.mode else counts
+        found = ChunkedMatrix(in_memory(*matrices), cuts, of_modes, self.mode)
+        return leading_pattern(found, n_values)
 
     def shared(self) -> "SharedEntries":
         """Numbers of entries that two rows share; see `shared_entries`."""
@@ -448,7 +443,7 @@ def _shared_product(
 
 
 class ChunkedMatrix(NamedTuple):
-    """A matrix with the rows of one mode, in chunks; see `Residuals`.
+    """A matrix with the rows of one mode, in chunks; see `LocalMatrix`.
 
     Attributes
     ----------
@@ -457,7 +452,7 @@ class ChunkedMatrix(NamedTuple):
     cuts : ndarray of shape (n_chunks + 1,), int
         Chunk k has the rows cuts[k] to cuts[k + 1].
     counts, mode
-        See `Residuals`.
+        See `LocalMatrix`.
     """
 
     matrices: Sequence[Delayed]
@@ -468,14 +463,14 @@ class ChunkedMatrix(NamedTuple):
     def gram(
         self, weights: Any, vectors: NDArray[np.float64], flipped: bool = False
     ) -> NDArray[np.float64]:
-        """A' A times vectors; see `Residuals`."""
+        """A' A times vectors; see `LocalMatrix`."""
         products = self._tasks(_matrix_gram, weights, vectors, flipped)
         return computed(tree_sum(products))[0][0]
 
     def project(
         self, weights: Any, vectors: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """A times vectors; see `Residuals`."""
+        """A times vectors; see `LocalMatrix`."""
         return np.concatenate(computed(*self._tasks(_matrix_product, weights, vectors)))
 
     def _tasks(

@@ -10,13 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tensor import (
-    CPForm,
-    Rows,
-    TuckerForm,
-    point_model,
-    point_tucker_model,
-)
+from ..tensor import CPForm, Rows, TuckerForm
 from ..tensor._unit_entries import UnitEntries
 from ._population import Population
 
@@ -177,19 +171,14 @@ class SharedModel:
             biases = [np.append(bias[:, 0], 0.0), *self.biases]
             terms["biases"] = [scale * b for b in biases]
         if self.form:
-            factors = [scale * unit_factors, *self.factors[: len(self.sizes)]]
-            terms["factors"] = factors
+            terms["blocks"] = [scale * unit_factors, *self.factors]
         if self.features.shape[1]:
             terms.update(features=self.features, weights=scale * weights)
         variance = self.noise * scale**2
+        model = self.form.point_model(shape, variance, float, **terms)
         # That of an unknown unit is given.
         counts = [None, *self.counts]
-        if isinstance(self.form, CPForm) or not self.form:
-            model = point_model(shape, variance, float, **terms)
-            return model.with_average_rows(counts)
-        core = self.factors[-1].reshape(self.form.ranks)
-        tucker = point_tucker_model(shape, variance, float, core=core, **terms)
-        return tucker.with_average_rows(counts)
+        return model.with_average_rows(counts)
 
     def directions(self, scale: float) -> Rows:
         """Build a model of units that differ from an unknown one in one number each.

@@ -7,16 +7,10 @@ from ._cp_rows import fit_cp, padded
 from ._likelihood import TableLikelihood
 from ._observations import Observations
 from ._pattern import Pattern, pattern_of
-from ._row_posterior import row_posterior
 from ._rows import Evidence, Rows, continued, own_rows, rescaled, updated, with_indices
+from ._shared_rows import row_posterior
 from ._sums import fit_biases_to_sums
-from ._tucker import (
-    TuckerForm,
-    TuckerRows,
-    check_tucker_size,
-    fit_tucker,
-    point_tucker_model,
-)
+from ._tucker import TuckerForm, TuckerRows, check_tucker_size, fit_tucker
 
 __all__ = [
     "CPForm",
@@ -42,7 +36,6 @@ __all__ = [
     "padded",
     "pattern_of",
     "point_model",
-    "point_tucker_model",
     "rescaled",
     "row_posterior",
     "times_recurring",

@@ -58,35 +58,6 @@ def cp_to_dense(factors: Sequence[NDArray[np.floating]]) -> NDArray[np.floating]
     return (product @ last.T).reshape([len(factor) for factor in factors])
 
 
-def with_columns(
-    rows: NDArray[np.floating],
-    packed: NDArray[np.floating],
-    columns: NDArray[np.integer],
-) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
-    """Some columns of rows, and the same of their packed squares.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n, Q)
-    packed : ndarray of shape (n, Q (Q + 1) / 2)
-        For example, covariances.
-    columns : ndarray of int
-        Ascending, apart from Q, which stands for a new column of zeros.
-
-    Returns
-    -------
-    rows : ndarray of shape (n, len(columns))
-    packed : ndarray of shape (n, P)
-    """
-    n_columns, n_pairs = rows.shape[1], packed.shape[1]
-    one, other = (columns[k] for k in np.triu_indices(len(columns)))
-    pairs = one * n_columns - one * (one - 1) // 2 - one + other
-    pairs = np.where(np.maximum(one, other) == n_columns, n_pairs, pairs)
-    zeros = np.zeros((len(rows), 1), rows.dtype)
-    padded, padded_pairs = (np.append(a, zeros, axis=1) for a in (rows, packed))
-    return np.take(padded, columns, axis=1), np.take(padded_pairs, pairs, axis=1)
-
-
 def cp_to_tucker(
     factors: list[NDArray[np.floating]],
 ) -> tuple[NDArray[np.floating], list[NDArray[np.floating]]]:

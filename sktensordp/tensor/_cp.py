@@ -107,12 +107,19 @@ class CPForm:
         shape: tuple[int, ...],
         noise_variance: float,
         dtype: DTypeLike,
-        *,
-        biases: Sequence[NDArray[np.floating]] | None = None,
         blocks: Sequence[NDArray[np.floating]] | None = None,
+        **terms: Any,
     ) -> Rows:
-        """A model with given biases and blocks; see `sktensordp.tensor.point_model`."""
-        return point_model(shape, noise_variance, dtype, biases=biases, factors=blocks)
+        """A model with given blocks and other terms; see `point_model`.
+
+        Parameters
+        ----------
+        shape, noise_variance, dtype, **terms : object
+            See `sktensordp.tensor.point_model`.
+        blocks : list of ndarray, default=None
+            None for no terms.
+        """
+        return point_model(shape, noise_variance, dtype, factors=blocks, **terms)
 
 
 def max_cp_rank(shape: Sequence[int]) -> int:
@@ -201,12 +208,11 @@ def point_model(
     """
     n_modes = len(shape)
     rank = 0 if factors is None else factors[0].shape[1]
-    fixed, prior_mean, precision, tie = cp_columns(
-        n_modes, rank, biases is not None, (), features
-    )
+    columns = cp_columns(n_modes, rank, biases is not None, (), features)
+    fixed = columns[0]
     n_biases = 0 if biases is None else n_modes
     of_terms = slice(n_biases, n_biases + rank)
-    unknown, means, covariances = np.where(fixed, 1.0, 0.0), [], []
+    unknown, means = np.where(fixed, 1.0, 0.0), []
     for mode, size in enumerate(shape):
         rows = np.ones((size, fixed.shape[1]), dtype)
         if biases is not None:
@@ -216,24 +222,36 @@ def point_model(
             unknown[mode, of_terms] = factors[mode].mean(axis=0)
         if features is not None and mode < 2:
             rows[:, of_terms.stop :] = features[:-1] if mode else weights
-        n_pairs = math.comb(np.count_nonzero(~fixed[mode]) + 1, 2)
         means.append(rows)
-        covariances.append(np.zeros((size, n_pairs), dtype))
-    if features is not None:
-        unknown[1, of_terms.stop :] = features[-1]
-    return Rows(
-        shape,
-        tuple(np.arange(size) for size in shape),
-        fixed,
-        prior_mean,
-        precision,
-        tie,
-        tuple(means),
-        tuple(covariances),
-        noise_variance,
-        unknown,
-        np.empty((1, 0)) if features is None else features,
-    )
+    if features is None:
+        features = np.empty((1, 0))
+    unknown[1, of_terms.stop :] = features[-1]
+    used = [np.arange(size) for size in shape]
+    return exact_rows(shape, used, columns, means, noise_variance, unknown, features)
+
+
+def exact_rows(
+    shape: tuple[int, ...],
+    used: Sequence[NDArray[np.integer]],
+    columns: Any,
+    means: Sequence[NDArray[np.floating]],
+    noise: float,
+    unknown: NDArray[np.float64],
+    features: NDArray[np.floating],
+) -> Rows:
+    """Rows whose covariances are zero, with `cp_columns`; see `Rows`."""
+    covariances = no_covariances(columns[0], means)
+    posterior: Any = tuple(means), covariances, noise, unknown, features
+    return Rows(shape, tuple(used), *columns, *posterior)
+
+
+def no_covariances(
+    fixed: NDArray[np.bool_], means: Sequence[NDArray[np.floating]]
+) -> tuple[NDArray[np.floating], ...]:
+    """Covariances of rows that are taken as they are."""
+    n_pairs = [math.comb(n + 1, 2) for n in np.sum(~fixed, axis=1).tolist()]
+    pairs = zip(means, n_pairs, strict=True)
+    return tuple(np.zeros((len(own), n), own.dtype) for own, n in pairs)
 
 
 def _lengths(block: NDArray[np.floating]) -> NDArray[np.floating]:

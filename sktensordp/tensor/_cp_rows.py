@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._algebra import with_columns
 from ._blas import one_blas_thread
-from ._cp import cp_columns
+from ._cp import cp_columns, exact_rows
 from ._leading_terms import leading_terms, n_standing_out
 from ._likelihood import TableLikelihood
 from ._observations import Observations
@@ -147,10 +146,9 @@ def started(
     n_modes = len(entries.used)
     if features is None:
         features = np.empty((1, 0))
-    fixed, prior_mean, precision, tie = cp_columns(
-        n_modes, rank, biases, smooth_modes, features
-    )
-    generator, dtype = np.random.default_rng(seed), entries.dtype
+    columns = cp_columns(n_modes, rank, biases, smooth_modes, features)
+    fixed, prior_mean, *_ = columns
+    generator = np.random.default_rng(seed)
     if scales is None:
         scales = _START_SCALES[seed]
     n_features, means = features.shape[1], []
@@ -164,28 +162,12 @@ def started(
             of_features[:] = 0.0
         elif mode == 1:
             of_features[:] = features[np.minimum(used, len(features) - 1)]
-        means.append(rows.astype(dtype))
-    sizes = [math.comb(n + 1, 2) for n in (~fixed).sum(axis=1)]
-    covariances = [
-        np.zeros((len(m), size), dtype) for m, size in zip(means, sizes, strict=True)
-    ]
+        means.append(rows.astype(entries.dtype))
     unknown = np.where(fixed, 1.0, prior_mean)
     unknown[1, fixed.shape[1] - n_features :] = features[-1]
     if shape is None:
         shape = tuple(int(used[-1]) + 1 for used in entries.used)
-    return Rows(
-        shape,
-        entries.used,
-        fixed,
-        prior_mean,
-        precision,
-        tie,
-        tuple(means),
-        tuple(covariances),
-        noise,
-        unknown,
-        features,
-    )
+    return exact_rows(shape, entries.used, columns, means, noise, unknown, features)
 
 
 def swept(fit: Fit) -> Fit:
@@ -333,14 +315,16 @@ def with_terms(
     )
     unknown = np.append(rows.unknown, prior[1], axis=1)[:, columns]
     means, covariances = [], []
-    for mode, covariance in enumerate(rows.covariances):
-        number = np.append(np.cumsum(~rows.fixed[mode]) - 1, len(rows.free(mode)))
-        free = number[columns[~fixed[mode]]]
-        own = rows.means[mode][:, rows.free(mode)]
-        covariances.append(with_columns(own, covariance, free)[1])
+    for mode, (own, covariance) in enumerate(
+        zip(rows.means, rows.covariances, strict=True)
+    ):
+        free = columns[~fixed[mode]]
+        one, other = (free[k] for k in np.triu_indices(len(free)))
+        both, at = rows.packed_places(mode, one, other)
+        covariances.append(np.zeros((len(own), len(one)), own.dtype))
+        covariances[mode][:, both] = covariance[:, at]
         nothing = np.zeros((len(own), 1), own.dtype)
-        found = np.append(rows.means[mode], nothing, axis=1)
-        means.append(found[:, columns])
+        means.append(np.append(own, nothing, axis=1)[:, columns])
         if new is not None:
             means[mode][:, columns == n_columns] = new[mode]
     return replace(
@@ -472,25 +456,21 @@ def fit_cp(
             fit, n_iter = grown(fit, rank, max_iter, smooth_modes, on_sweep)
         elif rank and n_first > _BEFORE_LEARNING:
             # Outputs replace no values yet: all starts read the same.
-            is_clear = floor < MOST_NOISE * noise and entries.n_entries < _FEW_ENTRIES
-            best, n_counted = None, 0
+            best, stopped, n_counted = None, False, 0
             if floor <= EXACT * noise:
                 exact = partial(start, rank=rank, scales=_EXACT_SCALES)
                 best = exact_start(fits, exact, entries.n_entries, noise)
-            if best is None and is_clear:
-                tried = [
-                    run(
-                        fits(start(rank=rank + _EXTRA_TERMS, noise=noise, seed=k),
-                        weighs=False), n_first,
-                    )[0]
-                    for k in range(len(_START_SCALES))
-                ]  # fmt: skip
-                best = min(tried, key=lambda one: one.rows.noise)
-            stopped = False
             if best is None:
-                rows = start(rank=rank + _EXTRA_TERMS, noise=noise)
-                best, stopped = run(fits(rows, weighs=False), n_first, on_sweep)
-                n_counted = best.n_iter
+                is_clear = floor < MOST_NOISE * noise
+                one_of_many = is_clear and entries.n_entries < _FEW_ENTRIES
+                watched = None if one_of_many else on_sweep
+                first = partial(start, rank=rank + _EXTRA_TERMS, noise=noise)
+                tried = [
+                    run(fits(first(seed=seed), weighs=False), n_first, watched)
+                    for seed in range(len(_START_SCALES) if one_of_many else 1)
+                ]
+                best, stopped = min(tried, key=lambda one: one[0].rows.noise)
+                n_counted = 0 if one_of_many else best.n_iter
             found = strengths(best.rows, best.entries)
             strongest = np.sort(np.argsort(-found, kind="stable")[:rank])
             rows = best.entries.gathered(best.rows)

@@ -11,7 +11,8 @@ Only residuals of values that a fit may read are read here.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,48 +33,18 @@ _LOST = 1e-10
 _STANDS_OUT = 1.2
 
 
-class Residuals(Protocol):
-    """Residuals of a matrix, wherever its entries are.
+class LocalMatrix(NamedTuple):
+    """A sparse matrix of residuals or an incidence, in the memory of this process.
 
     Attributes
     ----------
+    matrix : csr_array of shape (size of `mode`, size of the other mode)
+        Of float32 or float64.
     counts : list of ndarray of shape (size of the mode,)
         Number of entries of every row of both modes.
     mode : int
-        The mode whose rows may be in partitions; products are by rows of the other.
-    """
-
-    counts: list[NDArray[np.integer]]
-    mode: int
-
-    def gram(
-        self,
-        weights: list[NDArray[np.float64]],
-        vectors: NDArray[np.float64],
-        flipped: bool,
-    ) -> NDArray[np.float64]:
-        """A' A times vectors, A being the scaled residuals with a row for each of mode.
-
-        With `flipped`, every residual has a random sign.
-        """
-        ...
-
-    def project(
-        self, weights: list[NDArray[np.float64]], vectors: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """A times vectors."""
-        ...
-
-
-class LocalResiduals(NamedTuple):
-    """Residuals in the memory of this process; see `Residuals`.
-
-    Attributes
-    ----------
-    matrix : csr_array of shape (size of the first mode, size of the second)
-        Of float32 or float64.
-    counts, mode
-        See `Residuals`.
+        The mode whose rows may be in partitions, where the entries are elsewhere;
+        products are by rows of the other.
     """
 
     matrix: sparse.csr_array
@@ -86,7 +57,10 @@ class LocalResiduals(NamedTuple):
         vectors: NDArray[np.float64],
         flipped: bool,
     ) -> NDArray[np.float64]:
-        """A' A times vectors; see `Residuals`."""
+        """A' A times vectors, A being the scaled matrix with a row for each of mode.
+
+        With `flipped`, every entry has a random sign.
+        """
         matrix = with_random_signs(self.matrix, 0) if flipped else self.matrix
         own, other = weights
         some = range(_AT_A_TIME, vectors.shape[1], _AT_A_TIME)
@@ -99,7 +73,7 @@ class LocalResiduals(NamedTuple):
     def project(
         self, weights: list[NDArray[np.float64]], vectors: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """A times vectors; see `Residuals`."""
+        """A times vectors."""
         own, other = weights
         return own[:, np.newaxis] * product(self.matrix, other, vectors)
 
@@ -139,7 +113,7 @@ def leading_terms(residuals: Any, n_terms: int) -> list[NDArray[np.float64]]:
 
     Parameters
     ----------
-    residuals : Residuals
+    residuals : LocalMatrix or ChunkedMatrix
     n_terms : int
 
     Returns
@@ -148,7 +122,7 @@ def leading_terms(residuals: Any, n_terms: int) -> list[NDArray[np.float64]]:
         Both modes have columns of about the same size. Columns beyond the rank of the
         residuals are zero.
     """
-    weights, n_entries = _weights(residuals)
+    weights, n_entries = weights_of(residuals)
     values, vectors = _decompose(residuals, weights, n_terms, False)
     inverse = np.divide(1, values, out=np.zeros_like(values), where=values > 0)
     own = residuals.project(weights, vectors) * inverse
@@ -172,17 +146,17 @@ def n_standing_out(residuals: Any, most: int) -> int:
 
     Parameters
     ----------
-    residuals : Residuals
+    residuals : LocalMatrix or ChunkedMatrix
     most : int
         Largest number that is returned.
     """
-    weights, _ = _weights(residuals)
+    weights, _ = weights_of(residuals)
     chance = _decompose(residuals, weights, 1, True)[0][0]
     values, _ = _decompose(residuals, weights, most, False)
     return int(np.count_nonzero(values > _STANDS_OUT * chance))
 
 
-def _weights(residuals: Any) -> tuple[list[NDArray[np.float64]], int]:
+def weights_of(residuals: Any) -> tuple[list[NDArray[np.float64]], int]:
     """Weights of the rows of the split mode and of the other, and number of entries."""
     counts = [residuals.counts[k] for k in (residuals.mode, 1 - residuals.mode)]
     weights = [1 / np.sqrt(n + n[n > 0].mean()) for n in counts]
@@ -193,20 +167,16 @@ def _decompose(
     residuals: Any, weights: list[NDArray[np.float64]], n_values: int, flipped: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Largest singular values, and vectors of the mode that is not split."""
-
-    def gram(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        return residuals.gram(weights, vectors, flipped)
-
-    n_vectors = n_values + _EXTRA_VECTORS
-    return leading_vectors(gram, len(weights[1]), n_values, n_vectors, _PASSES)
+    gram = partial(residuals.gram, weights, flipped=flipped)
+    return leading_vectors(gram, len(weights[1]), n_values)
 
 
 def leading_vectors(
     gram: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     size: int,
     n_values: int,
-    n_vectors: int,
-    n_passes: int,
+    n_vectors: int | None = None,
+    n_passes: int = _PASSES,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Largest singular values of a matrix, and its right singular vectors.
 
@@ -220,9 +190,9 @@ def leading_vectors(
     size : int
         Number of columns of A.
     n_values : int
-    n_vectors : int
-        Size of the block.
-    n_passes : int
+    n_vectors : int, default=None
+        Size of the block; by default, some more than `n_values`.
+    n_passes : int, default=_PASSES
 
     Returns
     -------
@@ -230,6 +200,7 @@ def leading_vectors(
     vectors : ndarray of shape (size, n_values)
     """
     random = np.random.default_rng(0)
+    n_vectors = n_vectors or n_values + _EXTRA_VECTORS
     start = random.standard_normal((size, min(n_vectors, size)))
     # The factorisations are small, and threads of BLAS would slow them down.
     with one_blas_thread:

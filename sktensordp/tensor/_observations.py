@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ._leading_terms import LocalResiduals
+from ._leading_terms import LocalMatrix
 
 # A matrix with this number of entries is worth loading numba.
 _MANY_ENTRIES = 100_000
@@ -229,10 +229,10 @@ class Observations:
         pairs = zip(self.used, [own, *others.T], strict=True)
         return np.column_stack([used[rows] for used, rows in pairs])
 
-    def residuals(self, rows: Any) -> LocalResiduals:
+    def residuals(self, rows: Any) -> LocalMatrix:
         """What rows leave of a matrix."""
         mode = int(np.argmax([len(u) for u in self.used]))
-        return LocalResiduals(self.residual_matrix(rows, mode), [*self.counts], mode)
+        return LocalMatrix(self.residual_matrix(rows, mode), [*self.counts], mode)
 
     def residual_matrix(self, rows: Any, mode: int) -> sparse.csr_array:
         """What rows leave of the values, as a matrix with the rows of a mode."""
@@ -398,12 +398,7 @@ class Observations:
             matrix = np.moveaxis(core, mode, -1).reshape(-1, width)
 
             def add_row_by_row(total: Any, chunk: _Chunk) -> None:
-                outer = _summed_outer(
-                    chunk,
-                    [tables[k] for k in others],
-                    [chunk.at[k] for k in others],
-                    n_values,
-                )
+                outer = _summed_outer(chunk, tables, others, n_values)
                 total[:, chunk.rows] += outer @ matrix
 
             shape, numbers = (n_sums, n_rows, width), n_sums * len(matrix)
@@ -415,9 +410,7 @@ class Observations:
 
         def add_entry_by_entry(total: Any, chunk: _Chunk) -> None:
             n = len(chunk.values)
-            outer = _outer(
-                [tables[k] for k in others], [chunk.at[k] for k in others], (n_sums, n)
-            )
+            outer = _outer(chunk, tables, others)
             halves = tables[small][:, chunk.rows] @ matrix
             halves = halves.reshape(n_sums, -1, size, width)
             products = np.empty((n, n_sums, width))
@@ -455,12 +448,7 @@ class Observations:
         n_sums, size = len(tables[0]), math.prod(sizes[1:])
 
         def add(total: Any, chunk: _Chunk) -> None:
-            outer = _summed_outer(
-                chunk,
-                [tables[k] for k in others],
-                [chunk.at[k] for k in others],
-                n_values,
-            )
+            outer = _summed_outer(chunk, tables, others, n_values)
             total += tables[small][:, chunk.rows].transpose(0, 2, 1) @ outer
 
         shape = n_sums, sizes[0], size
@@ -545,30 +533,28 @@ def row_products(
 
 
 def _outer(
-    tables: Sequence[NDArray[np.float64]],
-    rows: Sequence[NDArray[np.integer]],
-    shape: tuple[int, int],
+    chunk: _Chunk, tables: Sequence[NDArray[np.float64]], modes: Sequence[int]
 ) -> NDArray[np.float64]:
-    """Outer products of one row of each table: an array of shape (Q, n, size)."""
+    """Outer products of the rows of entries in some modes: of shape (Q, n, size)."""
+    shape = len(tables[modes[0]]), len(chunk.values)
     outer = np.ones((*shape, 1))
-    for table, index in zip(tables, rows, strict=True):
-        gathered = np.take(table, index, axis=1)
-        outer = (outer[..., np.newaxis] * gathered[:, :, np.newaxis]).reshape(
-            *shape, -1
-        )
+    for mode in modes:
+        gathered = np.take(tables[mode], chunk.at[mode], axis=1)
+        outer = outer[..., np.newaxis] * gathered[:, :, np.newaxis]
+        outer = outer.reshape(*shape, -1)
     return outer
 
 
 def _summed_outer(
     chunk: _Chunk,
     tables: Sequence[NDArray[np.float64]],
-    rows: Sequence[NDArray[np.integer]],
+    modes: Sequence[int],
     n_values: int,
 ) -> NDArray[np.float64]:
     """Sums of outer products over the entries of every row of a chunk."""
-    n_sums, n = len(tables[0]), len(chunk.values)
-    left = _outer(tables[:-1], rows[:-1], (n_sums, n))
-    right = np.take(tables[-1], rows[-1], axis=1)
+    left = _outer(chunk, tables, modes[:-1])
+    right = np.take(tables[modes[-1]], chunk.at[modes[-1]], axis=1)
+    n_sums = len(left)
     left[n_sums - n_values :] *= chunk.values[:, np.newaxis]
     sums = np.empty((n_sums, len(chunk.bounds) - 1, left.shape[2], right.shape[2]))
     for t, (a, b) in enumerate(pairwise(chunk.bounds)):

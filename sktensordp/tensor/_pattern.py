@@ -28,6 +28,7 @@ What was tried instead (errors without noise, and at epsilon 4):
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ._average_row import with_average
-from ._leading_terms import leading_vectors
+from ._leading_terms import LocalMatrix, leading_vectors, weights_of
 
 # A singular value stands out above the first multiple of the largest at random, and
 # clearly above the second. With all that stand out instead of the clear ones, fits to
@@ -233,35 +234,33 @@ def _decompose(
     rows: NDArray[np.integer], columns: NDArray[np.integer], n_values: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Largest singular values of the normalised incidence, and right vectors."""
-    shape = int(rows.max()) + 1, int(columns.max()) + 1
+    mode = int(rows.max() < columns.max())
     # In single precision, products would lose components (of 35 of Douban, three).
-    ones = np.ones(len(rows), np.float32)
-    scaled = sparse.coo_array((ones, (rows, columns)), shape=shape).tocsr()
+    ones, pair = np.ones(len(rows), np.float32), (rows, columns)
+    matrix = sparse.coo_array((ones, pair[::-1] if mode else pair)).tocsr()
     del ones
-    scaled.data = scaled.data.astype(float)
-    row_scale, column_scale = (
-        1 / np.sqrt(counts + counts.mean())
-        for counts in (scaled.sum(axis=axis) for axis in (1, 0))
-    )
-    scaled.data *= np.repeat(row_scale, np.diff(scaled.indptr))
-    scaled.data *= np.take(column_scale, scaled.indices)
-    # The space is that of the smaller mode.
-    is_wide = shape[0] < shape[1]
-    tall = scaled.T if is_wide else scaled
-
-    def gram(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-        return tall.T @ (tall @ vectors)
-
-    values, vectors = leading_pattern(gram, min(shape), n_values)
-    if is_wide:
-        vectors = tall @ vectors
-        np.divide(vectors, values, out=vectors, where=values > 0)
-    return values, vectors
+    matrix.data = matrix.data.astype(float)
+    counts = [matrix.sum(axis=1 - (k != mode)) for k in range(2)]
+    return leading_pattern(LocalMatrix(matrix, counts, mode), n_values)
 
 
 def leading_pattern(
-    gram: Callable[[NDArray[np.float64]], NDArray[np.float64]], size: int, n_values: int
+    incidence: Any, n_values: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Largest singular values of an incidence, and vectors; see `leading_vectors`."""
+    """Largest singular values of a scaled incidence, and right singular vectors.
+
+    Parameters
+    ----------
+    incidence : LocalMatrix or ChunkedMatrix
+        With the rows of the larger mode.
+    n_values : int
+    """
+    weights, _ = weights_of(incidence)
+    gram = partial(incidence.gram, weights, flipped=False)
     n_vectors = max(_BLOCK, math.ceil(n_values * _LEAST_SHARE))
-    return leading_vectors(gram, size, n_values, n_vectors, _PASSES)
+    size = len(weights[1])
+    values, vectors = leading_vectors(gram, size, n_values, n_vectors, _PASSES)
+    if incidence.mode == 1:
+        vectors = incidence.project(weights, vectors)
+        np.divide(vectors, values, out=vectors, where=values > 0)
+    return values, vectors

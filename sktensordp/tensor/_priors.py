@@ -16,3 +16,7 @@ INTERACTION_VARIANCE = 0.045
 MODULATION_VARIANCE = 0.04
 CORE_VARIANCE = 0.02
 RESIDUAL_VARIANCE = 0.2
+# Standard deviation, in e-folds, of log-normal priors of variances.
+E_FOLDS = 1.5
+# Keeps divisions finite where there is neither noise nor signal.
+LEAST_NOISE = 1e-12

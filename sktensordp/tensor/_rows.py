@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -366,69 +366,78 @@ class Rows:
             Variance of the linearised model. Divided by the variance of a value, it is
             the weight of a value in its own prediction.
         """
+        linear: Any = sum(self._linear(m, coordinates) for m in range(self.n_modes))
+        variance = np.empty(len(linear))
+        for begin in range(0, len(linear), _CHUNK // 16):
+            chunk = slice(begin, begin + _CHUNK // 16)
+            variance[chunk] = self._variance(coordinates[chunk], linear[chunk])
+        return np.maximum(variance, 0), np.maximum(linear, 0)
+
+    def _variance(
+        self, coordinates: NDArray[np.integer], linear: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Variances of predictions, given those of the linearised model."""
         # Of other pairs of columns, no more than one mode has a covariance.
         shared = np.flatnonzero(np.sum(~self.fixed, axis=0) > 1)
         one, other = (shared[k] for k in np.triu_indices(len(shared)))
-        twice = np.where(one == other, 1.0, 2.0)
-        variance, linear = np.empty((2, len(coordinates)))
-        for begin in range(0, len(coordinates), _CHUNK // 16):
-            chunk = slice(begin, begin + _CHUNK // 16)
-            moment = twice
-            square, change = twice, np.zeros(1)
-            for mode, index in enumerate(coordinates[chunk].T):
-                rows = self.rows_at(mode, index).astype(float)
-                outer = np.take(rows, one, axis=1)
-                outer *= np.take(rows, other, axis=1)
-                covariance = np.zeros(outer.shape)
-                both, at_packed = self.packed_places(mode, one, other)
-                at = places_of(index, self.used[mode])
-                found = np.take(self.covariances[mode], at, axis=0)
-                covariance[:, both] = np.take(found, at_packed, axis=1)
-                prior = np.where(self.fixed[mode], 0.0, self.prior_variance(mode))
-                covariance[at < 0] = np.where(one == other, prior[one], 0.0)
-                change = change * outer + square * covariance
-                square = square * outer
-                moment = moment * (outer + covariance)
-            variance[chunk] = (moment - square).sum(axis=1)
-            linear[chunk] = np.sum(change, axis=1)
-        of_single = sum(self._variance_of(m, coordinates) for m in range(self.n_modes))
-        return np.maximum(variance + of_single, 0), np.maximum(linear + of_single, 0)
+        twice, modes = np.where(one == other, 1.0, 2.0), range(self.n_modes)
 
-    def _variance_of(
+        def outer(mode: int) -> NDArray[np.float64]:
+            rows = self.rows_at(mode, coordinates[:, mode]).astype(float)
+            return np.take(rows, one, axis=1) * np.take(rows, other, axis=1)
+
+        def covariance(mode: int) -> NDArray[np.float64]:
+            found = np.zeros((len(coordinates), len(one)))
+            both, at_packed = self.packed_places(mode, one, other)
+            at = places_of(coordinates[:, mode], self.used[mode])
+            rows = np.take(self.covariances[mode], at, axis=0)
+            found[:, both] = np.take(rows, at_packed, axis=1)
+            prior = np.where(self.fixed[mode], 0.0, self.prior_variance(mode))
+            found[at < 0] = np.where(one == other, prior[one], 0.0)
+            return found
+
+        variance, covariances = linear, [covariance(mode) for mode in modes]
+        for n_varying in range(2, self.n_modes + 1):
+            for varying in combinations(modes, n_varying):
+                parts = (covariances[m] if m in varying else outer(m) for m in modes)
+                variance = variance + reduce(np.multiply, parts) @ twice
+        return variance
+
+    def _linear(
         self, mode: int, coordinates: NDArray[np.integer]
     ) -> NDArray[np.float64]:
-        """What covariances of a mode's rows that no other mode has add to variances."""
-        free, single = self.free(mode), self.single[self.free(mode)]
+        """What the covariances of one mode's rows add to variances of predictions."""
+        free = self.free(mode)
         one, other = np.triu_indices(len(free))
-        weights = np.where(one == other, 1.0, 2.0) * (single[one] | single[other])
+        twice = np.where(one == other, 1.0, 2.0)
         found, matrix = np.zeros(len(coordinates)), np.zeros((len(free),) * 2)
-        if not single.any():
-            return found
         at = places_of(coordinates[:, mode], self.used[mode])
         prior = packed(np.diag(self.prior_variance(mode)[free])[np.newaxis])[0]
         order = np.argsort(at, kind="stable")
         for begin in range(0, len(order), _CHUNK):
             places = order[begin : begin + _CHUNK]
-            others = (m for m in range(self.n_modes) if m != mode)
-            regressors: Any = math.prod(
-                self.rows_at(m, coordinates[places, m])[:, free].astype(float)
-                for m in others
-            )
+            pairs = enumerate(coordinates[places].T)
+            rows = [self.rows_at(m, index).astype(float) for m, index in pairs]
+            regressors = self.regressors(mode, rows)[:, free]
             for run in _runs(at[places]):
                 row, own = at[places[run.start]], regressors[run]
                 covariance = prior if row < 0 else self.covariances[mode][row]
-                matrix[one, other] = weights * covariance
+                matrix[one, other] = twice * covariance
                 found[places[run]] = np.sum((own @ matrix) * own, axis=1)
         return found
 
     def packed_places(
         self, mode: int, one: NDArray[np.integer], other: NDArray[np.integer]
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Which pairs of columns are free in a mode, and where these are packed."""
-        both = np.flatnonzero(~(self.fixed[mode, one] | self.fixed[mode, other]))
-        number = np.cumsum(~self.fixed[mode]) - 1
+        """Which pairs of columns are free in a mode, and where these are packed.
+
+        A column beyond the last counts as fixed.
+        """
+        fixed = np.append(self.fixed[mode], True)
+        both = np.flatnonzero(~(fixed[one] | fixed[other]))
+        number = np.cumsum(~fixed) - 1
         a, b = number[one[both]], number[other[both]]
-        a, b, n = np.minimum(a, b), np.maximum(a, b), np.sum(~self.fixed[mode])
+        a, b, n = np.minimum(a, b), np.maximum(a, b), np.sum(~fixed)
         return both, a * n - a * (a - 1) // 2 + b - a
 
     def prior_variance(self, mode: int) -> NDArray[np.float64]:
@@ -670,36 +679,34 @@ def update(
     """
     n_rows, n_columns = rows.means[mode].shape
     sums_of = rows.summing(entries, mode, n_threads)
-    if rows.is_smooth(mode):
-        found = sums_of(slice(0, n_rows))
-        found = found if before is None else _added(found, before)
-        return _solved(rows, mode, found, entries.energies)
-    # Every row is solved by itself, so blocks of them bound the memory.
+    # Rows that are not tied are solved by themselves, so blocks of them bound the
+    # memory.
     size = max(min(_BLOCK // max(n_columns, 1) ** 2, -(-n_rows // n_threads)), 1)
+    size = max(n_rows, 1) if rows.is_smooth(mode) else size
     blocks = [slice(*pair) for pair in pairwise([*range(0, n_rows, size), n_rows])]
-
     means, covariances = (
         np.empty_like(a[mode]) for a in (rows.means, rows.covariances)
     )
     fitted = np.empty(n_rows)
 
-    def solve_some(some: slice) -> None:
+    def solve_some(some: slice) -> NDArray[np.float64] | None:
         found = sums_of(some)
         if before is not None:
             found = _added(found, Sums(*(part[some] for part in before)))
-        means[some], covariances[some], fitted[some] = solve(
+        means[some], covariances[some], fitted[some], cross = solve(
             rows, mode, found, some, entries.is_compiled
         )
+        return cross
 
     if n_threads == 1 or len(blocks) == 1:
-        list(map(solve_some, blocks))
+        crosses = list(map(solve_some, blocks))
     else:
         with ThreadPoolExecutor(n_threads) as pool:
-            list(pool.map(solve_some, blocks))
+            crosses = list(pool.map(solve_some, blocks))
     updated = rows.with_mode(mode, means, covariances)
     if mode == 0:
         updated = replace(updated, errors=entries.energies + fitted)
-    return updated, None
+    return updated, crosses[0] if rows.is_smooth(mode) else None
 
 
 def renewed(
@@ -731,7 +738,10 @@ def renewed(
         return *new, Spread(*found), None
     others = [m for m in range(rows.n_modes) if m != mode]
     totals = entries.total(_sums_and_energies, rows, mode, reads=others)
-    new, cross = _solved(rows, mode, Sums(*totals[:2]), *totals[2:])
+    means, covariances, fitted, cross = solve(rows, mode, Sums(*totals[:2]))
+    new = rows.with_mode(mode, means, covariances)
+    if mode == 0:
+        new = replace(new, errors=totals[2] + fitted)
     return new, entries, spread(new, mode, entries.counts[mode]), cross
 
 
@@ -748,24 +758,6 @@ def _sums_and_energies(
     """The sums of all rows of a mode; those of the first mode have energies, too."""
     found = rows.summing(entries, mode)(slice(0, len(entries.used[mode])))
     return (*found, entries.energies) if mode == 0 else found
-
-
-def _solved(
-    rows: Rows,
-    mode: int,
-    found: Sums,
-    energies: Any = None,
-) -> tuple[Rows, NDArray[np.float64] | None]:
-    """Posterior of all rows of a mode from sums over their entries; see `update`."""
-    cross, smooth = None, rows.is_smooth(mode)
-    if smooth:
-        means, covariances, fitted, cross = solve_smooth(rows, mode, found)
-    else:
-        means, covariances, fitted = solve(rows, mode, found)
-    rows = rows.with_mode(mode, means, covariances)
-    if mode == 0:
-        rows = replace(rows, errors=energies + fitted)
-    return rows, cross
 
 
 def continued(rows: Rows, entries: Any, *, n_sweeps: int, n_threads: int = 1) -> Rows:
@@ -785,8 +777,13 @@ def solve(
     found: Sums,
     some: slice | None = None,
     compiled: bool = False,
-) -> tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.float64]]:
-    """Posterior of independent rows from the sums over their entries.
+) -> tuple[
+    NDArray[np.floating],
+    NDArray[np.floating],
+    NDArray[np.float64],
+    NDArray[np.float64] | None,
+]:
+    """Posterior of rows from the sums over their entries.
 
     Parameters
     ----------
@@ -794,7 +791,8 @@ def solve(
     mode : int
     found : Sums
     some : slice, default=None
-        The rows whose sums these are; by default, all.
+        The rows whose sums these are; by default, all. A mode that ties its rows needs
+        all.
     compiled : bool, default=False
         See `inverses`.
 
@@ -805,20 +803,29 @@ def solve(
     fitted : ndarray of shape (n_rows,)
         Expected squared error of the entries of a row, less their sum of y^2 and not
         weighted; zeros in other modes than the first.
+    cross : ndarray of shape (n_rows - 1, n_free) or None
+        See `update`.
     """
     if some is None:
         some = slice(0, len(rows.means[mode]))
     free, fixed = rows.free(mode), np.flatnonzero(rows.fixed[mode])
-    gram, projection = found
-    means = rows.means[mode][some].astype(float)
-    prior = rows.precision[mode, free]
-    precision = gram[:, : len(free), : len(free)] / rows.noise
-    precision[:, np.arange(len(free)), np.arange(len(free))] += prior
-    moved = gram[:, : len(free), len(free) :] @ means[:, fixed, np.newaxis]
-    shift = (projection[:, : len(free)] - moved[..., 0]) / rows.noise
+    n_free, (gram, projection) = len(free), found
+    means, cross = rows.means[mode][some].astype(float), None
+    prior, diagonal = rows.precision[mode, free], np.arange(n_free)
+    precision = gram[:, :n_free, :n_free] / rows.noise
+    precision[:, diagonal, diagonal] += prior
+    moved = gram[:, :n_free, n_free:] @ means[:, fixed, np.newaxis]
+    shift = (projection[:, :n_free] - moved[..., 0]) / rows.noise
     shift += prior * rows.prior_mean[mode, free]
-    covariance = inverses(precision, prior, compiled)
-    means[:, free] = (covariance @ shift[:, :, np.newaxis])[..., 0]
+    if rows.is_smooth(mode):
+        # Sums write the upper triangles alone.
+        precision = unpacked(packed(precision), n_free)
+        means[:, free], covariance, cross = solve_chain(
+            precision, shift, rows.tie[mode, free]
+        )
+    else:
+        covariance = inverses(precision, prior, compiled)
+        means[:, free] = (covariance @ shift[:, :, np.newaxis])[..., 0]
     fitted = np.zeros(len(means))
     if mode == 0:
         order = np.concatenate([free, fixed])
@@ -827,7 +834,7 @@ def solve(
             fitted /= rows.weights[some]
     dtype = rows.means[mode].dtype
     triangles = packed(covariance).astype(dtype, copy=False)
-    return means.astype(dtype, copy=False), triangles, fitted
+    return means.astype(dtype, copy=False), triangles, fitted, cross
 
 
 def fitted_errors(
@@ -900,44 +907,6 @@ def unpacked(triangles: NDArray[np.floating], n_columns: int) -> NDArray[np.floa
         found[:, a, a:] = found[:, a:, a] = row
         place += n_columns - a
     return found
-
-
-def solve_smooth(
-    rows: Rows, mode: int, found: Sums
-) -> tuple[
-    NDArray[np.floating],
-    NDArray[np.floating],
-    NDArray[np.float64],
-    NDArray[np.float64],
-]:
-    """Posterior of the rows of a mode that ties neighbours.
-
-    Returns
-    -------
-    means, covariances, fitted
-        See `solve`.
-    cross : ndarray of shape (n_rows - 1, n_free)
-        See `update`.
-    """
-    free, fixed = rows.free(mode), np.flatnonzero(rows.fixed[mode])
-    n_free, means = len(free), rows.means[mode].astype(float)
-    prior = rows.precision[mode, free]
-    gram = unpacked(packed(found.gram[:, :n_free, :n_free]), n_free)
-    precision = gram / rows.noise + np.diag(prior)
-    moved = found.gram[:, :n_free, n_free:] @ means[:, fixed, np.newaxis]
-    shift = (found.projection[:, :n_free] - moved[..., 0]) / rows.noise
-    shift += prior * rows.prior_mean[mode, free]
-    means[:, free], covariance, cross = solve_chain(
-        precision, shift, rows.tie[mode, free]
-    )
-    fitted = np.zeros(len(means))
-    if mode == 0:
-        order = np.concatenate([free, fixed])
-        fitted = fitted_errors(*found, means[:, order], covariance)
-        if rows.weights is not None:
-            fitted /= rows.weights
-    dtype = rows.means[mode].dtype
-    return means.astype(dtype), packed(covariance).astype(dtype), fitted, cross
 
 
 def _added(one: Sums, other: Sums) -> Sums:

@@ -1,13 +1,21 @@
-"""Posterior of rows, given noisy weighted sums over regressors that are not known.
+"""Posterior of rows, given noisy weighted sums of their values.
 
-A row x_j has values h . x_j + residual. Its sums are b_j = sum w r h + noise, where the
-r are the residuals around an earlier row s_j. The regressors h are not known. Known,
-approximately, are their second moment M, which all rows share, and the sums c_j of the
-weights w. So b_j is taken as Gaussian with mean c_j M (x_j - s_j), and with the
-covariance of the noise and of the residuals. Where M is wrong for a row, so is the step
-from s_j to x_j, but a row that has no step left is right. Priors are Gaussian.
+A row x_j has values h . x_j + residual. What is released of them are sums b_j over its
+values, with weights, plus noise.
 
-The counts from which such sums follow are estimated from noisy ones.
+If the regressors h and the weights q of residuals r are known, as in
+b_j = sum q r + noise, this is Gaussian with mean A x_j, where A = sum q h^T, and with
+covariance sigma^2 sum q q^T plus that of the noise. All rows share one Gaussian prior
+of mean zero. Its covariance is learned from all rows: first the multiple of the
+identity that makes the sums most likely, then by expectation maximisation.
+
+If the regressors are not known, then b_j = sum w r h + noise, where the r are the
+residuals around an earlier row s_j. Known, approximately, are the second moment M of
+the regressors, which all rows share, and the sums c_j of the weights w. So b_j is taken
+as Gaussian with mean c_j M (x_j - s_j), and with the covariance of the noise and of the
+residuals. Where M is wrong for a row, so is the step from s_j to x_j, but a row that
+has no step left is right. Priors are Gaussian. The counts from which such sums follow
+are estimated from noisy ones.
 """
 
 from dataclasses import dataclass
@@ -15,8 +23,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from ._average_row import average_row
+from ._priors import LEAST_NOISE
 
 # The prior of counts: its number of levels, and rounds in which it is found.
 _N_LEVELS, _PRIOR_ROUNDS = 40, 20
@@ -28,8 +38,75 @@ _COEFFICIENTS = 200.0
 # Variances of biases that are tried. All are equally likely.
 _VARIANCES = np.geomspace(0.0005, 0.25, 25)
 _ROUNDS = 30
-# Keeps divisions finite where there is neither noise nor signal.
-_LEAST_NOISE = 1e-12
+# With known regressors: limits of the logarithm of a prior variance, and rounds in
+# which the prior is learned. Rows are taken for non-zero if twice the gain in
+# log-likelihood exceeds the last number.
+_LOG_LIMITS, _KNOWN_ROUNDS, _EVIDENCE = (-25.0, 5.0), 8, 12.0
+
+
+def row_posterior(
+    sums: NDArray[np.float64],
+    design: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    noise_variance: NDArray[np.float64],
+    residual_variance: float,
+) -> NDArray[np.float64]:
+    """Posterior means of rows, given sums with known weights over known regressors.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (n_rows, R)
+        b.
+    design : ndarray of shape (n_rows, R, R)
+        A.
+    weights : ndarray of shape (n_rows, R, R)
+        Sum of q q^T; zero for rows without values.
+    noise_variance : ndarray of shape (n_rows,)
+        Variance of the noise in each sum of a row.
+    residual_variance : float
+        sigma^2, the variance of a residual.
+
+    Returns
+    -------
+    means : ndarray of shape (n_rows, R)
+        Zero for rows without values. If the sums may well be noise alone, all rows are
+        almost zero, but keep their directions.
+    """
+    size = sums.shape[1]
+    means = np.zeros_like(sums)
+    seen = np.flatnonzero(np.einsum("iaa->i", weights) > 0)
+    if not seen.size:
+        return means
+    identity = np.eye(size)
+    # Scale every row, so that the constant added for stability is relatively small.
+    scale = np.sqrt(np.einsum("iaa->i", weights[seen]) / size)[:, np.newaxis]
+    covariance = residual_variance * weights[seen] / scale[:, np.newaxis] ** 2
+    added = noise_variance[seen, np.newaxis] / scale**2 + 1e-9 * residual_variance
+    covariance += added[:, np.newaxis] * identity
+    design = design[seen] / scale[:, np.newaxis]
+    factor = np.linalg.cholesky(covariance)
+    whitened = np.linalg.solve(factor, design)
+    rotated = np.linalg.solve(factor, (sums[seen] / scale)[:, :, np.newaxis])
+    left, strength, right = np.linalg.svd(whitened)
+    rotated = np.einsum("iab,ia->ib", left, rotated[:, :, 0])
+
+    def cost(log_variance: float) -> float:
+        variance = 1 + np.exp(log_variance) * strength**2
+        return np.sum(np.log(variance) + rotated**2 / variance)
+
+    best = minimize_scalar(cost, bounds=_LOG_LIMITS, method="bounded").x
+    has_signal = cost(_LOG_LIMITS[0]) - cost(best) > _EVIDENCE
+    variance = np.exp(best if has_signal else _LOG_LIMITS[0])
+    prior = variance * identity
+    precision = np.einsum("iab,ia,iac->ibc", right, strength**2, right)
+    shift = np.einsum("iab,ia->ib", right, strength * rotated)
+    for _ in range(_KNOWN_ROUNDS if has_signal else 1):
+        posterior = np.linalg.inv(precision + np.linalg.inv(prior))
+        rows = np.einsum("iab,ib->ia", posterior, shift)
+        prior = (rows.T @ rows + posterior.sum(axis=0)) / len(rows)
+        prior += 1e-9 * variance * identity
+    means[seen] = rows
+    return means
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +180,7 @@ def biases_from_sums(
         bias is expected far from s_j.
     """
     explaining = prior.explaining
-    noise = np.maximum(noise, _LEAST_NOISE)
+    noise = np.maximum(noise, LEAST_NOISE)
     logs, coefficients = np.empty(len(_VARIANCES)), []
     for place, variance in enumerate(_VARIANCES):
         total = noise + weights**2 * variance
@@ -176,7 +253,7 @@ def row_information(
         The precision times the rows that the sums suggest.
     """
     strengths, vectors = _spectrum(moment)
-    total = np.maximum(noise + residual[:, np.newaxis] * strengths, _LEAST_NOISE)
+    total = np.maximum(noise + residual[:, np.newaxis] * strengths, LEAST_NOISE)
     gain = weights[:, np.newaxis] * strengths / total
     precision = np.einsum(
         "ae,je,be->jab", vectors, gain * weights[:, np.newaxis] * strengths, vectors

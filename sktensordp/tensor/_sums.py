@@ -12,10 +12,10 @@ to the covariance of the biases.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -27,16 +27,12 @@ from sklearn.exceptions import ConvergenceWarning
 from .._validation import callers_level
 from ._average_row import average_row
 from ._cp import point_model
+from ._priors import BIAS_VARIANCE, E_FOLDS, RESIDUAL_VARIANCE
 from ._rows import Rows
 
-# Variances are divided by the square of half the range of the values. The first two are
-# the medians of log-normal priors.
-_BIAS_VARIANCE, _RESIDUAL_VARIANCE = 0.04, 0.2
-# Standard deviation of these priors, in e-folds.
-_E_FOLDS = 1.5
-# That of a uniform distribution: the offset may be anywhere in the range.
-_OFFSET_VARIANCE = 1 / 3
-_WEIGHT_VARIANCE = 0.1
+# Variances divided by the square of half the range of the values. That of a uniform
+# distribution: the offset may be anywhere in the range. That of weights of features.
+_OFFSET_VARIANCE, _WEIGHT_VARIANCE = 1 / 3, 0.1
 _ROUNDS = 2
 # Limit on the steps of conjugate gradients, and the relative residual that would show
 # in predictions.
@@ -83,20 +79,23 @@ def fit_biases_to_sums(
         features = np.empty((shape[1] + 1, 0))
     row_features = np.zeros((len(sums), features.shape[1]))
     row_features[rows[1]] = features[:-1]
-    start = np.log(np.array([_BIAS_VARIANCE, _RESIDUAL_VARIANCE]) * value_scale**2)
+    start = np.log(np.array([BIAS_VARIANCE, RESIDUAL_VARIANCE]) * value_scale**2)
     learned = np.tile(np.exp(start), (len(shape), 1))
-    prior = _Prior(row_features, value_scale)
-    for _ in range(_ROUNDS):
-        prior.variances = np.repeat(learned[:, 0], shape)
-        residual = learned[:, 1].mean()
-        offset, weights, biases = prior.posterior(gram, sums, residual, noise_variance)
-        evidence = prior.variances * counts**2
+    solution: NDArray[np.float64] | None = None
+    for step in range(_ROUNDS + 1):
+        variances, residual = np.repeat(learned[:, 0], shape), learned[:, 1].mean()
+        prior = _Prior(row_features, variances, value_scale)
+        given = gram, sums, residual, noise_variance
+        solution, offset, weights, biases = prior.posterior(*given, solution)
+        means = row_features @ weights
+        if step == _ROUNDS:
+            break
+        evidence = variances * counts**2
         error = learned[:, 0].sum() * counts + residual * counts + noise_variance
         share = np.divide(
             error, evidence + error, out=np.ones_like(error), where=counts > 0
         )
-        posterior_variances = prior.variances * share
-        means = row_features @ weights
+        posterior_variances = variances * share
         for mode, r in enumerate(rows):
             others = biases.copy()
             others[r] = means[r]
@@ -108,11 +107,9 @@ def fit_biases_to_sums(
             learned[mode] = _most_likely_variances(
                 rest[seen], counts[r][seen], known[seen], np.log(learned[mode]), start
             )
-    prior.variances, residual = np.repeat(learned[:, 0], shape), learned[:, 1].mean()
-    offset, weights, biases = prior.posterior(gram, sums, residual, noise_variance)
     # Over the entries, biases have a mean of zero, and so have those of rows without
     # entries: their features tell how far from that they are.
-    by_mode, means = [], row_features @ weights
+    by_mode = []
     for mode, r in enumerate(rows):
         average, explained = average_row(np.stack([biases, means], 1)[r], counts[r])
         unknown = features[-1] @ weights if mode == 1 else 0.0
@@ -187,31 +184,22 @@ def shared_entries(
     return SharedCounts(counts, pairs)
 
 
-class _Prior:
+class _Prior(NamedTuple):
     """Prior of offset and biases, where biases may have weights of features.
-
-    Parameters
-    ----------
-    features : ndarray of shape (n_rows, n_features)
-        Features of the rows of all modes.
-    value_scale : float
-        Half the range of the values.
 
     Attributes
     ----------
+    features : ndarray of shape (n_rows, n_features)
+        Features of the rows of all modes.
     variances : ndarray of shape (n_rows,)
-        Prior variance of every bias, apart from the weights of features. Set by the
-        caller.
+        Prior variance of every bias, apart from the weights of features.
+    scale : float
+        Half the range of the values.
     """
 
+    features: NDArray[np.floating]
     variances: NDArray[np.float64]
-
-    def __init__(self, features: NDArray[np.floating], value_scale: float) -> None:
-        self.features = features
-        # The last solution, where the next conjugate gradients start.
-        self._solution: NDArray[np.float64] | None = None
-        self.weight_variance = _WEIGHT_VARIANCE * value_scale**2
-        self.offset_variance = _OFFSET_VARIANCE * value_scale**2
+    scale: float
 
     def posterior(
         self,
@@ -219,14 +207,21 @@ class _Prior:
         sums: NDArray[np.float64],
         residual: float,
         noise_variance: float,
-    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-        """Posterior means of the offset, of the weights and of the biases."""
+        start: NDArray[np.float64] | None,
+    ) -> tuple[NDArray[np.float64], float, NDArray[np.float64], NDArray[np.float64]]:
+        """Posterior means of the offset, of the weights and of the biases.
+
+        They come after the solution of the linear equations, where the next conjugate
+        gradients may start.
+        """
         counts = gram.diagonal()
+        of_weights = _WEIGHT_VARIANCE * self.scale**2
+        of_offset = _OFFSET_VARIANCE * self.scale**2
 
         def weights_and_biases(
             x: NDArray[np.float64],
         ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-            weights = self.weight_variance * (self.features.T @ x)
+            weights = of_weights * (self.features.T @ x)
             return weights, self.variances * x + self.features @ weights
 
         def covariance(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -235,19 +230,30 @@ class _Prior:
                 gram @ weights_and_biases(shared)[1]
                 + residual * shared
                 + noise_variance * x
-                + self.offset_variance * counts * (counts @ x)
+                + of_offset * counts * (counts @ x)
                 + 1e-9 * residual * x
             )
 
+        # The preconditioner is the inverse of the covariance without the entries that
+        # two modes share. What remains is the diagonal, plus a matrix of low rank from
+        # the offset and the weights of features; Woodbury's identity inverts it.
         diagonal = self.variances * counts**2 + residual * counts + noise_variance
         diagonal += 1e-9 * residual
-        inverse = self._preconditioner(gram, diagonal)
+        low_rank = np.column_stack(
+            [np.sqrt(of_offset) * counts, np.sqrt(of_weights) * (gram @ self.features)]
+        )
+        scaled = low_rank / diagonal[:, np.newaxis]
+        core = np.linalg.inv(np.eye(low_rank.shape[1]) + low_rank.T @ scaled)
+
+        def inverse(x: NDArray[np.float64]) -> NDArray[np.float64]:
+            return x / diagonal - scaled @ (core @ (scaled.T @ x))
+
         size = (len(sums), len(sums))
         operator = LinearOperator(size, matvec=covariance, dtype=float)
         solution, failed = cg(
             operator,
             sums,
-            x0=self._solution,
+            x0=start,
             rtol=1e-6,
             maxiter=_MOST_STEPS,
             M=LinearOperator(size, matvec=inverse, dtype=float),
@@ -260,27 +266,8 @@ class _Prior:
                 ConvergenceWarning,
                 stacklevel=callers_level(),
             )
-        self._solution = solution
-        offset = self.offset_variance * (counts @ solution)
-        return float(offset), *weights_and_biases(gram @ solution)
-
-    def _preconditioner(
-        self, gram: Any, diagonal: NDArray[np.float64]
-    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-        """Inverse of the covariance, without the entries that two modes share.
-
-        What remains is the diagonal, plus a matrix of low rank from the offset and the
-        weights of features; Woodbury's identity inverts it.
-        """
-        low_rank = np.column_stack(
-            [
-                np.sqrt(self.offset_variance) * gram.diagonal(),
-                np.sqrt(self.weight_variance) * (gram @ self.features),
-            ]
-        )
-        scaled = low_rank / diagonal[:, np.newaxis]
-        core = np.linalg.inv(np.eye(low_rank.shape[1]) + low_rank.T @ scaled)
-        return lambda x: x / diagonal - scaled @ (core @ (scaled.T @ x))
+        offset = float(of_offset * (counts @ solution))
+        return solution, offset, *weights_and_biases(gram @ solution)
 
 
 def _most_likely_variances(
@@ -311,7 +298,7 @@ def _most_likely_variances(
     def cost(log_variances: NDArray[np.float64]) -> float:
         bias, residual = np.exp(log_variances)
         variance = bias * counts**2 + residual * counts + known
-        penalty = np.sum((log_variances - log_prior) ** 2) / _E_FOLDS**2
+        penalty = np.sum((log_variances - log_prior) ** 2) / E_FOLDS**2
         return np.sum(np.log(variance) + rest**2 / variance) + penalty
 
     options = {"maxiter": 80, "xatol": 1e-2, "fatol": 1e-2}

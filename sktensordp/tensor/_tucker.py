@@ -19,11 +19,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy import sparse
 
 from ._algebra import mode_products
 from ._blas import one_blas_thread
-from ._cp import point_model
+from ._cp import no_covariances, point_model
 from ._cp_rows import (
     EXACT,
     MOST_NOISE,
@@ -35,6 +34,7 @@ from ._cp_rows import (
     started,
     with_terms,
 )
+from ._leading_terms import leading_vectors
 from ._likelihood import TableLikelihood
 from ._observations import Observations, places_of
 from ._priors import CORE_PRECISION, LARGEST_PRECISION, SMALLEST_PRECISION
@@ -49,12 +49,9 @@ _EXACT_SCALES, _EXACT_PRECISION = (0.5, 0.5), 1.0
 # A fit starts at leading singular vectors of the whole tensor with at least this share
 # of observed entries, and at most this size; these come after so many sweeps.
 _LEAST_DENSITY, _LARGEST_START, _BEFORE_START = 0.02, 2**24, 3
-_SUBSPACE_ROUNDS, _EXTRA_VECTORS = 8, 8
 # Least divisors: the length of a column, and the squared length of an axis relative to
 # the largest element.
 _SHORTEST, _SHORTEST_AXIS = 1e-150, 1e-14
-# Number of predictions whose variances are computed at a time.
-_CHUNK = 2**12
 
 
 @dataclass(frozen=True)
@@ -171,18 +168,17 @@ class TuckerForm:
         shape: tuple[int, ...],
         noise_variance: float,
         dtype: DTypeLike,
-        *,
-        biases: Sequence[NDArray[np.floating]] | None = None,
         blocks: Sequence[NDArray[np.floating]] | None = None,
+        **terms: Any,
     ) -> "Rows":
-        """A model with given biases and blocks; see `point_tucker_model`."""
+        """A model with given blocks and other terms; see `CPForm.point_model`."""
         if blocks is None:
-            return point_model(shape, noise_variance, dtype, biases=biases)
+            return point_model(shape, noise_variance, dtype, **terms)
         *factors, _ = blocks
-        core = self._core(blocks)
-        return point_tucker_model(
-            shape, noise_variance, dtype, biases=biases, factors=factors, core=core
-        )
+        width, core = max(self.ranks), self._core(blocks).astype(float)
+        padded = [np.pad(f, ((0, 0), (0, width - f.shape[1]))) for f in factors]
+        rows = point_model(shape, noise_variance, dtype, factors=padded, **terms)
+        return combined(rows, Core(core, core, CORE_PRECISION))
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,19 +328,10 @@ class TuckerRows(Rows):
         )
         return found
 
-    def variance(
-        self, coordinates: NDArray[np.integer]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Posterior variance of predictions; see `Rows.variance`."""
-        variance, linear = np.empty((2, len(coordinates)))
-        for begin in range(0, len(coordinates), _CHUNK):
-            chunk = slice(begin, begin + _CHUNK)
-            variance[chunk], linear[chunk] = self._variance(coordinates[chunk])
-        return variance, linear
-
     def _variance(
-        self, coordinates: NDArray[np.integer]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        self, coordinates: NDArray[np.integer], linear: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Variances of predictions; see `Rows.variance`."""
         # Every entry has a row of its own in the first mode. What is expected of the
         # square of its value is then the fitted error of this row.
         every, at, means, covariances = np.arange(len(coordinates)), [], [], []
@@ -361,22 +348,18 @@ class TuckerRows(Rows):
             covariances.append(covariance)
         used = [np.arange(len(m)) for m in means]
         entries = Observations.of(np.column_stack(at), np.zeros(len(every)), used)
-        own = replace(self, used=tuple(used), means=tuple(means), weights=None)
-        mean = entries.fitted(replace(own, covariances=()))
+        own = replace(
+            self,
+            used=tuple(used),
+            means=tuple(means),
+            covariances=tuple(covariances),
+            weights=None,
+        )
+        found = own.summing(entries, 0)(slice(0, len(every)))
         order = np.append(self.free(0), np.flatnonzero(self.fixed[0]))
-
-        def variance_of(varying: Collection[int], core: Core) -> NDArray[np.float64]:
-            some = tuple(c * (m in varying) for m, c in enumerate(covariances))
-            rows = replace(own, covariances=some, posterior_core=core)
-            found = rows.summing(entries, 0)(slice(0, len(every)))
-            covariance = unpacked(some[0], len(self.free(0)))
-            square = fitted_errors(*found, means[0][:, order], covariance)
-            return np.maximum(square - mean**2, 0.0)
-
-        point = replace(self.posterior_core, covariances=())
-        modes = range(self.n_modes)
-        linear: Any = sum(variance_of([mode], point) for mode in modes)
-        return variance_of(modes, self.posterior_core), linear
+        covariance = unpacked(covariances[0], len(self.free(0)))
+        square = fitted_errors(*found, means[0][:, order], covariance)
+        return square - entries.fitted(own) ** 2
 
     def tables(
         self, skipped: int | None = None
@@ -536,18 +519,15 @@ def combined(rows: Rows, core: Core) -> TuckerRows:
     first = last - max(ranks)
     parts = [values[name].copy() for name in ("fixed", "prior_mean", "tie", "unknown")]
     fixed, prior_mean, tie, unknown = parts
-    means, covariances = [], []
-    for mode, rank in enumerate(ranks):
-        own, absent = rows.means[mode].copy(), slice(first + rank, last)
+    means = [own.copy() for own in rows.means]
+    for mode, (own, rank) in enumerate(zip(means, ranks, strict=True)):
+        absent = slice(first + rank, last)
         for part in (own, prior_mean[mode], tie[mode], unknown[mode]):
             part[..., absent] = 0.0
         fixed[mode, absent] = True
         prior_mean[mode, first : first + rank] = TuckerForm(ranks).centre(mode)
-        n_pairs = math.comb(np.count_nonzero(~fixed[mode]) + 1, 2)
-        means.append(own)
-        covariances.append(np.zeros((len(own), n_pairs), own.dtype))
     values.update(fixed=fixed, prior_mean=prior_mean, tie=tie, unknown=unknown)
-    values.update(means=tuple(means), covariances=tuple(covariances))
+    values.update(means=tuple(means), covariances=no_covariances(fixed, means))
     return TuckerRows(**values, posterior_core=core)
 
 
@@ -661,7 +641,9 @@ def _at_leading_vectors(
     means = [own.copy() for own in rows.means]
     for mode, (own, rank) in enumerate(zip(means, rows.ranks, strict=True)):
         own[:, rows.single] = linear.means[mode]
-        vectors = _leading_vectors(entries.residual_matrix(linear, mode), rank)
+        matrix = entries.residual_matrix(linear, mode)
+        gram = partial(_squared, matrix)
+        _, vectors = leading_vectors(gram, len(own), rank)
         # Scaled to mean square one, as under the prior. There may be fewer than terms.
         first = rows.terms_of(mode).start
         own[:, first : first + vectors.shape[1]] = vectors * math.sqrt(len(own))
@@ -669,48 +651,8 @@ def _at_leading_vectors(
     return replace(rows, means=tuple(means), posterior_core=core)
 
 
-def _leading_vectors(matrix: sparse.csr_array, rank: int) -> NDArray[np.float64]:
-    """Leading left singular vectors, by iterating a subspace of more dimensions."""
-    size = min(matrix.shape[0], rank + _EXTRA_VECTORS)
-    basis = np.random.default_rng(0).standard_normal((matrix.shape[0], size))
-    for _ in range(_SUBSPACE_ROUNDS):
-        basis, _ = np.linalg.qr(matrix @ (matrix.T @ basis))
-    within = matrix.T @ basis
-    _, vectors = np.linalg.eigh(within.T @ within)
-    return basis @ vectors[:, ::-1][:, :rank]
-
-
-def point_tucker_model(
-    shape: tuple[int, ...],
-    noise_variance: float,
-    dtype: DTypeLike,
-    *,
-    factors: Sequence[NDArray[np.floating]],
-    core: NDArray[np.floating],
-    **terms: Any,
-) -> TuckerRows:
-    """A Tucker with given biases, factors, core and weights of features.
-
-    Parameters
-    ----------
-    shape, noise_variance, dtype
-        See `point_model`.
-    factors : list of ndarray of shape (shape[mode], rank)
-        An unknown row gets the mean of all rows.
-    core : ndarray of shape (rank of every mode)
-    **terms : object
-        `biases`, `features` and `weights`; see `point_model`.
-
-    Returns
-    -------
-    model : TuckerRows
-        Its covariances are zero.
-    """
-    width = max(core.shape)
-    padded = [np.pad(f, ((0, 0), (0, width - f.shape[1]))) for f in factors]
-    rows = point_model(shape, noise_variance, dtype, factors=padded, **terms)
-    mean = core.astype(float)
-    return combined(rows, Core(mean, mean, CORE_PRECISION))
+def _squared(matrix: Any, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    return matrix @ (matrix.T @ vectors)
 
 
 def _largest(block: NDArray[np.floating]) -> float:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 # Largest number of entries in a chunk, unless a single unit has more.
 _CHUNK = 2**16
@@ -85,6 +86,19 @@ class UnitEntries:
     def numbers(self) -> NDArray[np.int64]:
         """For every entry, the position of its unit in `units`."""
         return np.repeat(np.arange(len(self.units)), self.sizes)
+
+    def sums(self, numbers: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Sums over the entries of every unit, each a function of its own alone.
+
+        Parameters
+        ----------
+        numbers : ndarray of shape (n, C)
+        """
+        n, shape = len(numbers), (len(self.units), len(numbers))
+        # SciPy adds up row by row, in order. (Sums of NumPy may depend on where numbers
+        # lie in memory, and so on other units.)
+        by_unit = sparse.csr_array((np.ones(n), np.arange(n), self.starts), shape=shape)
+        return by_unit @ numbers
 
     def coordinates(self, unit: int = 0) -> NDArray[np.integer]:
         """Coordinates of the entries, of shape (n, n_modes).

@@ -7,8 +7,8 @@ changes.
 from sktensordp import base
 from sktensordp.completion import _entries, _products, _releases, _values
 from sktensordp.completion.measurements import (
-    _blocks,
     _gradient,
+    _statistics,
     _sums,
     _unit_first,
     _unit_pattern,
@@ -57,9 +57,9 @@ POINTS = {
     "block of noisy sums": (_noisy_sums, "_BLOCK"),
     "rounds of a fit to sums": (_shared_rows, "_ROUNDS"),
     # Blocks and gradients.
-    "lengths of a block": (_blocks.np, "abs"),
-    "release of a block": (_blocks, "noisy_sums"),
-    "bounds of a block": (_blocks, "scales_of"),
+    "lengths of a block": (_statistics.np, "abs"),
+    "release of a block": (_statistics, "noisy_sums"),
+    "bounds of a block": (_statistics, "scales_of"),
     "plan of gradients": (_gradient, "plan_gaussian_sums"),
     "clip of gradients": (_gradient, "CLIP"),
     "scale of a descent's start": (_gradient, "_START_SCALE"),

@@ -7,6 +7,7 @@ import numpy as np
 from sktensordp.tensor import (
     Observations,
     fit_cp,
+    mode_products,
     rescaled,
 )
 from sktensordp.tensor._rows import unpacked as rows_unpacked
@@ -15,6 +16,7 @@ __all__ = [
     "covariance_of",
     "everywhere",
     "fit_of",
+    "low_rank",
     "random_problem",
     "unpacked",
 ]
@@ -25,6 +27,25 @@ def random_problem(shape, n, seed=0):
     rng = np.random.default_rng(seed)
     coordinates = np.column_stack([rng.integers(0, s, n) for s in shape])
     return coordinates.astype(np.int32), rng.standard_normal(n)
+
+
+def low_rank(shape, rank, share, seed):
+    """A complete tensor of variance one, and a mask of its observed entries.
+
+    Factors, and the core of a Tucker, are standard normal. A number as the rank is that
+    of a CP.
+    """
+    rng = np.random.default_rng(seed)
+    ranks = (rank,) * len(shape) if isinstance(rank, int) else rank
+    factors = [rng.standard_normal(size) for size in zip(shape, ranks, strict=True)]
+    if isinstance(rank, int):
+        core = np.zeros(ranks)
+        core[(np.arange(rank),) * len(shape)] = 1.0
+    else:
+        core = rng.standard_normal(ranks)
+    truth = mode_products(core[np.newaxis], factors)[0]
+    truth /= truth.std()
+    return truth, rng.random(shape) < share
 
 
 def everywhere(shape):

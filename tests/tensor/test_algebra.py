@@ -8,8 +8,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from tensorly.tenalg import multi_mode_dot
 
 from sktensordp.tensor import mode_products
-from sktensordp.tensor._algebra import with_columns
-from sktensordp.tensor._rows import packed as packed_rows
 
 SHAPES = [(5,), (3, 4), (2, 5, 3), (3, 2, 4, 2), (1, 4), (4, 1), (3, 1, 1), (1, 1, 1)]
 
@@ -91,15 +89,3 @@ def test_types():
     read_only = tensors.copy()
     read_only.flags.writeable = False
     close(mode_products(read_only, matrices), naive(tensors, matrices))
-
-
-def test_columns_of_rows_and_of_their_packed_squares():
-    rows = np.random.default_rng(0).normal(size=(5, 4))
-    one, other = np.triu_indices(4)
-    packed = packed_rows(rows[:, :, np.newaxis] * rows[:, np.newaxis])
-    assert_array_equal(packed, rows[:, one] * rows[:, other])
-    columns = np.array([0, 2, 4, 3])
-    some, some_packed = with_columns(rows, packed, columns)
-    assert_array_equal(some, np.append(rows, np.zeros((5, 1)), axis=1)[:, columns])
-    squares = some[:, :, np.newaxis] * some[:, np.newaxis]
-    assert_array_equal(some_packed, packed_rows(squares))

@@ -61,14 +61,6 @@ def test_solve_chain_inverts_the_whole_matrix(n_rows, n_columns, strength):
         assert_array_equal(before, after)
 
 
-def test_a_column_without_tie_passes_nothing_on():
-    precision, shift = np.array([[[2.0]], [[4.0]]]), np.array([[1.0], [2.0]])
-    mean, covariance, cross = solve_chain(precision, shift, np.zeros(1))
-    assert_array_equal(mean, [[0.5], [0.5]])
-    assert_array_equal(covariance, [[[0.5]], [[0.25]]])
-    assert_array_equal(cross, 0)
-
-
 @pytest.mark.parametrize("n", [1, 2, 7, 30])
 def test_path_eigenvalues(n):
     expected = np.linalg.eigvalsh(laplacian(n)) if n > 1 else [0.0]

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from sktensordp.tensor._leading_terms import (
-    LocalResiduals,
+    LocalMatrix,
     counts_of,
     leading_terms,
     leading_vectors,
@@ -20,7 +20,7 @@ def residuals(shape, rank, share, seed=0, strength=1.0):
     signal = signal @ rng.standard_normal((rank, shape[1]))
     values = signal + rng.standard_normal(shape)
     matrix = sparse.csr_array(np.where(rng.random(shape) < share, values, 0.0))
-    return LocalResiduals(matrix, counts_of(matrix)), signal
+    return LocalMatrix(matrix, counts_of(matrix)), signal
 
 
 def test_terms_are_the_leading_singular_vectors_of_the_scaled_residuals():
@@ -61,7 +61,7 @@ def test_structure_stands_out_and_noise_does_not(rank, seed):
 def test_rows_without_entries_have_zeros():
     found, _ = residuals((30, 20), 1, 0.5)
     matrix = sparse.csr_array(np.pad(found.matrix.toarray(), ((0, 1), (0, 2))))
-    rows = leading_terms(LocalResiduals(matrix, counts_of(matrix)), 2)
+    rows = leading_terms(LocalMatrix(matrix, counts_of(matrix)), 2)
     assert np.abs(rows[0][-1]).max() < 1e-9
     assert np.abs(rows[1][-2:]).max() < 1e-9
 

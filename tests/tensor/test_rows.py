@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import block_diag
 
 from sktensordp.datasets import make_ratings
-from sktensordp.tensor import TableLikelihood, _cp_rows, mode_products
+from sktensordp.tensor import TableLikelihood, _cp_rows
 from sktensordp.tensor._cp_rows import (
     Fit,
     fit_cp,
@@ -496,40 +496,6 @@ def test_terms_that_stay_keep_their_rows():
             assert np.all(after[terms[2]] == 0)
 
 
-def low_rank(shape, rank, seed):
-    """A tensor of low rank, and a mask of its observed entries: 85 per cent."""
-    rng = np.random.default_rng(seed)
-    core = np.zeros((1,) + (rank,) * len(shape))
-    core[(0,) + (np.arange(rank),) * len(shape)] = 1.0
-    factors = [rng.standard_normal((size, rank)) for size in shape]
-    tensor = mode_products(core, factors)[0]
-    return tensor, rng.random(shape) < 0.85
-
-
-def gap_error(shape, seed, **options):
-    """Relative error where nothing was observed."""
-    tensor, observed = low_rank(shape, 3, seed)
-    offset, scale = tensor[observed].mean(), np.abs(tensor).max()
-    values = (tensor[observed] - offset) / scale
-    entries = Observations.of(np.argwhere(observed), values)
-    rows, _ = fit_cp(
-        entries, rank=3, biases=True, noise_floor=0.0, max_iter=25, **options
-    )
-    gaps = np.argwhere(~observed)
-    left = offset + scale * rows.predict(gaps) - tensor[~observed]
-    return np.sqrt(np.mean(left**2) / np.mean(tensor[~observed] ** 2))
-
-
-def test_exact_low_rank_is_recovered_with_biases():
-    assert max(gap_error((6, 8, 7), seed) for seed in range(10)) < 0.01
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(6, 8, 7), (10, 5, 6), (5, 6, 4, 5)])
-def test_more_tensors_of_low_rank_are_recovered(shape):
-    assert sum(gap_error(shape, seed) < 0.01 for seed in range(100, 120)) >= 19
-
-
 def test_tries_end_where_values_have_noise(monkeypatch):
     # Of 24 tries of 200 sweeps, each ends when it makes no progress.
     rng = np.random.default_rng(6)
@@ -559,18 +525,6 @@ def test_features_and_weights_of_a_fit():
         np.sqrt(np.mean((r.predict(X[test]) - y[test]) ** 2)) for r in (rows, close)
     ]
     assert_allclose(error[1], error[0], rtol=0.01)
-
-
-@pytest.mark.parametrize("shape", ["matrix", "three"])
-def test_a_fit_stops_when_it_is_told(shape):
-    _, entries, *_ = random_state(SHAPES[shape])
-    met = []
-    _, n_iter = fit_cp(
-        entries, rank=2, biases=True, noise_floor=5.0, max_iter=12,
-        on_sweep=lambda n: met.append(n) or n == 4,
-    )  # fmt: skip
-    assert met == [0, 1, 2, 3, 4]
-    assert n_iter == 5
 
 
 def test_solving_needs_no_state():

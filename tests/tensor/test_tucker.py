@@ -13,13 +13,13 @@ from sktensordp.tensor import (
     fit_cp,
     fit_tucker,
     mode_products,
-    point_tucker_model,
     rescaled,
     updated,
 )
 from sktensordp.tensor._cp_rows import started
 from sktensordp.tensor._rows import packed, unpacked, update
 from tests.support.points import POINTS
+from tests.support.tensors import low_rank
 
 SHAPES = {
     "matrix": ((7, 5), (2, 3), 2),
@@ -214,7 +214,8 @@ def test_a_model_is_the_contraction_of_its_core(case, biases):
         features = rng.standard_normal((shape[1] + 1, n_features))
         weights = rng.standard_normal((shape[0], n_features))
         terms |= {"features": features, "weights": weights}
-    model = point_tucker_model(shape, 0.1, float, factors=factors, core=core, **terms)
+    blocks = [*factors, core.reshape(1, -1)]
+    model = TuckerForm(ranks).point_model(shape, 0.1, float, blocks, **terms)
     # The last index of every mode stands for the unknown row.
     means = [np.vstack([f, f.mean(axis=0)]) for f in factors]
     truth = mode_products(core[np.newaxis], means)[0]
@@ -243,11 +244,10 @@ def test_a_model_is_the_contraction_of_its_core(case, biases):
 # --- fits ----------------------------------------------------------------------------
 
 
-def low_rank(shape, ranks, share, seed):
-    rng = np.random.default_rng(seed)
-    factors = [rng.standard_normal(pair) for pair in zip(shape, ranks, strict=True)]
-    truth = mode_products(rng.standard_normal(ranks)[np.newaxis], factors)[0]
-    return truth / np.abs(truth).max(), rng.random(shape) < share
+def largest_one(shape, ranks, share, seed):
+    """A tensor of largest absolute value one."""
+    truth, seen = low_rank(shape, ranks, share, seed)
+    return truth / np.abs(truth).max(), seen
 
 
 def entries_at(mask, tensor):
@@ -264,7 +264,7 @@ def fitted(mask, tensor, ranks, **options):
 @pytest.mark.parametrize("ranks", [(3, 3, 3), (2, 2, 2)])
 def test_noise_free_tensors_are_recovered_with_biases(ranks):
     for seed in range(3):
-        truth, seen = low_rank((6, 8, 7), ranks, 0.85, seed)
+        truth, seen = largest_one((6, 8, 7), ranks, 0.85, seed)
         found = fitted(seen, truth, ranks).dense()
         gap = np.linalg.norm((found - truth)[~seen])
         assert gap < 0.01 * np.linalg.norm(truth[~seen])
@@ -272,7 +272,7 @@ def test_noise_free_tensors_are_recovered_with_biases(ranks):
 
 @pytest.mark.thorough
 def test_different_ranks_are_recovered_but_not_with_less():
-    truth, seen = low_rank((12, 10, 8), (4, 3, 2), 0.9, 0)
+    truth, seen = largest_one((12, 10, 8), (4, 3, 2), 0.9, 0)
     found = fitted(seen, truth, (4, 3, 2), biases=False).dense()
     assert np.abs(found - truth).max() < 1e-4
     found = fitted(seen, truth, (3, 3, 2), biases=False).dense()
@@ -280,7 +280,7 @@ def test_different_ranks_are_recovered_but_not_with_less():
 
 
 def test_noisy_tensors_start_at_leading_vectors(monkeypatch):
-    truth, seen = low_rank((15, 15, 15), (3, 3, 3), 0.3, 0)
+    truth, seen = largest_one((15, 15, 15), (3, 3, 3), 0.3, 0)
     noise = truth.std()
     noisy = truth + noise * np.random.default_rng(1).standard_normal(truth.shape)
 
@@ -325,7 +325,7 @@ def test_a_smooth_mode_follows_its_neighbours():
 
 
 def test_new_entries_are_taken_in():
-    truth, _ = low_rank((12, 10, 8), (2, 2, 2), 1.0, 0)
+    truth, _ = largest_one((12, 10, 8), (2, 2, 2), 1.0, 0)
     early = np.zeros(truth.shape, dtype=bool)
     early[:11] = True
     model = fitted(early[:11], truth[:11], (2, 2, 2))
@@ -339,7 +339,7 @@ def test_new_entries_are_taken_in():
 
 
 def test_a_fit_stops_where_it_is_told_to():
-    truth, seen = low_rank((6, 5, 4), (2, 2, 2), 0.9, 0)
+    truth, seen = largest_one((6, 5, 4), (2, 2, 2), 0.9, 0)
     for last in (0, 7):
         calls = []
         _, n_iter = fit_tucker(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from sktensordp.completion.measurements import _unit_questions
 from sktensordp.tensor._shared_rows import (
     BiasPrior,
     biases_from_sums,
@@ -21,12 +22,7 @@ from sktensordp.tensor._shared_rows import (
     rows_from_information,
 )
 from sktensordp.tensor._unit_entries import UnitEntries
-from sktensordp.tensor.kernels._units import (
-    bounded_sums,
-    solve_units,
-    unit_moments,
-    unit_sums,
-)
+from sktensordp.tensor.kernels._units import bounded_sums, solve_units
 from tests.support.points import POINTS
 
 # Entries of the units, around the widths of vector instructions; one has very many.
@@ -131,21 +127,27 @@ def test_a_unit_is_solved_the_same_whoever_else_is_there(n_columns, order):
             assert_array_equal(one, other[place])
 
 
+def entries_of(sizes):
+    """Entries of units of these sizes, one a row."""
+    n = sum(sizes)
+    units = np.repeat(np.arange(len(sizes)), sizes)
+    return UnitEntries(np.column_stack([units, np.arange(n)]), np.zeros(n))
+
+
 @pytest.mark.parametrize("n_factors", [0, 1, 4])
 def test_moments_of_units_are_means_over_their_entries(n_factors):
     rng = np.random.default_rng(3)
-    starts, n = starts_of(SIZES), sum(SIZES)
+    n, upper = sum(SIZES), np.triu_indices(n_factors + 1)
     weights, factors = rng.uniform(0, 1, n), rng.standard_normal((n, n_factors))
-    upper = np.triu_indices(n_factors + 1)
-    found = np.full((len(SIZES), len(upper[0])), np.nan)
-    unit_moments(starts, weights, factors, found)
-    for unit, part in enumerate(by_unit(starts)):
+    solved = SimpleNamespace(leverages=1 - weights, held_out=factors)
+    found = _unit_questions._moments(entries_of(SIZES), solved)
+    for unit, part in enumerate(by_unit(starts_of(SIZES))):
         own = np.insert(factors[part], 0, 1.0, axis=1)
         expected = (own.T * weights[part]) @ own / weights[part].sum()
         assert_allclose(found[unit], expected[upper], rtol=1e-9, atol=1e-12)
     # Of no weight at all: nothing.
-    unit_moments(starts, 0 * weights, factors, found)
-    assert_array_equal(found, 0)
+    solved.leverages = np.ones(n)
+    assert_array_equal(_unit_questions._moments(entries_of(SIZES), solved), 0)
 
 
 # --- sums of vectors of bounded length -----------------------------------------------
@@ -260,13 +262,10 @@ def test_vectors_of_length_nothing():
 def test_unit_sums(n_columns):
     rng = np.random.default_rng(0)
     numbers = rng.standard_normal((sum(SIZES), n_columns))
-    starts = starts_of(SIZES)
-    found = np.full((len(SIZES), n_columns), np.nan)
-    unit_sums(starts, numbers, found)
-    for unit, part in enumerate(by_unit(starts)):
+    found = entries_of(SIZES).sums(numbers)
+    for unit, part in enumerate(by_unit(starts_of(SIZES))):
         assert_allclose(found[unit], numbers[part].sum(axis=0), rtol=1e-11, atol=1e-12)
-        alone = np.empty((1, n_columns))
-        unit_sums(np.array([0, SIZES[unit]]), numbers[part].copy(), alone)
+        alone = entries_of([SIZES[unit]]).sums(numbers[part].copy())
         assert_array_equal(alone[0], found[unit])
 
 

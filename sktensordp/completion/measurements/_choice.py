@@ -17,8 +17,7 @@ from ._expectation import Expectation, Variances, n_features_of
 from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
 from ._measurement import Measurement
-from ._output import OutputPerturbation
-from ._statistics import StatisticsPerturbation
+from ._statistics import OutputPerturbation, StatisticsPerturbation
 from ._sums import SumsPerturbation
 from ._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
 

@@ -14,15 +14,15 @@ one factor of three and does not count the iterations.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import NoiseStreams
 from ...measure import NoisySums, plan_gaussian_sums, planned_event, row_sums
-from ...measure._noisy_sums import BlockSums, OfChunk
+from ...measure._noisy_sums import BlockSums
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm
 from ...tensor._priors import BIAS_VARIANCE, RESIDUAL_VARIANCE
@@ -82,7 +82,7 @@ class GradientPerturbation(Measurement):
     @cached_property
     def _noise(self) -> NoisySums:
         problem = self.problem
-        shapes = _WithBiases.of(problem).blocks
+        shapes = _Blocks.of(problem).shapes
         return plan_gaussian_sums(
             (1 - SHARE_OF_MEAN) * problem.epsilon,
             problem.delta,
@@ -152,7 +152,7 @@ class GradientPerturbation(Measurement):
             of_modes = parameters[: len(problem.shape)]
             model["biases"] = [scale * np.append(own[:, 0], 0.0) for own in of_modes]
         if problem.form:
-            first, *others = _WithBiases.of(problem).factors(parameters)
+            first, *others = _Blocks.of(problem).factors(parameters)
             model["blocks"] = [scale * first, *others]
         variance = RESIDUAL_VARIANCE * scale**2
         fitted = problem.form.point_model(problem.shape, variance, dtype, **model)
@@ -160,76 +160,54 @@ class GradientPerturbation(Measurement):
         return Outcome(fitted, mean.offset, n_iter, mean=mean.mean)
 
 
-@dataclass(frozen=True)
-class _WithBiases:
-    """A form whose blocks of modes have a first column of biases, if there are any.
+class _Blocks(NamedTuple):
+    """The blocks of a form. Those of modes begin with a column of biases, if any.
 
     Attributes
     ----------
     form : CPForm or TuckerForm
-    shape : tuple of int
-    biases : bool
+    n_biases : list of int
+        Number of columns of biases of every block.
+    shapes : list of (int, int)
+        Numbers of rows and columns of every block.
     """
 
     form: CPForm | TuckerForm
-    shape: tuple[int, ...]
-    biases: bool
+    n_biases: list[int]
+    shapes: list[tuple[int, int]]
 
     @classmethod
-    def of(cls, problem: Problem) -> "_WithBiases":
-        """The form of a problem; biases alone are a CP without terms, and no core."""
-        return cls(problem.form or CPForm(0), problem.shape, problem.biases)
-
-    def n_biases(self, block: int) -> int:
-        """Number of columns of biases."""
-        return int(self.biases and block < len(self.shape))
-
-    @property
-    def blocks(self) -> list[tuple[int, int]]:
-        """Numbers of rows and columns of every block."""
-        blocks = enumerate(self.form.blocks(self.shape))
-        return [(n_rows, self.n_biases(k) + n) for k, (n_rows, n) in blocks]
+    def of(cls, problem: Problem) -> "_Blocks":
+        """The blocks of a problem; biases alone are a CP without terms, and no core."""
+        form, n_modes = problem.form or CPForm(0), len(problem.shape)
+        blocks = form.blocks(problem.shape)
+        n_biases = [int(problem.biases and k < n_modes) for k in range(len(blocks))]
+        pairs = zip(n_biases, blocks, strict=True)
+        return cls(form, n_biases, [(size, n + rank) for n, (size, rank) in pairs])
 
     def factors(self, parameters: Sequence[Any]) -> list[NDArray[np.floating]]:
         """The blocks without their biases."""
-        return [own[:, self.n_biases(k) :] for k, own in enumerate(parameters)]
-
-    def derivative(
-        self, block: int, parameters: Sequence[Any], rows: Sequence[Any]
-    ) -> NDArray[np.floating]:
-        """Derivatives of the predictions of entries by their row of a block."""
-        regressors = self.form.regressors(block, self.factors(parameters), rows)
-        ones = np.ones((len(regressors), self.n_biases(block)))
-        return np.hstack([ones, regressors])
-
-    def predicted(
-        self, parameters: Sequence[Any], rows: Sequence[Any]
-    ) -> NDArray[np.floating]:
-        """Predictions of entries."""
-        factors, last = self.factors(parameters), len(rows) - 1
-        terms = self.form.regressors(last, factors, rows) * factors[last][rows[last]]
-        biases = np.zeros(len(terms))
-        for block, own in enumerate(parameters):
-            biases += own[rows[block], : self.n_biases(block)].sum(axis=1)
-        return terms.sum(axis=1) + biases
+        return [own[:, n:] for own, n in zip(parameters, self.n_biases, strict=True)]
 
 
 class _Descent:
     """Descent of biases, factors and core along noisy gradients, in half ranges."""
 
     def __init__(self, problem: Problem, noise_variance: float) -> None:
-        self._form, self.clip = _WithBiases.of(problem), CLIP
-        self.rows = self._form.form.rows(problem.entries.coordinates)
+        self._blocks, self.clip = _Blocks.of(problem), CLIP
+        form, every_n_biases, shapes = self._blocks
+        self.rows = form.rows(problem.entries.coordinates)
         self._n_averaged = (problem.max_iter + 1) // 2
         self._averaged: list[list[NDArray[np.floating]]] = []
         generator = np.random.default_rng(0)
         self.parameters, self._priors = [], []
         # Variance of the noise averaged over all iterations.
         self._noise_variance = 4 * self.clip**2 * noise_variance / problem.max_iter
-        for block, shape in enumerate(self._form.blocks):
-            n_biases = self._form.n_biases(block)
+        for block, (shape, n_biases) in enumerate(
+            zip(shapes, every_n_biases, strict=True)
+        ):
             is_bias = np.arange(shape[1]) < n_biases
-            centre = np.r_[np.zeros(n_biases), self._form.form.centre(block)]
+            centre = np.r_[np.zeros(n_biases), form.centre(block)]
             # The core starts at its public centre, the factors at random.
             scale = _START_SCALE * (block < len(problem.shape))
             start = scale * generator.standard_normal(shape) + centre
@@ -237,14 +215,38 @@ class _Descent:
             variance = np.where(is_bias, BIAS_VARIANCE, _VARIANCE)
             self._priors.append((centre, variance))
 
-    def _rows_of(self, chunk: slice) -> list[NDArray[np.integer]]:
-        return [block_rows[chunk] for block_rows in self.rows]
+    def _regressors(self, block: int, chunk: slice) -> NDArray[np.floating]:
+        factors = self._blocks.factors(self.parameters)
+        rows = [of_block[chunk] for of_block in self.rows]
+        return self._blocks.form.regressors(block, factors, rows)
 
     def _derivative(self, block: int, chunk: slice) -> NDArray[np.floating]:
-        return self._form.derivative(block, self.parameters, self._rows_of(chunk))
+        """Derivatives of the predictions of entries by their row of a block."""
+        regressors = self._regressors(block, chunk)
+        ones = np.ones((len(regressors), self._blocks.n_biases[block]))
+        return np.hstack([ones, regressors])
 
     def _predicted(self, chunk: slice) -> NDArray[np.floating]:
-        return self._form.predicted(self.parameters, self._rows_of(chunk))
+        """Predictions of entries."""
+        predicted, last = 0.0, len(self.rows) - 1
+        for block, (rows, own) in enumerate(
+            zip(self.rows, self.parameters, strict=True)
+        ):
+            n_biases = self._blocks.n_biases[block]
+            predicted = predicted + own[rows[chunk], :n_biases].sum(axis=1)
+        terms = own[rows[chunk], n_biases:] * self._regressors(last, chunk)
+        return terms.sum(axis=1) + predicted
+
+    def _sums(
+        self, contribution: Callable[[int, slice], NDArray[np.floating]]
+    ) -> list[BlockSums]:
+        """Sums of contributions to every block."""
+        return [
+            (rows, own.shape, partial(contribution, block))
+            for block, (rows, own) in enumerate(
+                zip(self.rows, self.parameters, strict=True)
+            )
+        ]
 
     def contributions(self, values: NDArray[np.floating]) -> list[BlockSums]:
         """Clipped gradients over 2 C, which have a length of at most 1/2, by block."""
@@ -259,30 +261,16 @@ class _Descent:
             residual = values[chunk] - self._predicted(chunk)
             clipped = np.clip(residual * length / self.clip, -1.0, 1.0)
             weights[chunk] = clipped / (2 * length)
-
-        def gradients(block: int) -> OfChunk:
-            return lambda chunk: (
+        return self._sums(
+            lambda block, chunk: (
                 self._derivative(block, chunk) * weights[chunk, np.newaxis]
             )
-
-        return self._by_block(gradients)
-
-    def _by_block(self, contributions: Callable[[int], OfChunk]) -> list[BlockSums]:
-        """Sums of contributions to every block."""
-        return [
-            (rows, parameters.shape, contributions(block))
-            for block, (rows, parameters) in enumerate(
-                zip(self.rows, self.parameters, strict=True)
-            )
-        ]
+        )
 
     def move(self, sums: list[NDArray[np.float64]]) -> None:
         """Take one step along the noisy gradients, over the public curvature."""
-
-        def squares(block: int) -> OfChunk:
-            return lambda chunk: self._derivative(block, chunk) ** 2
-
-        curvatures = [row_sums(*block) for block in self._by_block(squares)]
+        squares = self._sums(lambda block, chunk: self._derivative(block, chunk) ** 2)
+        curvatures = [row_sums(*block) for block in squares]
         for block, parameters in enumerate(self.parameters):
             curvature = np.maximum(curvatures[block], _LEAST_CURVATURE)
             # Noise in the sums acts like additional residual variance of the values.

@@ -23,6 +23,7 @@ from ...tensor import (
     rescaled,
     with_indices,
 )
+from ...tensor._priors import E_FOLDS
 from .._problem import Problem
 
 # To measure the response of the fit, values are moved by this share of the standard
@@ -31,9 +32,9 @@ _MOVE, _SWEEPS = 0.5, 4
 _LARGEST_LEVERAGE = 0.95
 # Limits of the estimate, in squared widths of the range.
 _SMALLEST, _LARGEST = 1e-6, 1.0
-# Its log-normal prior, for noise so heavy that randomised values hardly tell it: the
-# median, in half ranges squared, and the standard deviation in e-folds.
-_USUAL, _E_FOLDS = 0.15, 1.5
+# Median of its log-normal prior, in half ranges squared, for noise so heavy that
+# randomised values hardly tell it.
+_USUAL = 0.15
 
 
 def residual_variance(
@@ -230,7 +231,7 @@ def _least(
 ) -> float:
     """The variance that costs least, by its logarithm; the prior adds to the cost."""
     result = minimize_scalar(
-        lambda log: cost(log) + ((log - math.log(usual)) / _E_FOLDS) ** 2 / 2,
+        lambda log: cost(log) + ((log - math.log(usual)) / E_FOLDS) ** 2 / 2,
         bounds=np.log(limits),
         method="bounded",
         options={"xatol": tolerance},

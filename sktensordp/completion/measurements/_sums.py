@@ -18,6 +18,7 @@ from ..._random import BLOCK as _BLOCK
 from ...noise import LaplaceLattice, discrete_laplace
 from ...privacy import PrivacyGuarantee
 from ...tensor import fit_biases_to_sums, point_model
+from ...tensor._priors import RESIDUAL_VARIANCE
 from .._domain import Domain
 from .._entries import Entries, present
 from .._problem import Problem
@@ -33,8 +34,6 @@ _ONLY_AVERAGES = " Only averages were learned: everybody gets the same ranking."
 _OF_ALL = "The sum of all values was given discrete Laplace noise"
 # Share of epsilon for the mean, where more is released after it.
 SHARE_OF_MEAN = 0.05
-# Assumed variance of values around their mean, in half ranges squared.
-_VARIANCE_OF_VALUES = 0.2
 
 
 @dataclass(frozen=True)
@@ -297,6 +296,6 @@ class MeanPerturbation(SumsPerturbation):
         prior = problem.domain.scale**2 / 3
         weight = prior / (prior + self.randomizer.noise_variance / n**2)
         mean = middle + weight * (float(total[0]) / n - middle)
-        variance = _VARIANCE_OF_VALUES * problem.domain.scale**2
+        variance = RESIDUAL_VARIANCE * problem.domain.scale**2
         model = point_model(problem.shape, variance, dtype)
         return Outcome(model, mean, 1, mean=self._mean_of(total))

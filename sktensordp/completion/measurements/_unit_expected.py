@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from ...tensor._priors import LEAST_NOISE
 from .._problem import Problem
 from ._expectation import SHARE_AT_START, Variances
 from ._unit_first import LEFT, RowCounts
@@ -26,7 +27,6 @@ _UNITS_POWER, _OTHERS_POWER = 0.7, 0.8
 # Share of the residual that units' weights for counts and biases of rows explain, where
 # these are known: measured on ratings of films and synthetic ones.
 _EXPLAINED = 0.08
-_LEAST_NOISE = 1e-12
 # Factors are taken if they are expected to explain more than this variance. A smaller
 # gain was a loss in 4,800 ratings of music without noise.
 _LEAST_GAIN = 3e-4
@@ -235,7 +235,7 @@ class _Expectation:
         """What one release tells about the rows of a mode, times their variance."""
         counts = self.counts[mode - 1]
         noise = self.noise * BOUND**2 * (around_model + 0.05) * n_columns / share
-        total = np.maximum(noise + around_model * self.weight * counts, _LEAST_NOISE)
+        total = np.maximum(noise + around_model * self.weight * counts, LEAST_NOISE)
         return variance * counts**2 / total
 
     def _recovered_share(self, mode: int, known: NDArray[np.float64]) -> float:

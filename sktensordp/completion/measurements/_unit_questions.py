@@ -50,7 +50,7 @@ class Piece:
 
 def _totals(chunk: UnitEntries) -> NDArray[np.float64]:
     """One, the mean value and the logarithm of the size of every unit."""
-    means = _unit_sums(chunk, chunk.values[:, np.newaxis])[:, 0] / chunk.sizes
+    means = chunk.sums(chunk.values[:, np.newaxis])[:, 0] / chunk.sizes
     logs = np.clip((_logarithms(chunk.sizes) - USUAL_LOG) / LOG_RANGE, -1.0, 1.0)
     return np.column_stack([np.ones(len(logs)), means, logs])
 
@@ -239,20 +239,13 @@ class BlockQuestion:
         model, sizes = self.model, chunk.sizes[:, np.newaxis]
         residuals, noise = solved.residuals, model.noise
         leverages = np.clip(solved.leverages, 0.0, 1.0)
-        follow, squares, energy = np.hsplit(
-            _unit_sums(
-                chunk,
-                np.stack(
-                    [
-                        weights * (1 - leverages),
-                        solved.squares,
-                        (weights * residuals) ** 2 / noise,
-                    ],
-                    axis=1,
-                ),
-            ),
-            3,
-        )
+        of_entries = [
+            weights * (1 - leverages),
+            solved.squares,
+            (weights * residuals) ** 2 / noise,
+        ]
+        sums = chunk.sums(np.stack(of_entries, axis=1))
+        follow, squares, energy = np.hsplit(sums, 3)
         follow *= scales[:, np.newaxis] / math.sqrt(self.totals.typical_size)
         used = np.zeros((len(sizes), 1))
         for known in solved.known.T:
@@ -294,25 +287,14 @@ def n_totals(model: SharedModel) -> int:
 
 def _moments(chunk: UnitEntries, solved: SolvedUnits) -> NDArray[np.float64]:
     """Second moments of one and units' factors, as those regress on residuals."""
-    from ...tensor.kernels._units import unit_moments
-
-    n_factors = solved.held_out.shape[1]
-    n_pairs = (n_factors + 1) * (n_factors + 2) // 2
-    moments = np.empty((len(chunk.units), n_pairs))
     free = 1 - np.clip(solved.leverages, 0.0, 1.0)
-    unit_moments(chunk.starts, free, solved.held_out, moments)
-    return moments
-
-
-def _unit_sums(
-    chunk: UnitEntries, numbers: NDArray[np.floating]
-) -> NDArray[np.float64]:
-    """Sums over the entries of every unit."""
-    from ...tensor.kernels._units import unit_sums
-
-    sums = np.empty((len(chunk.units), numbers.shape[1]))
-    unit_sums(chunk.starts, numbers, sums)
-    return sums
+    factors = np.insert(solved.held_out, 0, 1.0, axis=1)
+    weighted = factors * free[:, np.newaxis]
+    sums = [
+        chunk.sums(weighted[:, [one]] * factors[:, one:])
+        for one in range(factors.shape[1])
+    ]
+    return np.concatenate(sums, axis=1) / np.maximum(sums[0][:, :1], 1e-300)
 
 
 def _logarithms(sizes: NDArray[np.integer]) -> NDArray[np.float64]:

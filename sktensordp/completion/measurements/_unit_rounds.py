@@ -23,6 +23,7 @@ from ...tensor._average_row import with_average
 from ...tensor._priors import (
     CORE_VARIANCE,
     INTERACTION_VARIANCE,
+    LEAST_NOISE,
     MODULATION_VARIANCE,
 )
 from ...tensor._shared_rows import (
@@ -65,8 +66,8 @@ _SPREAD = 0.1
 # is known of rows: side information (for all its columns together), the logarithm of
 # the count, the bias, and the pattern.
 _UNITS_BIAS, _SIDE, _COUNT, _BIAS, _PATTERN = 0.045, 0.03, 0.003, 0.1, 0.01
-# Keep divisions finite where there is neither noise nor signal, nor anybody.
-_LEAST_NOISE, _LEAST_COUNT = 1e-12, 1e-6
+# Keeps divisions finite where there is nobody.
+_LEAST_COUNT = 1e-6
 # Smallest eigenvalue of a second moment, relative to the largest.
 _LEAST_EIGENVALUE = 1e-3
 
@@ -313,7 +314,7 @@ def _moment(state: State, block: int) -> NDArray[np.float64]:
         rows = np.insert(factor, 0, 1.0, axis=1)
         moments.append((rows.T * counts.shares) @ rows)
     moment = form.moments(block, moments, state.model.factors[-1])
-    return moment + _LEAST_NOISE * np.eye(len(moment))
+    return moment + LEAST_NOISE * np.eye(len(moment))
 
 
 def _learned(
@@ -374,7 +375,7 @@ def _with_biases(
         before, before_noise = state.known[block]
         drift = _DRIFT * model.uncertainty[block - 1][-1]
         before_noise = before_noise + drift * weights**2
-        share = before_noise / np.maximum(before_noise + noise, _LEAST_NOISE)
+        share = before_noise / np.maximum(before_noise + noise, LEAST_NOISE)
         sums, noise = before + share * (sums - before), share * noise
     sampled = energy * counts.counts
     found = biases_from_sums(
@@ -428,7 +429,7 @@ def _with_uncertainty(
     noise, sampled : ndarray of shape (n_rows,)
         Variances that noise and that the residuals of values contribute.
     """
-    share = np.append(sampled / np.maximum(noise + sampled, _LEAST_NOISE), 0.0)
+    share = np.append(sampled / np.maximum(noise + sampled, LEAST_NOISE), 0.0)
     model = _replaced(model, "uncertainty", block, variances)
     return _replaced(model, "excess", block, variances * (1 - 2 * share))
 

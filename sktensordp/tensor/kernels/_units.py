@@ -109,50 +109,6 @@ def solve_units(
 
 
 @compiled
-def unit_moments(
-    starts: NDArray[np.integer],
-    weights: NDArray[np.float64],
-    factors: NDArray[np.float64],
-    moments: NDArray[np.float64],
-) -> None:
-    """Weighted second moments of one and the factors, over the entries of each unit.
-
-    Parameters
-    ----------
-    starts : ndarray of shape (n_units + 1,), int
-    weights : ndarray of shape (n_entries,)
-    factors : ndarray of shape (n_entries, F)
-    moments : ndarray of shape (n_units, (F + 1) (F + 2) / 2)
-        Written, as packed upper triangles.
-    """
-    size = factors.shape[1]
-    sums, squares = np.empty(size), np.empty((size, size))
-    for u in range(starts.size - 1):
-        total = 0.0
-        for a in range(size):
-            sums[a] = 0.0
-            for b in range(a, size):
-                squares[a, b] = 0.0
-        for e in range(starts[u], starts[u + 1]):
-            total += weights[e]
-            for a in range(size):
-                weighted = weights[e] * factors[e, a]
-                sums[a] += weighted
-                for b in range(a, size):
-                    squares[a, b] += weighted * factors[e, b]
-        scale = 1.0 / max(total, 1e-300)
-        moments[u, 0] = total * scale
-        p = 1
-        for a in range(size):
-            moments[u, p] = sums[a] * scale
-            p += 1
-        for a in range(size):
-            for b in range(a, size):
-                moments[u, p] = squares[a, b] * scale
-                p += 1
-
-
-@compiled
 def _add_row(
     e: int,
     last: int,
@@ -258,26 +214,3 @@ def bounded_sums(
                 sums[row, c] += added
                 squares += added**2
         lengths[u] = np.sqrt(squares)
-
-
-@compiled
-def unit_sums(
-    starts: NDArray[np.integer],
-    numbers: NDArray[np.floating],
-    sums: NDArray[np.float64],
-) -> None:
-    """Sums over the entries of each unit.
-
-    Parameters
-    ----------
-    starts : ndarray of shape (n_units + 1,), int
-    numbers : ndarray of shape (n_entries, C)
-    sums : ndarray of shape (n_units, C)
-        Written.
-    """
-    for u in range(starts.size - 1):
-        for c in range(numbers.shape[1]):
-            sums[u, c] = 0.0
-        for e in range(starts[u], starts[u + 1]):
-            for c in range(numbers.shape[1]):
-                sums[u, c] += numbers[e, c]
