@@ -32,18 +32,18 @@ NOT_INSTALLED = ("dev", "peers", "torch")
 LEFT_OUT = ("-m", "not slow")
 HEAD = """# Versions tested with
 
-The tests run with the oldest version that `pyproject.toml` admits of every declared
-dependency, and with the newest that is published and runs with the Python in question.
-Slow tests are left out; `--all` runs them too. The first command makes the page. The
-second, with another Python, adds a column:
+The tests run with the oldest versions that `pyproject.toml` admits, and with the newest
+that are published for the Python in question. Slow tests are left out (`--all` runs
+them, too). The first command makes the page; the second, with another Python, adds a
+column:
 
 ```bash
 python tests/check_supply.py
 python3.14 tests/check_supply.py --add newest
 ```
 
-Dependencies of dependencies are always at their newest. The extras that are installed
-are {installed}; {left_out} are not. The tests ran on two cores.
+Dependencies of dependencies are at their newest. The extras {installed} are installed;
+{left_out} are not. The tests ran on two cores.
 
 """
 
