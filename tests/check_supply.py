@@ -68,15 +68,14 @@ def extras():
 
 
 def declared():
-    """Names of the direct dependencies, with what is declared of their versions."""
+    """Names of the direct dependencies."""
     listed = list(project()["dependencies"])
     for extra in extras():
         listed += project()["optional-dependencies"][extra]
     # Extras that share a dependency declare the same of it.
-    pairs = {re.match(r"([\w.-]+)\s*(.*)", one).groups() for one in listed}
-    names = [name.lower() for name, _ in pairs]
-    assert len(set(names)) == len(names), sorted(names)
-    return dict(sorted(pairs, key=lambda pair: pair[0].lower()))
+    names = [re.match(r"[\w.-]+", one)[0] for one in set(listed)]
+    assert len({name.lower() for name in names}) == len(names), sorted(names)
+    return sorted(names, key=str.lower)
 
 
 def head():
@@ -152,10 +151,7 @@ def main():
         resolutions = [arguments.add]
         columns = columns_of(PAGE.read_text())
     else:
-        resolutions = list(RESOLUTIONS)
-        bounds = {name: bound or "any" for name, bound in declared().items()}
-        others = {"Python": project()["requires-python"], **bounds}
-        columns = [{"": "declared", **others, **dict.fromkeys(LAST_ROWS, "")}]
+        resolutions, columns = list(RESOLUTIONS), []
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         for name in resolutions:
@@ -166,8 +162,6 @@ def main():
     PAGE.write_text(head() + "\n".join(table(columns)) + "\n")
     return int(failed)
 
-
-LAST_ROWS = ("**tests**", "commit", "date")
 
 if __name__ == "__main__":
     sys.exit(main())
