@@ -488,9 +488,9 @@ class PrivateEstimatorMixin(SentMixin):
             check_unmasked(value, name)
         if getattr(self, "delta", 0) > _LARGEST_DELTA:
             warnings.warn(
-                f"delta = {self.delta} admits that a release reveals everything of a "
-                f"person with this probability. Choose it far below one over the "
-                f"number of people, such as 1e-6.",
+                f"delta = {self.delta} lets a release reveal everything about a person "
+                f"with this probability. Choose it far below one over the number of "
+                f"people, such as 1e-6.",
                 UserWarning,
                 stacklevel=callers_level(),
             )

@@ -306,9 +306,9 @@ class BaseCompletion(
         and the variance stay. Fitting to all entries at once is more accurate.
 
         **Guarantee.** Each call randomises its values once, under `epsilon`, so the
-        budgets of different entries do not add up. But coordinates that recur in a
-        later call may come with the same value, so `privacy_guarantee_` composes all
-        calls that had them.
+        budgets of different entries do not add up. But a later call may repeat a value
+        at the same coordinates, so `privacy_guarantee_` composes all calls that
+        contained these coordinates.
 
         Parameters
         ----------
@@ -392,18 +392,17 @@ class BaseCompletion(
         the answers for a user to that user only: what all others see does not depend on
         these values.
 
-        With ``unit="entry"``, users are the indices of mode 0. Those beyond `shape_`
-        are new. A value takes the place of randomised ones at the same coordinates. The
-        randomised values at the user's other coordinates count, too, with their known
-        noise, if the fit was to data in memory that used "input". Call it with all
-        entries of a user for the best answers. If `unit` is a mode, call it with all
-        entries of its units.
+        With ``unit="entry"``, users are the indices of mode 0; those beyond `shape_`
+        are new. A raw value replaces the randomised values at the same coordinates.
+        After a fit of "input" to data in memory, the randomised values at the user's
+        other coordinates count, too, with their known noise. Pass all entries of a user
+        for the best answers. If `unit` is a mode, pass all entries of these units.
 
         Parameters
         ----------
         X : array-like of shape (n_observed, n_modes)
-            Coordinates of entries of these users, within `shape_` but for new users, or
-            a sparse array of shape `shape_`, as for `fit`.
+            Coordinates of entries of these users, within `shape_` except for new users;
+            or a sparse array of shape `shape_`, as for `fit`.
         y : array-like of shape (n_observed,)
             Their values, finite; None for a sparse array.
 
@@ -534,7 +533,7 @@ class BaseCompletion(
         ----------
         random_state : int or None, default=None
             Seed of the client. An int is for tests and papers only. Clients with the
-            same seed draw the same noise, so give each another one.
+            same seed draw the same noise, so give each its own.
 
         Returns
         -------
@@ -585,16 +584,16 @@ class BaseCompletion(
         ValueError
             As `fit`; if neither `value_bounds` nor `levels` is declared; or if the
             values look raw. If clients draw from a table, a single value outside the
-            table is refused. If they add noise, values are refused when all are within
-            the range, where noise leaves so many with probability at most 1e-9. A few
-            raw values, or noise of another epsilon, go unnoticed.
+            table is refused. If they add noise, values that are all within the range
+            are refused if noise would leave that many there with probability at most
+            1e-9. A few raw values, or noise of another epsilon, go unnoticed.
         """
         self._check_declared()
         if self._unit is None and self.personal:
             raise ValueError(
-                "fit_randomized sees no raw values, from which personal=True computes "
-                "the rows of users. Set personal=False, and call fold_in where a "
-                "user's own values are."
+                "personal=True computes the rows of users from raw values, which "
+                "fit_randomized never sees. Set personal=False, and call fold_in where "
+                "a user's own values are."
             )
         check = observed_entries if is_dask(X) else entries_at
         with keeping_names_if_refused(self):
@@ -676,7 +675,7 @@ class BaseCompletion(
 
     @_only_if(
         lambda self: self._dense,
-        "get_feature_names_out needs a fit to a tensor, of which it names the columns.",
+        "get_feature_names_out names the columns of a tensor: fit to a tensor first.",
     )
     def get_feature_names_out(
         self, input_features: ArrayLike | None = None
@@ -695,8 +694,8 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            If the number of names is another than that of the columns, or the tensor
-            has more than two modes.
+            If there are not as many names as columns, or the tensor has more than two
+            modes.
         """
         if len(self.shape_) > 2:
             raise ValueError("Tensors of more than two modes have no feature names.")
@@ -750,7 +749,7 @@ class BaseCompletion(
         ------
         ValueError
             If a coordinate is fractional, below -1 or outside of a declared `shape`, or
-            if the perturbation gives no standard deviations.
+            if `return_std` is set and the model has no standard deviations.
         """
         check_is_fitted(self)
         fitted = self._fitted
@@ -812,10 +811,10 @@ class BaseCompletion(
         context : array-like of shape (n_modes - 2,), default=None
             Indices of the other modes, such as the week; -1, the default, stands for an
             unknown index. An item is left out if it was observed at that index of mode
-            0, in any context. If `unit` is one of the other modes, its index in the
-            context says which unit asks. An item is then left out only if that unit
-            has an entry with it at the same index of mode 0; for an unknown unit, no
-            item is.
+            0, in any context. If `unit` is one of the other modes, the context holds
+            the index of the unit that asks. An item is then left out only if that unit
+            has an entry with it at the same index of mode 0; for an unknown unit, none
+            is left out.
         candidates : list of int, or list of n_units such lists, default=None
             The only items that may be recommended: one list for all, or one for each
             index in `units`. None admits every item. -1 in a list is ignored.
@@ -838,7 +837,7 @@ class BaseCompletion(
         Raises
         ------
         ValueError
-            If an index is outside of a declared shape, `k` is no positive integer,
+            If an index is outside of a declared shape, `k` is not a positive integer,
             there are several lists but not one for each index in `units`, or the items
             are the protected units (``unit=1``): a ranking would reveal one unit's
             entries to another.
@@ -866,9 +865,9 @@ class BaseCompletion(
     def similar_items(self, items: ArrayLike, k: int = 10) -> NDArray[np.int64]:
         """Find the items that the same people like, by the released model alone.
 
-        Two items are as similar as their predictions are correlated over the indices of
-        mode 0 or, if a unit is protected, over units as the model expects them. No
-        unit's own entries are read, so that you may show the answer to everybody.
+        The similarity of two items is the correlation of their predictions over the
+        indices of mode 0 or, if a unit is protected, over units as the model expects
+        them. No unit's own entries are read, so you may show the answer to everybody.
 
         Parameters
         ----------
@@ -881,14 +880,14 @@ class BaseCompletion(
         -------
         similar : ndarray of shape (k,) or (n_items, k)
             Most similar first, padded with -1 if fewer than `k` items have a positive
-            correlation. None has if the model has learned biases only, or if nothing
-            is known of the item.
+            correlation. No item has one if the model has learned biases only, or
+            nothing about the given item.
 
         Raises
         ------
         ValueError
-            If an index is outside of a declared shape, `k` is no positive integer, or
-            the items are the protected units (``unit=1``).
+            If an index is outside of a declared shape, `k` is not a positive integer,
+            or the items are the protected units (``unit=1``).
         """
         check_is_fitted(self)
         fitted = self._fitted
@@ -925,7 +924,7 @@ class BaseCompletion(
         """
         if y is None:
             raise ValueError(
-                "score needs y: pass coordinates and their values. Of a sparse array, "
+                "score needs y: pass coordinates and their values. For a sparse array, "
                 "these are X, y = entries_from_sparse(X), also for cross-validation."
             )
         check_numeric(y, "y")

@@ -47,12 +47,12 @@ def check_table(
     X: ArrayLike,
     y: ArrayLike | None = None,
 ) -> dict[str, Any]:
-    """Tell the owner of the data what a fit would leave out, clip or take long for.
+    """Show the owner of the data what a fit would leave out or clip, and its cost.
 
-    **This is not private.** It reads everything without noise: call it on data that
-    you may see, and show what it returns to nobody who may not see the data. No fit
-    calls it. It warns where the completion protects anything, and is refused while a
-    budget is open.
+    **This is not private.** It reads everything without noise: call it only on data
+    that you may see, and show the result only to people who may see the data, too. No
+    fit calls it. It warns if the completion protects anything, and refuses to run while
+    a budget is open.
 
     Parameters
     ----------
@@ -61,13 +61,13 @@ def check_table(
     X : array-like
         As for its `fit`: coordinates, a table of ids, a tensor or a sparse array.
     y : array-like of shape (n_rows,), default=None
-        The values, as for its `fit`. For choices, which have no values, the result
-        says whether `y` varies.
+        The values, as for its `fit`. Choices have no values: for them, the result holds
+        whether `y` varies.
 
     Returns
     -------
     table : dict
-        What was counted, by its name; it is also printed. Times and memory are rough,
+        The counts by name, which are also printed. Time and memory are rough estimates,
         perhaps three times too large or too small.
 
     Raises
@@ -130,7 +130,7 @@ def check_table(
     if math.isfinite(inner.epsilon):
         warnings.warn(
             "check_table is not private: it reads all data without noise. Show its "
-            "result only to those who may see the data.",
+            "result only to people who may see the data.",
             PrivacyLeakWarning,
             stacklevel=callers_level(),
         )

@@ -22,8 +22,8 @@ class CPCompletion(BaseCompletion):
     ----------
     rank : int, default=None
         Number of CP terms; 0 fits biases alone. None takes 10, or the largest rank
-        that the shape admits if that is smaller. With two modes, fits to values leave
-        terms at zero for which there is no evidence. If all are, and
+        that the shape admits if that is smaller. With two modes, a fit to values
+        leaves a term at zero if there is no evidence for it. If all are at zero, and
         ``biases=False``, the model predicts the mean of what was released.
     $parameters
     $random_state

@@ -3,10 +3,11 @@
 from .._docstrings import with_texts
 
 _SUMMARY = """\
-Fit it to the coordinates and values of the observed entries of a tensor, such as users'
-ratings of films, or to a dense tensor with NaN where nothing was observed; it predicts
-the others. The fitted object reveals no more than `epsilon` (and, with Gaussian noise,
-`delta`) about any one unit: the value of an entry or, with ``unit=0``, a user."""
+Fit it to the observed entries of a tensor, such as users' ratings of films, by their
+coordinates and values, or to a dense tensor with NaN where nothing was observed. It
+predicts the other entries. The fitted object reveals no more than `epsilon` (and, with
+Gaussian noise, `delta`) about any one unit: an entry's value or, with ``unit=0``, a
+user."""
 
 _MODEL = """\
 The axes of the tensor (users, films, weeks) are called modes. The model has an offset,
@@ -25,8 +26,8 @@ default="auto"
     What is randomised. With ``unit="entry"``:
 
     - "auto": whichever of "input", "sums" and "statistics" has the least expected
-      error, given the coordinates, the domain and the budget. `perturbation_` tells
-      which.
+      error, given the coordinates, the domain and the budget. `perturbation_` is the
+      one that was taken.
     - "input": every value independently. The fit is variational: it learns from the
       randomised values how much to shrink each column of the factors, so there is no
       regularisation to tune. Best from about epsilon 3 on.
@@ -56,7 +57,7 @@ unit : {"entry"} or int, default="entry"
     from the units' entries, to restore them or score held-out units. To cross-validate,
     use ``GridSearchCV(model, grid, cv=UserKFold(), scoring=make_fold_in_scorer())``
     (for another mode than 0, ``UserKFold(mode=unit)``): with scikit-learn's splitters,
-    one unit would decide how others are split.
+    one unit's entries would decide how other units are split.
 value_bounds : tuple of (float, float), default=None
     Public range, to which values and predictions are clipped. If neither this nor
     `levels` is given, the range is read off the values with a ``PrivacyLeakWarning``,
@@ -90,12 +91,12 @@ biases : bool, default=True
 n_pattern_components : "auto" or int, default="auto"
     Largest number of features that the fit computes for the rows of mode 1 from the
     pattern of the coordinates (who rated what), which is public. They are the leading
-    components of the pattern, as far as they exceed chance; the number of entries of
-    each row is one feature more. Each row of mode 0 has weights for the features.
-    "auto" takes all that exceed chance, at most 64; at most 8 for a Tucker and where
-    sums are released. Pass 0 for no such features. If `unit` is a mode, the pattern is
-    private: at most 8 features come from a noisy release, which is made only if there
-    are so many units that it will stand out, and only 0 rules it out.
+    components of the pattern, as far as they exceed chance, and the number of entries
+    of each row. Each row of mode 0 has weights for the features. "auto" takes all that
+    exceed chance: up to 64, or up to 8 for a Tucker and where sums are released. Pass 0
+    for no such features. If `unit` is a mode, the pattern is private: at most 8
+    features come from a noisy release. The fit makes it only if there are enough units
+    for it to stand out from the noise; only 0 rules it out.
 smooth_modes : sequence of int, default=None
     Modes whose neighbouring indices are alike, such as time bins. Their prior ties
     every index to the next one; the randomised values determine how strongly. For
@@ -104,14 +105,15 @@ max_iter : int, default=25
     Number of sweeps over the modes in "input", and of iterations in "gradient". Small
     CPs of three or more modes compare several starts, in further sweeps.
 personal : bool, default=False
-    Whether users, the indices of mode 0, are answered from their own raw values, with
-    ``unit="entry"``. If so, the fit computes each user's row from these values and what
+    With ``unit="entry"``, whether to answer users, the indices of mode 0, from their
+    own raw values. If so, the fit computes each user's row from these values and what
     was released about the other modes; `predict`, `recommend` and `score` use it, and
-    "auto" takes the perturbation that is expected to be best then. The guarantee holds
-    if answers for a user are shown to that user only: all that others see, factors,
-    copies and pickles included, depends on that user's values through the release
-    alone. Copies and pickles lose the rows, until `fold_in`. If False, every answer may
-    be shown to anybody. All entries of an index of mode 0 must belong to one person,
+    "auto" takes the perturbation that is expected to be best for such answers. The
+    guarantee holds if answers for a user are shown to that user only: all that others
+    see, factors, copies and pickles included, depends on that user's values only
+    through the release. Copies and pickles lose the rows, until `fold_in`. If False,
+    you may show every answer to anybody. All entries of an index of mode 0 must belong
+    to one person,
     and mode 0 must not be among `smooth_modes`. Not for Dask input. If `unit` is a
     mode, its units are always answered from their own entries."""
 
@@ -134,7 +136,7 @@ perturbation_ : str
     and without `side_information` everybody gets the same recommendations, minus the
     items they already have entries for. If `unit` is a mode, they are nearly the same:
     units differ in how much they follow the biases and the counts of items. The fit
-    warns if "auto" takes it and learns nothing else.
+    warns if "auto" takes "sums" and learns nothing else.
 noise_variance_ : float
     Variance around the model, learned or assumed: of the randomised values in "input",
     of the original values otherwise.

@@ -78,7 +78,7 @@ class CoordinateEncoder(
         and refuses other ids. None learns the ids from the data. If all columns are
         declared, so is the shape: pass it on as
         ``CPCompletion(unit=0, shape=encoder.declared_shape)``. A `Recommender` does
-        that. Where users are protected, it needs no list of them:
+        that, and needs no list of the users if they are protected:
         ``categories=[None, films]``.
 
     Attributes
@@ -587,8 +587,8 @@ def _check_single(ids: NDArray[Any]) -> None:
     kinds = set(map(type, ids.flat)) if ids.dtype == object else ()
     if any(issubclass(kind, _CONTAINERS) for kind in kinds):
         raise ValueError(
-            "Some ids are tuples, lists or the like. An id is one number, one text or "
-            "one other object: join its parts to a text."
+            "Some ids are tuples, lists or the like. An id must be a number, a string "
+            "or another single object: join its parts into a string."
         )
 
 

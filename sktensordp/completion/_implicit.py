@@ -59,12 +59,12 @@ _SOURCE = (
 
 
 class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
-    """Recommend items from people's choices, with everything of each user protected.
+    """Recommend items from people's choices, and protect all choices of each user.
 
     Choices have no values: they are pairs of a user and an item that the user viewed,
     bought or played. The fit releases noisy counts of the items and a noisy matrix of
-    their co-occurrences, and keeps (`epsilon`, `delta`) for all choices of one user. A
-    user's own choices then score all other items for that user.
+    their co-occurrences, and keeps (`epsilon`, `delta`) for all choices of one user. It
+    then scores all other items for a user from that user's own choices.
 
     Parameters
     ----------
@@ -81,10 +81,11 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         declares `categories` for both columns, pass its `declared_shape`.
     max_items : int or None, default=None
         Largest number of items whose co-occurrences are released; noisy counts decide
-        how many are. All other items are recommended by their counts. None is 1,500
-        with noise and 15,000 without, or all items if these are fewer. With 0,
-        everybody gets the most popular items, by noisy counts for the whole budget. A
-        fit takes time with the third power of this number, and memory with its square.
+        how many it is. All other items are recommended by their counts. None means
+        1,500 with noise and 15,000 without, or all items if there are fewer. With 0,
+        everybody gets the most popular items, by noisy counts that spend the whole
+        budget. The time of a fit grows with the third power of this number, and its
+        memory with the square.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers: it repeats the noise in every clone, although
@@ -203,8 +204,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_choices, 2), or sparse array of shape `shape`
             A user and an item in every row: integers, or integral floats. In a sparse
-            array of SciPy or of `sparse`, every stored value above zero is one choice,
-            and zeros are none.
+            array of SciPy or of `sparse`, every stored value above zero is one choice;
+            zeros are not choices.
         y : None
             Ignored, with a warning if it is passed: choices have no values.
 
@@ -222,9 +223,9 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         if y is not None:
             # Whether y was passed, and never what it holds.
             warnings.warn(
-                "y is ignored: every row of X counts as a choice, one star like five. "
-                "Pass the rows that are choices alone, without y, or use CPCompletion "
-                "for ratings.",
+                "y is ignored: every row of X counts as a choice, whether it has one "
+                "star or five. Pass only the rows that are choices, without y, or use "
+                "CPCompletion for ratings.",
                 UserWarning,
                 stacklevel=callers_level(),
             )
@@ -385,7 +386,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         items : ndarray of shape (k,) or (n_units, k)
             Indices of items, best first. -1 if no further item is left.
         scores : ndarray of shape (k,) or (n_units, k)
-            Only with `return_scores`: those of `predict`, which are no values and no
+            Only with `return_scores`: those of `predict`, which are neither values nor
             probabilities; NaN for -1.
 
         Raises
@@ -409,7 +410,7 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """Find the items whose scores a choice of an item raises most.
 
         These are the largest weights in the item's row of `similarity_`. Nobody's own
-        choices are read, so that you may show the answer to everybody.
+        choices are read, so you may show the answer to everybody.
 
         Parameters
         ----------

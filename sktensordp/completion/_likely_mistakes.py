@@ -228,8 +228,8 @@ def warn_of_swapped_columns(
         )
     if reason:
         warnings.warn(
-            f"Users are read off the first column and items off the second, but "
-            f"{reason}. Swap them, or name them 'user' and 'item' if they are meant.",
+            f"Users are taken from the first column and items from the second, but "
+            f"{reason}. Swap them or, if they are right, name them 'user' and 'item'.",
             UserWarning,
             stacklevel=callers_level(),
         )
@@ -288,7 +288,7 @@ def check_extent(sizes: Sequence[int], n_entries: int) -> None:
                 f"The indices of column {k} are so large that a fit with a row for "
                 f"each would never end. Encode ids: "
                 f"X = CoordinateEncoder().fit_transform(X), or use a Recommender. If "
-                f"the rows are meant, declare `shape`."
+                f"you do need these rows, declare `shape`."
             )
 
 
@@ -330,8 +330,8 @@ def warn_of_one_bin(n_bins: int, n_rows: int) -> None:
     if n_bins > 1 or n_rows < _LEAST_ROWS:
         return
     warnings.warn(
-        "All times fall into one bin, so they change nothing. Times are the last "
-        "column: seconds since 1970, or datetimes. If they are, pass a finer freq.",
+        "All times fall into one bin, so they change nothing. The last column must "
+        "hold times: seconds since 1970, or datetimes. If it does, pass a finer freq.",
         UserWarning,
         stacklevel=callers_level(),
     )
@@ -400,14 +400,14 @@ def warn_of_coordinates(entries: Any, names: Sequence[str] | None, levels: Any) 
                 f"Most indices of {column} have no entry, but there is a row for each "
                 f"up to the largest. The fit takes time and memory for all. Encode "
                 f"ids: X = CoordinateEncoder().fit_transform(X), or use a Recommender. "
-                f"If the rows are meant, declare `shape`.",
+                f"If you do need these rows, declare `shape`.",
                 UserWarning,
                 stacklevel=callers_level(),
             )
     if entries.n_entries >= _LEAST_ROWS and all(indices[0] == 1 for indices in used):
         warnings.warn(
-            "The indices of every column start at 1, so index 0 stands for users and "
-            "items that nobody knows. Subtract 1, or encode ids with a "
+            "The indices of every column start at 1, so index 0 stands for a user and "
+            "an item that do not exist. Subtract 1, or encode ids with a "
             "CoordinateEncoder.",
             UserWarning,
             stacklevel=callers_level(),
@@ -485,9 +485,9 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
         return
     end = "lower" if mean.value < domain.middle else "upper"
     warnings.warn(
-        f"By what was released, nearly all values are at the {end} end of the declared "
-        f"range, to which values are clipped. If their scale is another one, declare "
-        f"it: levels or value_bounds.",
+        f"Judging by what was released, nearly all values are at the {end} end of the "
+        f"declared range, to which values are clipped. If they have another scale, "
+        f"declare it: levels or value_bounds.",
         UserWarning,
         stacklevel=callers_level(),
     )
@@ -498,10 +498,10 @@ def warn_of_noise(are_noise: bool) -> None:
     if are_noise and not (_is_search() or is_fit_for_a_score()):
         warnings.warn(
             "The released number of protected users, or their typical number of "
-            "entries, is within its noise of nothing, so the model holds little but "
+            "entries, is no larger than its noise, so the model holds little but "
             "noise. If you passed many, check the order of the columns and how ids are "
             "spelt: rows with unknown ids are left out. Otherwise, only a larger "
-            "epsilon or more users help.",
+            "epsilon or more users will help.",
             NoiseOnlyWarning,
             stacklevel=callers_level(),
         )

@@ -22,8 +22,8 @@ from ._local import Local
 from ._unit_rows import LocalRows
 
 TIED = (
-    "smooth_modes ties the rows of mode 0, so a user's own row would tell of others' "
-    "values. Leave mode 0 out of smooth_modes."
+    "smooth_modes ties the rows of mode 0, so a user's own row would reveal something "
+    "about others' values. Leave mode 0 out of smooth_modes."
 )
 
 

@@ -76,7 +76,7 @@ def _has(method: str) -> Callable[[Any], bool]:
 
 
 class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
-    """Recommend items to users: takes a table with ids, and answers in ids.
+    """Recommend items to users, from a table with ids.
 
     Pass a table whose first column holds users and whose second column holds items. The
     encoder turns ids into coordinates, and the completion is fitted to these. The
@@ -95,13 +95,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         ``CoordinateEncoder(categories=[None, films])``. There is room for any number of
         them.
     unknown : {"drop", "error"}, default="drop"
-        What `fit` and `fold_in` do with a row that has an id which is not among the
-        `categories` of its column, such as an item that is no longer on offer: leave it
-        out, or refuse the table. Users of `fold_in` may be new. If entries are
-        protected, a warning or the error tells how many such rows there are. If `unit`
-        is a mode, it must be "drop", since an error would tell whether anybody has such
-        an id. If hardly anything is left, for example because columns were swapped, the
-        fit warns: it judges that by what it released.
+        What `fit` and `fold_in` do with a row if one of its ids is not among the
+        `categories` of its column, such as an item that is no longer on offer: leave
+        the row out, or refuse the table. Users of `fold_in` may be new. If entries are
+        protected, the warning or error states how many such rows there are. If `unit`
+        is a mode, only "drop" is possible, since an error would reveal that somebody
+        has such an id. If hardly anything is left, for example because columns were
+        swapped, the fit warns; it judges by what it released.
 
     Attributes
     ----------
@@ -137,12 +137,12 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     Rows are drawn at random among 2**31 - 2, so the rows of all other users have the
     same distribution whether or not a user is in the data. Given the rows, the
-    guarantee is that of `completion_`; so it holds for the recommender, too. How many
-    rows there are changes nothing but the lattice of the noise.
+    guarantee is that of `completion_`; so it holds for the recommender, too. The number
+    of rows affects nothing but the lattice of the noise.
 
-    Ids that are equal are one user: 17 and 17.0 are, and "17" is another. Ids of
-    another type than the known ones are refused. If `unit` is a mode, only the type of
-    their column decides, which is public; elsewhere, an id of another type is unknown.
+    Equal ids are one user: 17 and 17.0 are the same, and "17" is another. Ids of
+    another type than the known ones are refused. If `unit` is a mode, only the public
+    type of their column can refuse them; otherwise an id of another type is unknown.
     In a list of rows, columns have no type, and neither has text in pandas 2, unless
     you convert it (``convert_dtypes``).
 
@@ -220,7 +220,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            Before any budget is asked: if parameters contradict each other, an id is
+            Before any budget is charged: if parameters contradict each other, an id is
             missing, `X` and `y` have different lengths, or an id is unknown and
             ``unknown="error"``. Otherwise as `fit` of the encoder and the completion.
         TypeError
@@ -307,7 +307,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     def predict(
         self, X: ArrayLike, return_std: bool = False
     ) -> NDArray[np.floating] | tuple[NDArray[np.floating], NDArray[np.floating]]:
-        """Predict the values of rows; of choices, the scores by which items are ranked.
+        """Predict the values of rows or, for choices, the scores that rank items.
 
         Parameters
         ----------
@@ -346,7 +346,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         exclude_observed: bool = True,
         return_scores: bool = False,
     ) -> Any:
-        """Recommend the k items that suit a user best, without those of the user's own.
+        """Recommend the k items that suit a user best, leaving out the user's own.
 
         Show the recommendations for a user to that user only: they are also computed
         from the user's own entries.
@@ -355,8 +355,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         ----------
         units : id or array-like of shape (n_users,)
             One user, or a list of users. None stands for an unknown user, who gets the
-            recommendations of an average one. So does an id that is not known. An id
-            that is a tuple goes into a list.
+            recommendations of an average one. So does an id that is not known. Put an
+            id that is a tuple into a list.
         k : int, default=10
             Number of items for each user.
         context : array-like of shape (n_columns - 2,), default=None
@@ -379,8 +379,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             After `set_output`, a data frame with a row for each user and item.
         scores : ndarray of shape (k,) or (n_users, k)
             Only with `return_scores`, and a column of the data frame, if there is one:
-            predicted values or, of an `ImplicitCompletion`, scores that are no values
-            and no probabilities. NaN for None.
+            predicted values or, for an `ImplicitCompletion`, scores that are neither
+            values nor probabilities. NaN for None.
 
         Raises
         ------
@@ -417,8 +417,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     def similar_items(self, items: Any, k: int = 10) -> Any:
         """Find similar items, by the released model alone.
 
-        No user's own entries are read, so that you may show the answer to everybody.
-        See `similar_items` of the completion for what counts as similar.
+        No user's own entries are read, so you may show the answer to everybody. See
+        `similar_items` of the completion for what counts as similar.
 
         Parameters
         ----------
@@ -451,8 +451,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     def set_output(self, *, transform: str | None = None) -> Self:
         """Choose whether `recommend` and `similar_items` return data frames.
 
-        A frame has one row for each user and recommended item, best first, and no rows
-        that only pad. The columns are called as in the table of the fit, or "user" and
+        A frame has one row for each user and recommended item, best first, and is not
+        padded. The columns are named as in the table of the fit, or "user" and
         "item". scikit-learn's global ``set_config(transform_output=...)`` does not
         change what these methods return.
 
@@ -468,7 +468,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If it is something else.
+            If `transform` is none of these.
         """
         if transform is not None:
             if transform not in ("default", "pandas", "polars"):
@@ -510,11 +510,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """Learn new or returning users from all of their rows; this releases nothing.
 
         Call it for users who are new, or whom the recommender lost when it was
-        deep-copied or stored. What it learns of a user serves that user's
-        recommendations, in this process only, and replaces what it knew of the user.
+        deep-copied or stored. What it learns about a user serves that user's
+        recommendations, in this process only, and replaces what it knew about the user.
         Where entries are protected, the recommender then answers these users from their
-        raw values, and rows of the fit that are left out count with their randomised
-        values.
+        raw values. If you leave out rows that were in the fit, their randomised values
+        still count.
 
         Parameters
         ----------
@@ -810,7 +810,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """Refuse to tell of unknown ids where a unit is protected."""
         if completion.unit != "entry" and self.unknown != "drop":
             raise ValueError(
-                f"unknown={self.unknown!r} would tell whether anybody has an id that "
+                f"unknown={self.unknown!r} would reveal whether anybody has an id that "
                 f"is not declared, which unit={completion.unit} protects. Set "
                 f"unknown='drop'."
             )

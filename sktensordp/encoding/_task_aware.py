@@ -24,9 +24,9 @@ from ._sphere_noise import SphereNoise
 class TaskAwareEncoder(LinearEncoder):
     """Encode what a task needs, randomise only that, and decode.
 
-    An encoder maps a sample to a few numbers, the code, and spends their range where
-    the task's output varies most. The code is clipped and gets noise, and a decoder
-    estimates the sample from it, with the least task loss. One call of `transform` or
+    An encoder maps a sample to a few numbers, the code, and uses their range where the
+    task's output varies most. The code is clipped and noise is added; a decoder then
+    estimates the sample, with the least task loss. One call of `transform` or
     `privatize` is epsilon-differentially private for each sample ((epsilon, delta) for
     ``mechanism="gaussian"``). `fit` learns from public data or from people who consent,
     and does not protect them.
@@ -41,8 +41,8 @@ class TaskAwareEncoder(LinearEncoder):
           scikit-learn with `coef_`. With None, `fit` learns a ridge regression of `y`
           (of an indicator of every class, if `y` holds labels); without `y`, the task
           is the identity.
-        - For other tasks, `fit` trains encoder and decoder by gradients, which gives a
-          "learned code". The task is a fitted multilayer perceptron or logistic
+        - For other tasks, `fit` trains encoder and decoder by gradients; the result is
+          called a learned code. The task is a fitted multilayer perceptron or logistic
           regression of scikit-learn, alone or after StandardScalers in a Pipeline; the
           loss is the cross-entropy or squared error between its outputs for the
           estimate and for the sample. A `TorchTask` wraps a torch module. Any other
@@ -82,9 +82,9 @@ class TaskAwareEncoder(LinearEncoder):
 
     Notes
     -----
-    The guarantee holds whatever numbers a sample holds and whoever it belongs to. A
-    pipeline or search fits its steps to its own rows: to protect them, pass an encoder
-    that was fitted to public data as scikit-learn's ``FrozenEstimator(encoder)``.
+    The guarantee holds for every sample of finite numbers, whoever it belongs to. A
+    pipeline or search fits its steps to its own rows: to protect them, fit the encoder
+    to public data, and pass it as scikit-learn's ``FrozenEstimator(encoder)``.
 
     For a linear task, let L L^T be the covariance of the standardised samples,
     P = K L, and Q the eigenvectors of P^T P. The code of h = L^+ (x - mean) is

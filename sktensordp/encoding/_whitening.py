@@ -82,7 +82,7 @@ def whitening(rows: NDArray[np.floating]) -> Whitening:
     varies = (width > _CONSTANT * np.abs(rows).max(axis=0)) & (peak > _LEAST_WIDTH)
     if not np.any(varies):
         raise ValueError(
-            "All samples in X are equal, so that there is nothing to encode. Pass "
+            "All samples in X are equal, so there is nothing to encode. Pass "
             "samples that vary."
         )
     centred[:, ~varies] = 0.0

@@ -47,7 +47,7 @@ random_state : int or None, default=None
     "privacy_guarantee": """\
 privacy_guarantee_ : PrivacyGuarantee
     Guarantee of one call of `transform`, for what enters this step. In a pipeline,
-    earlier steps may have learned from the rows; ask `privacy_of(pipeline)`.""",
+    earlier steps may have learned from the rows: see `privacy_of(pipeline)`.""",
     "noise_variance": """\
 noise_variance_ : float
     Variance of the noise in an entry, in squared units of the entries.""",

@@ -93,14 +93,14 @@ def expected_error(
     X : array-like
         For a mechanism, samples. Only the shape of one is read, so zeros will do.
 
-        For an encoder, samples that are public or of people who consent: a copy of the
-        encoder is fitted to them.
+        For an encoder, public samples, or samples from people who consent: a copy of
+        the encoder is fitted to them.
 
         For a completion, coordinates of shape (n_observed, n_modes). With
         ``unit="entry"``, coordinates are public, and all of them are read. If `unit` is
         a mode, only the number of rows is read. That number is private, so pass any
-        number of rows that you may disclose; the coordinates can be zeros. So it is for
-        a `Recommender`.
+        number of rows that you may disclose; the coordinates can be zeros. The same
+        holds for a `Recommender`.
     y : array-like, default=None
         For an encoder, the `y` of its `fit`, which must be as public as `X`. Other
         estimators do not read it.
@@ -109,14 +109,14 @@ def expected_error(
     group : int, default=1
         Number of units, such as the people of a household, for whom the epsilons hold
         together, at the `delta` of the estimator. Mechanisms with `bounds` or
-        `norm_bound`, and encoders, randomise each row by itself, so that a group counts
-        as so many releases; otherwise, it shares one. ``unit_epsilons`` of the result
-        are the epsilons to pass to the estimator.
+        `norm_bound`, and encoders, randomise each row by itself, so a group of size g
+        counts as g releases; otherwise, it shares one release. ``unit_epsilons`` of the
+        result are the epsilons to pass to the estimator.
     n_users : int, default=None
         If `unit` is a mode, how many users, or other units, you expect to have entries.
         That number is private, too, so pass one that you may disclose. None means as
         many as the `shape` of a completion declares, at most one for each row of `X`. A
-        `Recommender` has room for any number of users, so it needs this one.
+        `Recommender` has room for any number of users, so you have to pass it.
 
     Returns
     -------
@@ -133,10 +133,10 @@ def expected_error(
         If the estimator is of another kind, such as a Pipeline; pass its step instead.
     ValueError
         If the domain of a mechanism or a completion is not declared, if `n_users` is
-        missing or does not fit the estimator, if no formula
-        gives the expected error of a completion with these parameters, if epsilons are
-        not positive, if no noise protects the group at an epsilon, or for the reasons
-        of the estimator's own `fit`.
+        missing or does not fit the estimator, if there is no formula for the expected
+        error of a completion with these parameters, if epsilons are not positive, if no
+        noise protects the group at an epsilon, or for the reasons of the estimator's
+        own `fit`.
 
     See Also
     --------
@@ -154,7 +154,7 @@ def expected_error(
     choose, with biases and without smooth modes.
 
     Where `unit` is a mode, or with ``personal=True``, answers for a user are for that
-    user only, which the result says in `supposing`.
+    user only; `supposing` of the result states this.
 
     Examples
     --------
@@ -215,7 +215,7 @@ def epsilon_needed(
     estimator : estimator
         As for `expected_error`.
     X, y : array-like
-        As for `expected_error`, which says how much of them is read.
+        As for `expected_error`; see there how much of them is read.
     error : float
         Positive, in the unit of ``expected_error(...).what``.
     group : int, default=1
@@ -366,8 +366,8 @@ def step_that_releases(
             )
         if n_users is None:
             raise ValueError(
-                "A Recommender has room for any number of users. Pass n_users, how "
-                "many you expect."
+                "A Recommender has room for any number of users. Pass n_users, the "
+                "number of users that you expect."
             )
         where = np.zeros((np.shape(X)[0], len(completion.shape)), dtype=np.int8)
         estimator, X = completion, where

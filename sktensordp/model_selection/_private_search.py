@@ -168,8 +168,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     Notes
     -----
     A search over epsilon would have to charge the largest epsilon for every try: it
-    would pay for the best candidate and might still choose another. Choose epsilon
-    beforehand, with `expected_error`.
+    would pay for the largest and might still choose another. Choose epsilon beforehand,
+    with `expected_error`.
 
     The search refuses a step that learns from raw X, such as a `StandardScaler` before
     the mechanism, and an encoder like `TaskAwareEncoder`, whose fit adds no noise.
@@ -367,7 +367,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     @fit_context(prefer_skip_nested_validation=False)
     def planned_guarantee(self, X: ArrayLike) -> PrivacyGuarantee:
-        """Tell the guarantee that `fit` will have, without fitting.
+        """Compute the guarantee that `fit` will have, without fitting.
 
         Parameters
         ----------
@@ -431,7 +431,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         return fit, units, distribution, lattice, guarantee
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Tell scikit-learn's metadata routing where the search passes metadata.
+        """Where the search passes metadata, for scikit-learn's metadata routing.
 
         Returns
         -------

@@ -67,17 +67,17 @@ class PrivacyGuarantee:
     relation : str, default="replace-one"
         How neighbouring inputs differ.
     claimed : tuple of (float, float), default=None
-        The (epsilon, delta) that was asked for or that a paper claims, if it differs
+        The (epsilon, delta) that you requested or that a paper claims, if it differs
         from the truth. An infinite epsilon claims nothing, and is stored as None.
     conditions : tuple of str, default=()
-        Whom one has to trust, and who may see what: clauses of a closed vocabulary,
-        which ``doc/guarantee.md`` lists. Printing the guarantee says them. Those that
-        the event implies are added: if messages were shuffled, a sample drawn or a try
-        selected.
+        Whom you have to trust, and who may see what: clauses of a closed vocabulary,
+        which ``doc/guarantee.md`` lists. They are printed with the guarantee. Those
+        that the event implies are added: for shuffled messages, a sample that was drawn
+        or a try that was selected.
     local : bool, default=False
-        Whether the release is one message a person: each unit is randomised by itself,
-        all by the same randomizer, and nothing else is sent. Only such messages can be
-        `shuffled`.
+        Whether the release is one message per person: each unit is randomised on its
+        own, all by the same randomizer, and nothing else is sent. Only such messages
+        can be `shuffled`.
 
     Attributes
     ----------
@@ -185,11 +185,10 @@ class PrivacyGuarantee:
         )
 
     def derived(self, event: Any, *, delta: float = 0.0, **changes: Any) -> Self:
-        """Guarantee of something that rests on this release, about the same unit.
+        """Guarantee of a release that is built on this one, about the same unit.
 
-        Its epsilon is computed at `delta`. All fields that do not follow from the event
-        are those of this guarantee: its conditions go along. `claimed` and `local` do
-        follow from it.
+        Its epsilon is computed at `delta`. The unit, relation, statement, source and
+        conditions are those of this guarantee; `claimed` and `local` are not.
 
         Parameters
         ----------
@@ -399,9 +398,9 @@ class PrivacyGuarantee:
             `size` messages change, and the guarantee is that of `size` releases. You
             vouch for this: only the guarantee of a single release records it, as its
             `local`. It does not hold where noise is added to sums, as by a completion
-            with another perturbation than "input". The default holds for every release,
-            but is larger for such messages: with Gaussian noise, mu grows by `size`,
-            and not by its square root.
+            with a perturbation other than "input". The default holds for every release,
+            but is larger for such messages: with Gaussian noise, mu grows by a factor
+            of `size`, and not of its square root.
         delta : float, default=None
             The delta at which to state the epsilon. By default that of this guarantee;
             if no finite epsilon holds there, its delta times
@@ -456,7 +455,7 @@ class PrivacyGuarantee:
         return for_group(self, size, local=local, delta=delta)
 
     def advantage(self) -> float:
-        """Largest true positive rate of an attacker minus the false positive rate.
+        """Largest difference between an attacker's true and false positive rates.
 
         The attacker knows all the rest of the data, and tests a suspicion about the
         unit: that the data are these, and not those of a given neighbour. Whatever the
@@ -593,15 +592,15 @@ class PrivacyGuarantee:
         """Guarantee against everybody who sees such messages only after a shuffle.
 
         A trusted shuffler collects the messages of many people, removes everything that
-        tells who sent which (names, addresses, times, labels, the order), and passes
+        identifies the senders (names, addresses, times, labels, the order), and passes
         them on. Against the shuffler itself, each message keeps its own guarantee.
 
         Parameters
         ----------
         n_messages : int
             Number of messages that are shuffled together and randomised as agreed, at
-            least 2: one a person, and the person's own included. If some people may
-            cheat or collude with the server, leave theirs out.
+            least 2: one per person, with that of the protected person. Do not count
+            those of people who may cheat or collude with the server.
         delta : float, default=1e-6
             The delta at which to state the epsilon, in [0, 1). At 0, shuffling gains
             nothing.
@@ -631,9 +630,10 @@ class PrivacyGuarantee:
         for one entry), the bound is the privacy blanket of Balle, Bell, Gascón and
         Nissim (2019), for the worst pair of rows; if only two messages are possible, it
         is exact for up to 256 people. For every other randomizer it is that
-        of Feldman, McMillan and Talwar (2021, Theorem 3.2), which knows its epsilon
-        alone. With a delta of its own, delta_0 at epsilon_0, it adds about
-        2 n_messages e^-epsilon_0 delta_0 to delta. ``doc/shuffling.md`` has the proofs.
+        of Feldman, McMillan and Talwar (2021, Theorem 3.2), which depends on its
+        epsilon alone. A randomizer with a delta of its own, delta_0 at epsilon_0, adds
+        about 2 n_messages e^-epsilon_0 delta_0 to delta. ``doc/shuffling.md`` has the
+        proofs.
 
         Examples
         --------
@@ -746,7 +746,7 @@ def compose(
         the caller vouches for composes with any relation; the caller then vouches for
         that relation, too.
     TypeError
-        If something else than a guarantee is given.
+        If anything but a guarantee is given.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from ._searches import (
 )
 
 _DIVIDED = (
-    "It is not known whether one record decides which others the fits of this list get."
+    "It is not known whether one record decides which others the fits of a list get."
 )
 
 
@@ -81,8 +81,8 @@ def privacy_of(obj: Any) -> PrivacyReport:
 
     A completion makes its release in `fit`, and a noise mechanism makes one at every
     call of `transform`. Objects keep count: the report composes all releases of this
-    object, those of earlier fits and of calls after the fit included. Of a mechanism
-    that has released nothing yet, it counts one call.
+    object, those of earlier fits and of calls after the fit included. A mechanism that
+    has released nothing yet counts with one call.
 
     In a search, every candidate is fitted to the training set of every split, and the
     best one is refitted. Each of these fits is a release about the records that it
@@ -104,10 +104,10 @@ def privacy_of(obj: Any) -> PrivacyReport:
     Parameters
     ----------
     obj : estimator, or list of estimators
-        Fitted. Of a list, such as the estimators that `cross_validate` returns, the
-        releases of all fits are reported. If there are several, no finite epsilon holds
-        for them together, since it is not known whether one record decides which others
-        a fit gets; of a search, pass the search itself. `privacy_of` follows the
+        Fitted. For a list, such as the estimators that `cross_validate` returns, the
+        report covers the releases of all fits. No finite epsilon holds for several of
+        them together, since one record may decide which others a fit gets. For a
+        search, pass the search itself. `privacy_of` follows the
         estimators of this package, Pipeline, ColumnTransformer, FeatureUnion,
         GridSearchCV, RandomizedSearchCV, the halving searches, VotingRegressor,
         VotingClassifier, TransformedTargetRegressor and FrozenEstimator, nested in any
@@ -132,8 +132,8 @@ def privacy_of(obj: Any) -> PrivacyReport:
 
     Notes
     -----
-    Copies and pickles take along what was released so far, and clones begin anew. The
-    report cannot know what other copies have released since, here or in other
+    Copies and pickles keep the count of what was released so far, and clones begin
+    anew. The report cannot know what other copies have released since, here or in other
     processes: open a `PrivacyBudget` to count that. All releases of an object count as
     if they were about the same people.
 

@@ -390,7 +390,7 @@ def test_what_cannot_be_personal_is_refused():
     with pytest.raises(ValueError, match="ties the rows of mode 0"):
         tied.fold_in(X[:2], Y[:2])
     noisy = make().client(0).privatize(Y)
-    with pytest.raises(ValueError, match="sees no raw values"):
+    with pytest.raises(ValueError, match="fit_randomized never sees"):
         make(personal=True).fit_randomized(X, noisy)
     folded = make().fit_randomized(X, noisy).fold_in(X[MASK], TOLD)
     assert folded.privacy_guarantee_.conditions[-1].startswith("if clients")

@@ -206,7 +206,7 @@ FITS = {
     ),
     "protected users and asked for unknown ids": (
         lambda: for_users(unknown="error").fit(TABLE, Y),
-        "would tell whether anybody has an id",
+        "would reveal whether anybody has an id",
     ),
     "protected users and learned them": (
         lambda: recommender(cp(unit=0)).fit(TABLE, Y),
@@ -464,7 +464,7 @@ WARNED = {
 
 
 # A column that was left in stands where users are expected.
-@pytest.mark.filterwarnings("ignore:Users are read off the first column:UserWarning")
+@pytest.mark.filterwarnings("ignore:Users are taken from the first column:UserWarning")
 @pytest.mark.parametrize(("did", "said"), WARNED.values(), ids=WARNED)
 def test_was_warned_who(did, said):
     with pytest.warns(UserWarning, match=re.escape(said)):

@@ -430,7 +430,7 @@ def of_shop(names, swapped, unit="entry"):
 @pytest.mark.parametrize("unit", ["entry", 0])
 @pytest.mark.parametrize("names", HEADERS)
 def test_put_items_first_and_the_headers_say_so(names, unit):
-    with pytest.warns(UserWarning, match="Swap them, or name them 'user' and 'item'"):
+    with pytest.warns(UserWarning, match="Swap them or, if they are right, name them"):
         of_shop(names, swapped=True, unit=unit)
     in_silence(lambda: of_shop(names[::-1], swapped=False, unit=unit))
 
@@ -444,7 +444,7 @@ def test_put_a_context_first():
 
 @pytest.mark.parametrize("names", UNNAMED)
 def test_put_items_first_and_the_entries_say_so(names):
-    with pytest.warns(UserWarning, match="Users are read off the first column"):
+    with pytest.warns(UserWarning, match="Users are taken from the first column"):
         of_shop(names, swapped=True)
     in_silence(lambda: of_shop(names[::-1], swapped=False))
 

@@ -81,7 +81,7 @@ def test_left_ratings_with_fractions_in_a_list_where_all_became_text():
 
 
 # The column stands where users or items are expected.
-@pytest.mark.filterwarnings("ignore:Users are read off the first column:UserWarning")
+@pytest.mark.filterwarnings("ignore:Users are taken from the first column:UserWarning")
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_left_whole_ratings_in_a_column(place):
     table = frame()

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 # and where every comparison composes all releases.
 _PRECISION, _ROUGH_PRECISION = 2.0**-20, 2.0**-10
 _PUBLISHES_IDS = (
-    "{} publishes the ids that occur in the data, and a budget for all data of a user "
-    "does not cover that. Declare all ids in `categories`."
+    "{} publishes the ids that occur in the data, which a budget for all data of a "
+    "user does not cover. Declare all ids in `categories`."
 )
 _SENT = (
     "This estimator was sent by a process with an open privacy budget, which cannot "
@@ -44,10 +44,9 @@ _SENT = (
 )
 _CLOSED = (
     "A privacy budget covers this estimator, or was open where this copy of it was "
-    "made, or where this thread was started. That budget is closed now, so that it "
-    "would not count this release; nothing was drawn. Open the same budget again, or "
-    "give it a path. If it need not count this release, use "
-    "`detach_from_budgets(estimator)`."
+    "made, or where this thread was started. That budget is closed now and would not "
+    "count this release, so nothing was drawn. Open the same budget again, or give it "
+    "a path. If it need not count this release, use `detach_from_budgets(estimator)`."
 )
 
 
@@ -63,7 +62,7 @@ def record(
 
     Budgets that cover certain objects record the releases of these alone. Budgets with
     a path also record releases by copies that were made while they were open, wherever
-    and whenever these are made. `marks` tells to which budgets an object belongs.
+    and whenever these are made. `marks` are those of the budgets of an object.
 
     Raises
     ------
@@ -152,8 +151,8 @@ def _opened(path: str, number: str) -> "PrivacyBudget":
         budget = budget_of_file(path)
         if budget._ledger.mark.id != number:
             raise OSError(
-                f"{path} is another budget than the one that was open where this was "
-                f"made; nothing was drawn."
+                f"{path} is not the budget that was open where this was made; nothing "
+                f"was drawn."
             )
         OPEN.files[path, number] = budget
     return OPEN.files[path, number]
@@ -194,7 +193,7 @@ def _record(
 
 
 class PrivacyBudget:
-    """A limit on what is released: counts every release, and refuses any beyond it.
+    """A limit on what is released: counts releases, and refuses those beyond it.
 
     Within ``with budget:``, the budget records every release by an estimator of this
     package, in any thread of this process, before its noise is drawn. It refuses a
@@ -214,8 +213,9 @@ class PrivacyBudget:
         The file that records the releases, on a local disk. None keeps the count in
         this process.
     create : bool, default=False
-        Whether to make a new file. Otherwise it must exist, so that a mistyped path is
-        no fresh budget, and the other parameters must be those of its creation.
+        Whether to make a new file. If False, the file must exist, so that a mistyped
+        path does not start a fresh budget, and the other parameters must be those with
+        which it was created.
 
     Attributes
     ----------
@@ -263,31 +263,31 @@ class PrivacyBudget:
     values or the output of other libraries; record those with `spend`. Each fit of a
     search counts in full, although every record is held out of some of the fits.
 
-    It holds if no record decides which other records a release gets, what is in them
-    (scaling, renumbered ids), or whether and how often a release happens. A budget does
-    not see the splitter of a cross-validation: where all data of a user are protected,
-    use `UserKFold`.
+    The limit holds if no record decides which other records a release uses, what is in
+    them (by scaling, or renumbered ids), or whether and how often a release happens. A
+    budget does not see the splitter of a cross-validation: where all data of a user are
+    protected, use `UserKFold`.
 
     A copy of an estimator (a clone, a client, a pickle, ...) that is made while budgets
     are open belongs to them. Once one without a path is closed, the copy refuses to
-    release until it is open again: a thread that outlives the block releases nothing
-    that is not counted. An estimator that is no copy counts wherever it is used: wait
-    for the threads that use it. See `detach_from_budgets`.
+    release until that budget is open again, so a thread that outlives the block makes
+    no release that is not counted. An estimator that is not a copy is counted only
+    while the budget is open: wait for the threads that use it. See
+    `detach_from_budgets`.
 
     Without a path, other processes do not share the count. An estimator that is sent to
     another process while such a budget is open refuses to release there, and so does a
     forked process. With a path, the estimator takes the path along, and a release made
-    elsewhere on the same machine is recorded in the file. Neither sees estimators that
-    other processes create.
+    elsewhere on the same machine is recorded in the file. No budget sees estimators
+    that other processes create.
 
-    The file is trusted: whoever can write to it can forget releases. Damage is noticed:
+    The file is trusted: whoever can write to it can remove releases. Damage is noticed:
     each release is stored with a hash of itself and of the one before. A restored
-    backup forgets all later releases, and only processes that have the budget open
-    notice it. The file holds guarantees, times and names, and no data.
+    backup lacks all later releases, and only processes that have the budget open notice
+    it. The file holds guarantees, times and names, but no data.
 
-    A release with an integer `random_state` is refused if the budget has a path, since
-    each process counts the releases of a seed from 0, so that two would share their
-    noise.
+    A budget with a path refuses a release with an integer `random_state`: each process
+    counts the releases of a seed from 0, so two of them would share their noise.
 
     Examples
     --------
@@ -425,14 +425,14 @@ class PrivacyBudget:
         """Count releases of this object and of its copies, and of no others.
 
         A budget counts every release that is made while it is open, in any thread. If
-        two threads work on two data sets, each with a budget of its own, tell each
-        budget what it covers: they do not charge each other then.
+        two threads work on two data sets, each with a budget of its own, call this for
+        both, so that neither charges the other's releases.
 
         The object belongs to the budget from now on, and with it every clone, copy,
         client and pickle of it, whenever these are made. If the budget is closed, they
         refuse to release; if it has a path, it counts them all the same. The budget
-        counts nothing else: not an estimator that you make inside of its block, or that
-        you put into the object later. Call this again for these.
+        counts nothing else: call this again for an estimator that you make inside its
+        block, or put into the object later.
 
         A budget that covers nothing in particular counts what others cover, too, if it
         is open.
@@ -472,14 +472,14 @@ class PrivacyBudget:
             self._ledger.check_process()
             if self in OPEN.stack and not self._covers_some:
                 raise RuntimeError(
-                    "This budget is open, and counts every release. Tell what it "
-                    "covers before you open it."
+                    "This budget is open, and counts every release. Call covers "
+                    "before you open it."
                 )
             found = list(marked(estimator))
             if not found:
                 raise TypeError(
                     f"Nothing in this {type(estimator).__name__} can make a release: "
-                    f"pass an estimator of this package, or what holds one."
+                    f"pass an estimator of this package, or an object that holds one."
                 )
             # First: an interruption in between leaves objects that release nothing.
             for item in found:
@@ -507,7 +507,7 @@ class PrivacyBudget:
         ValueError
             If its unit or relation differs from those of the recorded releases.
         TypeError
-            If `guarantee` is no `PrivacyGuarantee`, or `name` no text.
+            If `guarantee` is not a `PrivacyGuarantee`, or `name` not a string.
         OSError
             If the file of the budget cannot record the release.
         """
@@ -696,7 +696,7 @@ class PrivacyBudget:
         """Largest epsilon, at delta = 0, of one more release that would be admitted.
 
         Infinite if the budget is. A release with a positive delta may be admitted at
-        another epsilon: ask `admits`. Accurate to a millionth of the budget's epsilon,
+        another epsilon: see `admits`. Accurate to a millionth of the budget's epsilon,
         or to a thousandth with ``adaptive=False``.
         """
         with OPEN.lock:

@@ -265,7 +265,7 @@ class FileLedger(Ledger):
             )
         if self.mark.id and facts.get("id") != json.dumps(self.mark.id):
             raise OSError(
-                f"{self.path} is another budget than the one that was opened; nothing "
+                f"{self.path} is not the budget that was opened; nothing "
                 f"was drawn. Put the file back that was there, or open this one anew."
             )
 
