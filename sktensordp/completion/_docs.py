@@ -28,34 +28,29 @@ default="auto"
     - "auto": whichever of "input", "sums" and "statistics" has the least expected
       error, given the coordinates, the domain and the budget. `perturbation_` is the
       one that was taken.
-    - "input": every value independently. The fit is variational: it learns from the
-      randomised values how much to shrink each column of the factors, so there is no
+    - "input": every value independently. The fit is variational, so there is no
       regularisation to tune. Best from about epsilon 3 on.
     - "sums": the sum of the values in every row of every mode, such as all ratings of
       one film. The sums determine biases; `rank` and `max_iter` are not used. Best at
       small epsilon.
-    - "statistics": the sums, and then right-hand sides of regressions of the residuals.
-      If the rows of mode 1 have features (`side_information`, or those of
-      `n_pattern_components`), the regressions fit their weights for each row of mode 0.
-      If not, they fit the factors, one mode after the other, as in alternating least
-      squares.
+    - "statistics": the sums, and then right-hand sides of regressions of the residuals,
+      on the features of mode 1 if there are any (`side_information`, or those of
+      `n_pattern_components`), and else of one mode's factors after the other.
     - "output": as "statistics", but with noise on the solutions of ridge regressions.
     - "gradient": the sum of the gradients of all entries, in each of `max_iter`
       iterations. The gradient of an entry's squared error in all biases and factors is
       clipped to length 0.5, with values in units of half their range.
 
-    If `unit` is a mode, choose among three. The fit then has a fixed number of passes
-    and does not use `max_iter`.
-
-    - "sums": the count and the sum of residuals in every row of the other modes. They
-      determine biases.
-    - "statistics": these, and right-hand sides of regressions, which determine factors.
-    - "auto": one of the two, chosen by noisy counts.
+    If `unit` is a mode, the fit has a fixed number of passes and does not use
+    `max_iter`. Choose among "sums" (the count and the sum of residuals in every row of
+    the other modes, which determine biases), "statistics" (these, and right-hand sides
+    of regressions, which determine factors) and "auto" (one of the two, chosen by noisy
+    counts).
 unit : {"entry"} or int, default="entry"
     What is protected: the value of one entry, or all entries at one index of this mode.
-    Rows of protected units are never pickled or deep-copied. `fold_in` computes them
-    from the units' entries, to restore them or score held-out units. To cross-validate,
-    use ``GridSearchCV(model, grid, cv=UserKFold(), scoring=make_fold_in_scorer())``
+    Rows of protected units are never pickled or deep-copied; `fold_in` computes them
+    from the units' entries. To cross-validate, use
+    ``GridSearchCV(model, grid, cv=UserKFold(), scoring=make_fold_in_scorer())``
     (for another mode than 0, ``UserKFold(mode=unit)``): with scikit-learn's splitters,
     one unit's entries would decide how other units are split.
 value_bounds : tuple of (float, float), default=None
@@ -76,10 +71,9 @@ shape : tuple of int, default=None
     Sizes of the modes. By default they are the largest coordinates plus one. Declare
     the shape to cross-validate on coordinates: a fold may lack the largest ones, and
     `predict` refuses coordinates outside the shape. If `unit` is a mode, the shape and
-    the meanings of the indices must be public, so declare it: a shape read off the
-    coordinates, with a ``PrivacyLeakWarning``, voids the guarantee. A
-    `Recommender` sets it. If a `CoordinateEncoder` declares `categories` for every
-    column, pass its `declared_shape`.
+    the meanings of the indices must be public: a shape read off the coordinates, with a
+    ``PrivacyLeakWarning``, voids the guarantee. A `Recommender` sets it; a
+    `CoordinateEncoder` with `categories` for every column has it as `declared_shape`.
 side_information : dict of {int: array-like of shape (shape[mode], n_features)}, or \
 list of these and None, default=None
     Public features of the rows of one mode, such as genres of films. That mode must be
@@ -154,16 +148,13 @@ _NOTES = """\
 of one observed entry. Which entries are observed (the coordinates) is public. With
 ``unit=0``, one of two neighbouring data sets lacks all entries at one index of mode 0,
 such as all ratings of one user (add or remove). The released factors (of items and of
-time) are then (`epsilon`, `delta`)-differentially private. The row of a user is
-computed from these factors and the entries of that user. It serves predictions in this
-process, and no public attribute, deep copy or pickle holds it. So all that other people
-learn is (`epsilon`, `delta`)-differentially private too (joint differential privacy).
-After a fit to Dask collections, rows are computed on the workers that hold the users'
-entries, and never leave them.
-
-Nobody's ratings are a secret from themselves. With ``unit="entry"``, ``personal=True``
-computes each user's row in the same way, from that user's raw values and the released
-factors, and answers the user from it; `fold_in` does so for single users.
+time) are then (`epsilon`, `delta`)-differentially private. A user's row is computed
+from these factors and that user's entries, and serves predictions in this process only:
+no public attribute, deep copy or pickle holds it. (After a fit to Dask collections, the
+workers that hold the user's entries keep it.) So all that other people learn is
+(`epsilon`, `delta`)-differentially private too (joint differential privacy). With
+``unit="entry"``, ``personal=True`` computes each user's row in the same way, from raw
+values; `fold_in` does so for single users.
 
 The guarantee of "input" is Theorem 1 of [1]_ with a public range; exact samplers of
 discrete distributions replace floating-point noise. The guarantee of "sums",

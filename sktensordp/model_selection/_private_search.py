@@ -94,16 +94,13 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     law : {"negative_binomial", "poisson"}, default="negative_binomial"
         Distribution of the number of candidates. With "negative_binomial" and pure
         epsilons (delta is 0), all tries together cost at most 2 + `eta` times the
-        epsilon of one try. If that epsilon is large, they cost less: at most a constant
-        more than one try, and the constant grows slowly with `n_iter`. The cost of
-        "poisson" depends on its mean and on the total variation distance between the
-        results of one try on neighbouring data sets; it is lower if one try reveals
-        very little. With "poisson" the search may try nothing; it then takes the
-        estimator unchanged.
+        epsilon of one try, and less if that epsilon is large. "poisson" costs less if
+        one try reveals very little. With "poisson" the search may try nothing; it then
+        takes the estimator unchanged.
     eta : float, default=0.0
-        Parameter of the truncated negative binomial distribution, in [0, 1]. 0 is the
-        logarithmic distribution, which often tries only one candidate. 1 is the
-        geometric distribution, which does so less often and costs more.
+        Parameter of the truncated negative binomial distribution, in [0, 1]: from 0,
+        the logarithmic distribution, which often tries only one candidate, to 1, the
+        geometric one, which does so less often and costs more.
     score_epsilon : float, default=1.0
         Epsilon of the score of one candidate.
     scoring : str or callable, default=None
@@ -160,11 +157,6 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         mechanisms protect X, not y: the guarantee does not cover what later steps
         learn from y. ``privacy_of(search)`` lists that.
 
-    Raises
-    ------
-    ValueError
-        In `fit`, for the reasons listed there.
-
     Notes
     -----
     A search over epsilon would have to charge the largest epsilon for every try: it
@@ -172,19 +164,18 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     with `expected_error`.
 
     The search refuses a step that learns from raw X, such as a `StandardScaler` before
-    the mechanism, and an encoder like `TaskAwareEncoder`, whose fit adds no noise.
-    These steps learn nothing and may come before the private step: `Normalizer`,
-    `Binarizer`, a `FunctionTransformer` that computes each row from that row alone
-    (which is not checked), a `ColumnTransformer` of such steps, and a
-    `FrozenEstimator` that was fitted to public data. A `CoordinateEncoder` may come
-    before a completion of unit "entry", whose coordinates are public. If coordinates
-    are private, encode X before the search, with declared `categories`.
+    the mechanism, or an encoder like `TaskAwareEncoder`. Only steps that learn nothing
+    may come before the private step: `Normalizer`, `Binarizer`, a
+    `FunctionTransformer` that computes each row from that row alone (which is not
+    checked), a `ColumnTransformer` of such steps, and a `FrozenEstimator` that was
+    fitted to public data. A `CoordinateEncoder` may come before a completion of unit
+    "entry"; if coordinates are private, encode X before the search, with declared
+    `categories`.
 
-    The time and memory that the search takes reveal how many candidates it tried:
-    keep them secret too. For the same reason the search hides the warnings of tries,
-    calls the callbacks of the estimator only in the last fit, and calls its own
-    callbacks only at the beginning and the end. An exception in a try ends the search;
-    no guarantee covers that exception.
+    The time and memory that the search takes reveal how many candidates it tried: keep
+    them secret too. So the search hides the warnings of tries, and calls the callbacks
+    of the estimator only in the last fit, and its own only at the beginning and the
+    end. An exception in a try ends the search; no guarantee covers that exception.
 
     References
     ----------

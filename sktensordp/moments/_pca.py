@@ -56,11 +56,11 @@ class MultilinearPCA(
     Parameters
     ----------
     n_components : tuple of int, int or None, default=None
-        A tuple has the number of components of every mode. One number is the number in
-        all: half of the budget goes to the moments of the modes, and the other half to
-        what is then expected to find most energy, either better moments of the modes,
-        or the moments of a core, whose principal components are taken. None takes, in
-        every mode, the components that stand out from the noise.
+        A tuple has the number of components of every mode. One number is the total:
+        half of the budget goes to the moments of the modes, and the other half to
+        better moments of the modes or to those of a core, whichever is then expected to
+        find most energy. None takes, in every mode, the components that stand out from
+        the noise.
     epsilon : float, default=1.0
         Budget of a sample. ``float("inf")`` adds no noise.
     delta : float, default=1e-6
@@ -114,9 +114,8 @@ class MultilinearPCA(
     Notes
     -----
     The components are those of the truncated higher-order SVD with which multilinear
-    PCA [1]_ starts. A mode of length I has I x I moments. That is far less than the
-    moments of all pairs of cells, which a PCA of the flattened samples would need, and
-    so is the noise.
+    PCA [1]_ starts. A mode of length I has I x I moments, far fewer than all pairs of
+    cells, so there is less noise than in a PCA of the flattened samples.
 
     *Who is protected.* Neighbouring data sets differ in one sample, which is replaced;
     the number of samples is public. To train a model on projections of private samples,

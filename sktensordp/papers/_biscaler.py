@@ -118,15 +118,14 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
     Notes
     -----
-    The value of an entry in row i and column j is written as ::
+    The value of an entry in row i and column j is ::
 
             y = offset + a_i + b_j + tau_i * gamma_j * z
 
     with the means a_i and b_j and the scales tau_i and gamma_j of its row and column.
     The standardised value z has mean about zero and variance about one over the
-    observed entries of every row and every column. Rows and columns are the indices of
-    two modes (axes); entries that differ only in other modes share their row and
-    column.
+    observed entries of every row and every column. Entries that differ only in other
+    modes share their row and column.
 
     **Who is protected.** Neighbouring data sets differ in the value of one observed
     entry. Which entries are observed (the coordinates) is public. The guarantee covers

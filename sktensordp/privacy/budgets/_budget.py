@@ -243,21 +243,17 @@ class PrivacyBudget:
 
     Notes
     -----
-    You can enter a budget again; it keeps counting. You can nest budgets; a release
+    You can enter a budget again; it keeps counting. If budgets are nested, a release
     counts in all of them.
 
     By default, all results so far may decide which release you make next, and whether
     you make one. Three sums remain valid then, each up to a limit that is fixed before
     the first release: pure epsilons, mu^2 of Gaussian noise (see `gaussian_mu`), and
-    Rényi divergences at one order. The whole privacy curve of a composition does not
-    remain valid. If all releases and their parameters are fixed beforehand, pass
-    ``adaptive=False``: the budget then admits what that curve admits, which is more.
-
-    Sums are exact. They may exceed epsilon by a relative 1e-12, and a single release
-    may exceed delta by as much, so that ten releases of 0.1 fit into 1.
-
-    Printing a budget shows the epsilon that it enforces. `spent` assumes that all
-    releases were fixed beforehand and can be smaller; then both are shown.
+    Rényi divergences at one order. If all releases and their parameters are fixed
+    beforehand, pass ``adaptive=False``: the budget then admits what the whole privacy
+    curve of the composition admits, which is more. Sums are exact, and may exceed the
+    budget by a relative 1e-12, so that ten releases of 0.1 fit into 1. Printing a
+    budget shows the epsilon that it enforces; `spent` can be smaller.
 
     A budget counts what estimators release. It does not see labels, scores on raw
     values or the output of other libraries; record those with `spend`. Each fit of a
@@ -275,16 +271,15 @@ class PrivacyBudget:
     while the budget is open: wait for the threads that use it. See
     `detach_from_budgets`.
 
-    Without a path, other processes do not share the count. An estimator that is sent to
-    another process while such a budget is open refuses to release there, and so does a
-    forked process. With a path, the estimator takes the path along, and a release made
-    elsewhere on the same machine is recorded in the file. No budget sees estimators
-    that other processes create.
+    Without a path, an estimator that is sent to another process while the budget is
+    open refuses to release there, and so does a forked process. With a path, the
+    release is recorded in the file, if it is made on the same machine. No budget sees
+    estimators that other processes create.
 
-    The file is trusted: whoever can write to it can remove releases. Damage is noticed:
-    each release is stored with a hash of itself and of the one before. A restored
-    backup lacks all later releases, and only processes that have the budget open notice
-    it. The file holds guarantees, times and names, but no data.
+    The file holds guarantees, times and names, but no data. It is trusted: whoever can
+    write to it can remove releases. Damage is noticed, because each release is stored
+    with a hash of itself and of the one before. If a backup is restored, later releases
+    are lost, and only processes that have the budget open notice it.
 
     A budget with a path refuses a release with an integer `random_state`: each process
     counts the releases of a seed from 0, so two of them would share their noise.
