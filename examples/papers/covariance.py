@@ -12,20 +12,14 @@ A whole private row is protected. Neighbouring data sets differ in one row, whic
 zero in one of them (add or remove, with a public n), and every release is
 (epsilon, 1e-5)-differentially private.
 
-The small run on this page takes five releases of each kind. The full run of
-:doc:`/results` is
-
-.. code-block:: bash
-
-    python examples/papers/covariance.py --epsilons 0.1 0.3 1 3 10 --repeats 50
-
-``--data FILE`` reads other measurements from an .npz with an array ``X`` of shape
-(n, ...).
+This page takes five releases of each kind; :doc:`/results` has a larger run.
 """
 
 # %%
-# Settings
-# --------
+# One release
+# -----------
+# The covariance is the answer to a query about all people. If one row of norm 1 is set
+# to zero, X\ :sup:`T` X changes by at most 1.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/covariance.png"
 from types import SimpleNamespace
@@ -44,6 +38,14 @@ from sktensordp.papers import (
     PublishedTensorVariateGaussian,
     PublishedUnimodalDirectionalNoise,
 )
+
+mechanism = GaussianMechanism(1.0, delta=1e-5, sensitivity=1.0, random_state=0)
+noisy = mechanism.fit_transform(np.zeros((1, 10, 10)))
+print(f"A release of shape {noisy.shape[1:]}: {mechanism.privacy_guarantee_}\n")
+
+# %%
+# The run on this page
+# --------------------
 
 options = SimpleNamespace(epsilons=[0.1, 1, 10], repeats=5, data=None, random_state=0)
 # sphinx_gallery_start_ignore
@@ -313,3 +315,15 @@ plt.show()
 # by either measure they are behind it once it is calibrated exactly. The best is TVG
 # with weights of ranges, at no cost beyond the public rows. If all features have the
 # same range, it is i.i.d. noise.
+
+# %%
+# From the command line
+# ---------------------
+# The run of :doc:`/results` takes 50 releases of each kind:
+#
+# .. code-block:: bash
+#
+#     python examples/papers/covariance.py --epsilons 0.1 0.3 1 3 10 --repeats 50
+#
+# ``--data FILE`` reads other measurements from an .npz with an array ``X`` of shape
+# (n, ...).

@@ -15,11 +15,14 @@ composed by privacy-loss distributions).
 **What is public.** The classes, the number of features and who may be at which party.
 Who is drawn into a sample must stay secret.
 
-This page shows a small run. The table in :doc:`/results` has more epsilons and five
-runs::
-
-    python examples/papers/federated_gradients.py --runs 5 --epsilons 0.5 1 2 4 8
+This page shows a small run; the table in :doc:`/results` has more epsilons and runs.
 """
+
+# %%
+# One noisy sum
+# -------------
+# A sum of gradients is the answer to a query. If every record's gradient is clipped to
+# norm 1, adding or removing a record changes the sum by at most 1.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/federated_gradients.png"
 import math
@@ -48,11 +51,13 @@ from sktensordp.papers import (
 )
 from sktensordp.privacy import PrivacyBudget
 
+mechanism = MatrixGaussian(1.0, delta=1e-5, sensitivity=1.0, random_state=0)
+noisy = mechanism.fit_transform(np.zeros((1, 64, 10)))
+print(f"A sum of shape {noisy.shape[1:]}: {mechanism.privacy_guarantee_}\n")
+
 # %%
-# Settings
-# --------
-# ``--data`` takes an .npz file with records ``X`` of shape (n, ...) and labels ``y``.
-# ``--step`` should fall as the number of records grows.
+# The run on this page
+# --------------------
 
 arguments = SimpleNamespace(
     epsilons=[1, 4],
@@ -383,3 +388,15 @@ plt.show()
 # and the accuracies are measured on raw test records. The guarantee covers neither the
 # choice nor the accuracies. NumPy's generator draws the samples, which a real release
 # should not rely on.
+
+# %%
+# From the command line
+# ---------------------
+# The table in :doc:`/results` has more epsilons and five runs:
+#
+# .. code-block:: bash
+#
+#     python examples/papers/federated_gradients.py --runs 5 --epsilons 0.5 1 2 4 8
+#
+# ``--data`` takes an .npz file with records ``X`` of shape (n, ...) and labels ``y``.
+# ``--step`` should fall as the number of records grows.

@@ -7,16 +7,13 @@ This example searches for the rank of two completions. One of them is Algorithm 
 Wei, Li, Mao and Wang (2022), where the regularisation is searched for, too. It shows
 what each kind of search really spends, and whether searching was worth it. The value of
 one rating is protected.
-
-The default is a small run on synthetic ratings. ``--ratings FILE`` reads your own:
-comma-separated, one header line, then user, item and rating.
 """
 
 # %%
-# Settings and data
-# -----------------
-# Noise is drawn afresh in every run, and so are the candidates that a private search
-# tries.
+# One private search
+# ------------------
+# A private search states its guarantee before it fits anything. It covers all tries,
+# their scores, the choice, and the last fit.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/private_search.png"
 import textwrap
@@ -40,6 +37,17 @@ from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.papers import PublishedCPCompletion
 from sktensordp.plotting import PrivacyUtilityDisplay
 from sktensordp.privacy import PrivacyReport, privacy_of
+
+search = PrivateSearchCV(
+    CPCompletion(epsilon=1.0, levels=[1, 2, 3, 4, 5]), {"rank": [0, 1, 2]}, n_iter=3
+)
+print(f"{search.planned_guarantee(np.zeros((1, 2)))}\n")
+
+# %%
+# Settings and data
+# -----------------
+# This is a small run on synthetic ratings. Noise is drawn afresh in every run, and so
+# are the candidates that a private search tries.
 
 options = SimpleNamespace(
     ratings=None,
@@ -356,3 +364,9 @@ plt.show()
 #
 # So use the default without a search: at a total of 2 its error is below that of
 # Algorithm 1 after a private search at 16.
+
+# %%
+# From the command line
+# ---------------------
+# ``--ratings FILE`` reads your own ratings: comma-separated, one header line, then
+# user, item and rating. ``--help`` lists all options.

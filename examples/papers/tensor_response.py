@@ -23,10 +23,13 @@ a user with all images and labels is protected, from the server and the other us
 each round any parameters in the box may take the place of any others. That is a far
 stronger promise, and needs a far larger epsilon.
 
-This page shows one split and few epsilons. The tables in :doc:`/results` have more::
-
-    python examples/papers/tensor_response.py --splits 5 --all-epsilons
+This page shows one split and few epsilons; the tables in :doc:`/results` have more.
 """
+
+# %%
+# One message
+# -----------
+# A user randomises a whole image before it is sent.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/tensor_response.png"
 import math
@@ -59,9 +62,13 @@ from sktensordp.papers import (
     PublishedTensorRandomizedResponse,
 )
 
+response = TensorRandomizedResponse(4.0, bounds=(0, 16), n_levels=17, random_state=0)
+message = response.fit_transform(load_digits().images[:1])
+print(f"A message of shape {message.shape[1:]}: {response.privacy_guarantee_}\n")
+
 # %%
-# Settings
-# --------
+# The run on this page
+# --------------------
 
 arguments = SimpleNamespace(
     type=[1, 2, 3],
@@ -456,3 +463,12 @@ examine(2)
 # nobody gains by sending.
 
 examine(3)
+
+# %%
+# From the command line
+# ---------------------
+# The tables in :doc:`/results` have more splits and epsilons:
+#
+# .. code-block:: bash
+#
+#     python examples/papers/tensor_response.py --splits 5 --all-epsilons

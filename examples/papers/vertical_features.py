@@ -14,11 +14,13 @@ private (Balle and Wang 2018, Theorem 8), with delta = 0 for PrivUnit (Bhowmick 
 
 **What is not.** The labels, which the server holds, and who is among the samples.
 
-This page shows a small run. The table in :doc:`/results` has more epsilons and twenty
-runs::
-
-    python examples/papers/vertical_features.py --runs 20 --epsilons 0.5 1 2 4 8 16
+This page shows a small run; the table in :doc:`/results` has more epsilons and runs.
 """
+
+# %%
+# One release
+# -----------
+# A party randomises the features that it computes from its columns of a sample.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/vertical_features.png"
 import math
@@ -44,10 +46,13 @@ from sktensordp.papers import (
 )
 from sktensordp.privacy import PrivacyBudget, compose
 
+mechanism = PrivUnit(4.0, bounds=(-1, 1), random_state=0)
+released = mechanism.fit_transform(np.zeros((1, 15)))
+print(f"{released.shape[1]} features: {mechanism.privacy_guarantee_}\n")
+
 # %%
-# Settings
-# --------
-# ``--data`` takes an .npz file with samples ``X`` of shape (n, ...) and labels ``y``.
+# The run on this page
+# --------------------
 # The parties share out the last axis of ``X``.
 
 arguments = SimpleNamespace(
@@ -356,3 +361,14 @@ plt.show()
 # samples are released, and test samples are clean; anybody who is to be classified
 # later has to send features, too. The accuracies are measured for the comparison and
 # are not part of a release.
+
+# %%
+# From the command line
+# ---------------------
+# The table in :doc:`/results` has more epsilons and twenty runs:
+#
+# .. code-block:: bash
+#
+#     python examples/papers/vertical_features.py --runs 20 --epsilons 0.5 1 2 4 8 16
+#
+# ``--data`` takes an .npz file with samples ``X`` of shape (n, ...) and labels ``y``.

@@ -60,7 +60,15 @@ def test_the_page_of_an_example_hides_its_command_line(script):
     assert ".output" not in shown.replace(".outputs", "")
 
 
-@pytest.mark.parametrize("script", [s for s in SCRIPTS if len(s.parts) == 1], ids=str)
+@each_script
+def test_commands_stand_at_the_end(script):
+    text = (EXAMPLES / script).read_text()
+    hidden = "# sphinx_gallery_start_ignore\n.*?# sphinx_gallery_end_ignore\n"
+    *cells, _ = re.sub(hidden, "", text, flags=re.DOTALL).split("# %%\n")
+    assert not [cell for cell in cells if re.search(r"^#? +python [\w/]+\.py", cell, re.M)]
+
+
+@each_script
 def test_the_first_cell_of_an_example_uses_the_library(script):
     text = (EXAMPLES / script).read_text()
     names = {
