@@ -65,7 +65,8 @@ def test_commands_stand_at_the_end(script):
     text = (EXAMPLES / script).read_text()
     hidden = "# sphinx_gallery_start_ignore\n.*?# sphinx_gallery_end_ignore\n"
     *cells, _ = re.sub(hidden, "", text, flags=re.DOTALL).split("# %%\n")
-    assert not [cell for cell in cells if re.search(r"^#? +python [\w/]+\.py", cell, re.M)]
+    command = re.compile(r"^#? +python [\w/]+\.py", re.MULTILINE)
+    assert not [cell for cell in cells if command.search(cell)]
 
 
 @each_script
