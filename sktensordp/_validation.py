@@ -272,7 +272,7 @@ def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         message = re.sub(pattern, text, message)
     message = re.sub(quoted, "", message)
     if in_frame and message == "Input X contains NaN.":
-        message += " X.isna().any() says in which columns. Fill them, or drop the rows."
+        message += " X.isna().any() shows the columns. Fill them, or drop the rows."
     raise ValueError(message)
 
 
@@ -350,7 +350,7 @@ def check_ordered(values: Any, name: str) -> None:
     if isinstance(values, dict | Iterator | Set | str) or issparse(values):
         kind = type(values).__name__
         advice = "Pass X.toarray()." if issparse(values) else "Pass a list."
-        raise ValueError(f"{name} is a {kind}, and no list or array. {advice}")
+        raise ValueError(f"{name} is a {kind}, not a list or an array. {advice}")
 
 
 def are_missing(array: NDArray[Any]) -> Any:

@@ -215,7 +215,7 @@ def _of_indices(
         except (TypeError, ValueError):
             indices = np.full(len(column), np.nan)
         outside |= ~((indices >= 0) & (indices < size) & (indices % 1 == 0))
-    return {"rows that are no coordinates inside the shape": int(outside.sum())}
+    return {"rows whose coordinates are not in the shape": int(outside.sum())}
 
 
 def _of_users(columns: list[NDArray[Any]]) -> dict[str, Any]:

@@ -486,8 +486,8 @@ def check_choices(
         where, values = entries_from_sparse(X)
         if not (np.all(np.isfinite(values)) and np.all(values >= 0)):
             raise ValueError(
-                "Some stored values of X are negative, NaN or infinite: they are no "
-                "choices. Keep those that are, such as X > 0."
+                "Some stored values of X are negative, NaN or infinite, so they are "
+                "not choices. Keep those that are, such as X > 0."
             )
         # A refusal of stored zeros would tell whether anybody has one.
         where = where[values != 0]

@@ -179,7 +179,7 @@ class Fitted:
         if self.residual_variance is None:
             raise ValueError(
                 'return_std=True needs a fit with perturbation="input"; this model '
-                "gives no standard deviations."
+                "has no standard deviations."
             )
         variance, _ = self.answering.variance(coordinates)
         std = np.sqrt(variance + self._residual_variances(coordinates))

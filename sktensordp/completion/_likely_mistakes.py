@@ -255,8 +255,8 @@ def warn_of_items(are_items: bool) -> None:
     """Warn if users were asked for by ids of items."""
     if are_items:
         warnings.warn(
-            "Some of the ids that were asked for are items: recommend takes users. If "
-            "they are users, the columns were swapped in fit: users come first.",
+            "Some of these ids are ids of items, but recommend takes users. If they "
+            "are users, the columns were swapped in fit: users come first.",
             UserWarning,
             stacklevel=callers_level(),
         )

@@ -127,7 +127,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     **Who is protected.** By default, the value of each entry, and who rated what is
     public. If the completion has ``personal=True``, or users are folded in, they are
     answered from their own raw values. With ``unit=0``, everything of each user is
-    protected, who is in the data included: whoever gets a pickle, a deep copy or the
+    protected, including who is in the data: whoever gets a pickle, a deep copy or the
     recommendations for others learns no more about a user than `privacy_guarantee_`
     allows.
 

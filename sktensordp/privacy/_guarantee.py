@@ -264,8 +264,8 @@ class PrivacyGuarantee:
     def renyi_at(self, order: float) -> float:
         """Rényi divergence between neighbours, for accountants that compose it.
 
-        This is the divergence for ideal noise. A sampler's noise is bounded, so that
-        its distance from ideal noise is not a Rényi divergence, and is left out here;
+        This is the divergence for ideal noise. A sampler's noise is bounded, so its
+        distance from ideal noise is not a Rényi divergence and is left out here;
         `epsilon_at` and `delta_at` include it.
 
         Parameters

@@ -128,7 +128,7 @@ def privacy_of(obj: Any) -> PrivacyReport:
         If nothing in `obj` gives a guarantee.
     ValueError
         If the guarantees in `obj` are for different units or relations, such as the
-        value of one entry and all data of a user, so that they do not compose.
+        value of one entry and all data of a user, which do not compose.
 
     Notes
     -----

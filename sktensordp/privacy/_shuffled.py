@@ -72,8 +72,8 @@ def shuffled_event(guarantee: Any, n_messages: int) -> "ShuffledDpEvent":
         )
     if not guarantee.local:
         raise ValueError(
-            "Shuffling needs the guarantee of one message a person, each randomised by "
-            "itself: that of a mechanism with declared `bounds` or `norm_bound`, or of "
+            "Shuffling needs the guarantee of one message per person, randomised by "
+            "itself: one of a mechanism with declared `bounds` or `norm_bound`, or of "
             "an encoder's client. This guarantee is not known to be of that kind. "
             "Shuffle before you compose: guarantee.shuffled(n_messages).repeated(3), "
             "not guarantee.repeated(3).shuffled(n_messages)."

@@ -70,7 +70,7 @@ def test_everything_is_counted_and_printed(unit, kind, capsys):
 def test_coordinates_tensors_and_choices():
     X, y = np.array([[0, 1], [2, 1], [2, 1], [5, 0]]), [1.0, 3.0, 9.0, 2.0]
     found = looked_at(CPCompletion(2, value_bounds=(0, 5), shape=(5, 2)), X, y)
-    assert found["rows that are no coordinates inside the shape"] == 1
+    assert found["rows whose coordinates are not in the shape"] == 1
     assert found["values above the range"] == 1
     assert found["rows whose ids have occurred before"] == 1
     assert found["shape"] == "5 x 2"

@@ -277,7 +277,7 @@ OTHERS = {
     ),
     "left an entry of a frame empty": (
         lambda: laplace().fit(FRAME).transform(FRAME.where(ROWS < 0.9)),
-        "X.isna().any() says in which columns",
+        "X.isna().any() shows the columns",
     ),
     "left times in a frame": (
         lambda: laplace().fit(pd.DataFrame({"when": TIMES, "x": 1.0})),

@@ -260,7 +260,7 @@ def test_left_entries_of_a_frame_empty(kind):
         table = WIDE.astype(object).where(WIDE.notna(), pd.NA)
     assert cp().fit(table).shape_ == WIDE.shape
     laplace = LaplaceMechanism(1.0, bounds=(0, 5)).fit(table.fillna(0.0))
-    refused(lambda: laplace.transform(table), r"X\.isna\(\)\.any\(\) says", ValueError)
+    refused(lambda: laplace.transform(table), r"X\.isna\(\)\.any\(\) shows", ValueError)
 
 
 # --- requests of nothing --------------------------------------------------------------
@@ -475,7 +475,7 @@ def test_asked_for_an_item(unit):
         warnings.simplefilter("ignore")
         model.fit(TITLED, [5, 1, 4, 3])
     for asked in ("Heat", ["ann", "Up"]):
-        with pytest.warns(UserWarning, match="are items: recommend takes users"):
+        with pytest.warns(UserWarning, match="are ids of items, but recommend takes users"):
             model.recommend(asked)
     in_silence(lambda: model.recommend(["ann", "nobody", None]))
     # At a unit, whether the id is also a user has no say.

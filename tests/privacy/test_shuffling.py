@@ -644,18 +644,18 @@ def test_guarantees_that_no_theorem_covers_are_refused():
     with pytest.raises(ValueError, match="replacing one person's value"):
         query.subsampled(0.1).shuffled(100)
     for several in (message.repeated(2), compose(message, message), message | message):
-        with pytest.raises(ValueError, match="one message a person"):
+        with pytest.raises(ValueError, match="one message per person"):
             several.shuffled(100)
     with PrivacyBudget(epsilon=10.0, delta=1e-6) as budget:
         HybridMechanism(1.0, bounds=(0, 1)).fit_transform(X)
-    with pytest.raises(ValueError, match="one message a person"):
+    with pytest.raises(ValueError, match="one message per person"):
         budget.spent.shuffled(100)
     with pytest.raises(ValueError, match="already shuffled"):
         message.shuffled(100).shuffled(100)
     central = PrivacyGuarantee.of(
         PureDpEvent(1.0), unit="sample", statement="A mean.", source="a theorem"
     )
-    with pytest.raises(ValueError, match="one message a person"):
+    with pytest.raises(ValueError, match="one message per person"):
         central.shuffled(100)
     ratings = CPCompletion(2, epsilon=2.0, levels=[1, 2, 3]).client()
     with pytest.raises(ValueError, match="coordinates are public"):
