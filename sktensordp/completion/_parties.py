@@ -317,32 +317,8 @@ def fit_aggregated(
 
     In every release, `ask` sends a request to all parties, has a protocol of secure
     aggregation add their answers, and returns the sum. The fitted model knows no unit:
-    send its pickle to the parties, who call `fold_in` for their units.
-
-    **Guarantee without noise_shares.** This process, the server, adds the noise, once.
-    If all parties answer, the released factors are those of `fit` on the entries of all
-    parties, to the last bit for an int as random state. The guarantee is that of `fit`,
-    for one unit of one party, against everybody but the server: parties, and all who
-    get the model or a request. It does not hold against the server, which sees exact
-    sums over all parties; secure aggregation hides from it what a single party
-    contributed. A party that drops out of a release contributes nothing to it. That
-    costs accuracy and no budget.
-
-    **Guarantee with noise_shares.** Each party has added its share of the noise before
-    its answer leaves it. The server adds none, and sees noisy sums only. The guarantee
-    is that of `fit`, for one unit of one party, against everybody, the server included,
-    on three conditions. Secure aggregation reveals one sum for each request, over one
-    set of parties; a repeated request goes to the same parties. It reveals no sum of
-    fewer than ``noise_shares.n_needed`` answers. At least ``noise_shares.n_honest`` of
-    these are of parties whose noise the adversary does not know. If `ask` reports fewer
-    answers, the fit ends with an error. The server has then seen a sum with too little
-    noise, and the release stays recorded. Budgets count the release at the parties, in
-    `answer`, and not here. A new fit is another release of every party that answers.
-
-    In both cases, no two parties may have the same unit: it would be protected at each
-    of them separately, so that their guarantees compose. Whether a party answers must
-    not depend on its entries. A party that deviates from the protocol can spoil the
-    model; with `noise_shares` it counts as a colluder.
+    send its pickle to the parties, who call `fold_in` for their units. Without
+    `noise_shares`, the guarantee does not hold against the server; see Notes.
 
     Parameters
     ----------
@@ -376,6 +352,33 @@ def fit_aggregated(
     TypeError
         If `ask` is not callable, if `noise_shares` is of another type, or if
         `completion` is not a completion of values.
+
+    Notes
+    -----
+    **Guarantee without noise_shares.** This process, the server, adds the noise, once.
+    If all parties answer, the released factors are those of `fit` on the entries of all
+    parties, to the last bit for an int as random state. The guarantee is that of `fit`,
+    for one unit of one party, against everybody but the server: parties, and all who
+    get the model or a request. It does not hold against the server, which sees exact
+    sums over all parties; secure aggregation hides from it what a single party
+    contributed. A party that drops out of a release contributes nothing to it. That
+    costs accuracy and no budget.
+
+    **Guarantee with noise_shares.** Each party has added its share of the noise before
+    its answer leaves it. The server adds none, and sees noisy sums only. The guarantee
+    is that of `fit`, for one unit of one party, against everybody, the server included,
+    on three conditions. Secure aggregation reveals one sum for each request, over one
+    set of parties; a repeated request goes to the same parties. It reveals no sum of
+    fewer than ``noise_shares.n_needed`` answers. At least ``noise_shares.n_honest`` of
+    these are of parties whose noise the adversary does not know. If `ask` reports fewer
+    answers, the fit ends with an error. The server has then seen a sum with too little
+    noise, and the release stays recorded. Budgets count the release at the parties, in
+    `answer`, and not here. A new fit is another release of every party that answers.
+
+    In both cases, no two parties may have the same unit: it would be protected at each
+    of them separately, so that their guarantees compose. Whether a party answers must
+    not depend on its entries. A party that deviates from the protocol can spoil the
+    model; with `noise_shares` it counts as a colluder.
     """
     if not callable(ask):
         raise TypeError(

@@ -84,34 +84,16 @@ def privacy_of(obj: Any) -> PrivacyReport:
     object, those of earlier fits and of calls after the fit included. A mechanism that
     has released nothing yet counts with one call.
 
-    In a search, every candidate is fitted to the training set of every split, and the
-    best one is refitted. Each of these fits is a release about the records that it
-    uses. A mechanism also transforms the test set, to score it, and with
-    `return_train_score` the training set again.
-
-    Steps after a noise mechanism in a pipeline reveal nothing more about X if all that
-    they see of it has noise; what they learn from y is not protected. If a
-    ColumnTransformer passes on columns without noise, or a step learns from data
-    without noise, no guarantee holds for a whole row of X: epsilon is infinite, and the
-    report names the columns and the step. This includes encoders of this package; if
-    one was fitted to public data, pass it as ``FrozenEstimator(encoder)``. A step of
-    scikit-learn whose fit reads no value, such as PolynomialFeatures, learns nothing.
-    The releases of transformers that work side by side add up. A release that
-    `privacy_of` cannot follow counts as unprotected, and the report names it. It also
-    names callbacks to which scikit-learn's estimators pass data, such as
-    `ScoringMonitor`.
-
     Parameters
     ----------
     obj : estimator, or list of estimators
         Fitted. For a list, such as the estimators that `cross_validate` returns, the
         report covers the releases of all fits. No finite epsilon holds for several of
         them together, since one record may decide which others a fit gets. For a
-        search, pass the search itself. `privacy_of` follows the
-        estimators of this package, Pipeline, ColumnTransformer, FeatureUnion,
-        GridSearchCV, RandomizedSearchCV, the halving searches, VotingRegressor,
-        VotingClassifier, TransformedTargetRegressor and FrozenEstimator, nested in any
-        way. It follows a search inside a search if the inner one lists its candidates,
+        search, pass the search itself. `privacy_of` follows the estimators of this
+        package, Pipeline, ColumnTransformer, FeatureUnion, GridSearchCV,
+        RandomizedSearchCV, the halving searches, VotingRegressor, VotingClassifier,
+        TransformedTargetRegressor and FrozenEstimator, nested in any way. It follows a search inside a search if the inner one lists its candidates,
         and its number of splits is known without data.
 
     Returns
@@ -132,6 +114,23 @@ def privacy_of(obj: Any) -> PrivacyReport:
 
     Notes
     -----
+    In a search, every candidate is fitted to the training set of every split, and the
+    best one is refitted. Each of these fits is a release about the records that it
+    uses. A mechanism also transforms the test set, to score it, and with
+    `return_train_score` the training set again.
+
+    Steps after a noise mechanism in a pipeline reveal nothing more about X if all that
+    they see of it has noise; what they learn from y is not protected. If a
+    ColumnTransformer passes on columns without noise, or a step learns from data
+    without noise, no guarantee holds for a whole row of X: epsilon is infinite, and the
+    report names the columns and the step. This includes encoders of this package; if
+    one was fitted to public data, pass it as ``FrozenEstimator(encoder)``. A step of
+    scikit-learn whose fit reads no value, such as PolynomialFeatures, learns nothing.
+    The releases of transformers that work side by side add up. A release that
+    `privacy_of` cannot follow counts as unprotected, and the report names it. It also
+    names callbacks to which scikit-learn's estimators pass data, such as
+    `ScoringMonitor`.
+
     Copies and pickles keep the count of what was released so far, and clones begin
     anew. The report cannot know what other copies have released since, here or in other
     processes: open a `PrivacyBudget` to count that. All releases of an object count as
