@@ -226,8 +226,7 @@ def make_trainer(
     if targets is None:
         if not callable(getattr(task, "outputs", None)):
             raise TypeError(
-                "The `task` has no outputs(X), so it needs targets. Pass them as "
-                "`y`."
+                "The `task` has no outputs(X), so it needs targets. Pass them as `y`."
             )
         targets = task.outputs(X)
     white = whitening(X)

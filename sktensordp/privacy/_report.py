@@ -93,8 +93,9 @@ def privacy_of(obj: Any) -> PrivacyReport:
         search, pass the search itself. `privacy_of` follows the estimators of this
         package, Pipeline, ColumnTransformer, FeatureUnion, GridSearchCV,
         RandomizedSearchCV, the halving searches, VotingRegressor, VotingClassifier,
-        TransformedTargetRegressor and FrozenEstimator, nested in any way. It follows a search inside a search if the inner one lists its candidates,
-        and its number of splits is known without data.
+        TransformedTargetRegressor and FrozenEstimator, nested in any way. It follows a
+        search inside a search if the inner one lists its candidates, and its number of
+        splits is known without data.
 
     Returns
     -------
