@@ -99,7 +99,7 @@ def in_silence(call):
     ],
 )
 def test_admitted_that_everything_is_revealed(model):
-    with pytest.warns(UserWarning, match=r"delta = 0\..* admits .*such as 1e-6"):
+    with pytest.warns(UserWarning, match=r"delta = 0\..* lets .*such as 1e-6"):
         model.fit(X, *[Y] * isinstance(model, CPCompletion))
     in_silence(lambda: GaussianMechanism(1.0, delta=1e-3, bounds=(0, 1)).fit(X))
 
@@ -481,7 +481,7 @@ def test_asked_for_an_item(unit):
     # At a unit, whether the id is also a user has no say.
     model.fit([*TITLED, ["Heat", "Up"]], [5, 1, 4, 3, 2])
     if unit == 0:
-        with pytest.warns(UserWarning, match="are items"):
+        with pytest.warns(UserWarning, match="are ids of items"):
             model.recommend("Heat")
     else:
         in_silence(lambda: model.recommend("Heat"))
@@ -529,7 +529,7 @@ def test_declared_a_list_with_gaps(declare, values):
 @pytest.mark.parametrize("values", UNORDERED.values(), ids=UNORDERED)
 @pytest.mark.parametrize("declare", DECLARED.values(), ids=DECLARED)
 def test_declared_what_is_no_list(declare, values):
-    refused(lambda: declare(values), "is a .*no list or array|must be")
+    refused(lambda: declare(values), "is a .*not a list or an array|must be")
 
 
 @pytest.mark.parametrize("values", WIDE_LISTS.values(), ids=WIDE_LISTS)

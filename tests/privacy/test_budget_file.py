@@ -365,7 +365,7 @@ try:
 except OSError as error:
     print(error)
 """
-    assert "another budget" in python(code)
+    assert "is not the budget" in python(code)
 
 
 @pytest.mark.thorough
