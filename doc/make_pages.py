@@ -45,12 +45,14 @@ def markdown(head, rows):
 def measured(run):
     """The line below a table: the command and its time."""
     command, seconds = RUNS[run]["command"], RUNS[run]["seconds"]
-    time = "" if seconds is None else f", {seconds} seconds of processor time"
+    time = "" if seconds is None else f" ({seconds} s)"
     return f"`python {command}`{time}."
 
 
 def shown(run, number=0, *, first, labels, columns=None, truth="its true epsilon"):
     """A stored table in Markdown, and its command.
+
+    Rows that are the same in every column are said below the table.
 
     Parameters
     ----------
@@ -66,14 +68,15 @@ def shown(run, number=0, *, first, labels, columns=None, truth="its true epsilon
     labels : dict
         The rows to show: what the page calls them, by what the run printed.
 
-    columns : int or None
-        How many columns to show.
+    columns : tuple of str or None
+        The heads of the columns to show.
 
     truth : str
         The label of rows that state the true epsilon of the row before; they become
         part of its label.
     """
     _, names, rows = table_of(run, number)
+    places = [names.index(name) for name in columns or names]
     found = {}
     for place, (label, cells) in enumerate(rows):
         if label not in labels or not cells:
@@ -82,15 +85,24 @@ def shown(run, number=0, *, first, labels, columns=None, truth="its true epsilon
         following = rows[place + 1 : place + 4]
         true = next((row for name, row in following if name == truth), None)
         if true is not None and "published" in label:
-            text += f" (true epsilon {true[0]} to {true[-1]})"
-        if len(cells) == 1:
-            cells = cells * len(names)
-        found[label] = [text, *map(mean, cells[:columns])]
+            first_true, last_true = true[places[0]], true[places[-1]]
+            text += f" (true epsilon {first_true} to {last_true})"
+        cells = cells * len(names) if len(cells) == 1 else cells
+        found[label] = [text, *(mean(cells[place]) for place in places)]
     missing = labels.keys() - found.keys()
     if missing:
         raise ValueError(f"the run {run!r} has no rows {sorted(missing)}")
     body = [found[label] for label in labels]
-    return f"{markdown([first, *names[:columns]], body)}\n\n{measured(run)}"
+    same = [row[:2] for row in body if len(set(row[1:])) == 1]
+    varying = [row for row in body if row[:2] not in same]
+    beside = "; ".join(map(" ".join, same))
+    return "\n\n".join(
+        [
+            markdown([first, *(names[place] for place in places)], varying),
+            *([f"For comparison: {beside}."] if same else []),
+            measured(run),
+        ]
+    )
 
 
 def ratings():
@@ -117,11 +129,12 @@ def gain():
     own = {e: float(found["own ratings"]) for e, found in ratings()[1].items()}
     return (
         f"On 100,004 real film ratings, protecting every rating (epsilon = 4) costs "
-        f"**{costs:.3f} stars** of accuracy:\npredictions are typically off by "
-        f"{private:.3f} stars (RMSE), and by {best:.3f} without protection.\nIf users "
-        f"are answered from their own ratings, for their eyes only (`personal=True`), "
-        f"it costs\n**{own[4.0] - best:.3f} stars**; at epsilon 1, it costs "
-        f"{own[1.0] - best:.3f} instead of {cost(1.0)[0]:.3f} ([results](results.md))."
+        f"**{costs:.3f} stars** of accuracy:\nthe root mean squared error (RMSE) of "
+        f"predictions is {private:.3f} stars, and {best:.3f} without protection.\nIf "
+        f"users are answered from their own ratings, for their eyes only "
+        f"(`personal=True`), the cost is\n**{own[4.0] - best:.3f} stars**. At epsilon "
+        f"1, the two costs are {cost(1.0)[0]:.3f} and {own[1.0] - best:.3f} "
+        "([results](results.md))."
     )
 
 
@@ -206,6 +219,9 @@ def published_cost():
     )
 
 
+# Epsilons of tables that would be too wide with all.
+FEW = "1", "4", "16", "64"
+
 METHODS = {
     "Laplace noise": 'Laplace noise on every rating (`"input"`, `value_bounds`)',
     "optimal table": 'table of least variance for every rating (`"input"`, `levels`)',
@@ -222,20 +238,17 @@ def rating_errors():
     names = {
         "global mean": "global mean", "biases": "user and item biases",
         "CP and biases": "CP of rank 10 with biases",
-        "CP, biases and pattern": "the same with the pattern: who rated what",
+        "CP, biases and pattern": "the same with the pattern (who rated what)",
     }  # fmt: skip
-    first = markdown(
-        ["without privacy", "RMSE"],
-        [[text, f"{without[name]:.3f}"] for name, text in names.items()],
-    )
-    second = markdown(
+    table = markdown(
         ["epsilon of one rating", *(f"{epsilon:g}" for epsilon in errors)],
         [
             [text, *(errors[epsilon][name] for epsilon in errors)]
             for name, text in (METHODS | OWN).items()
         ],
     )
-    return f"{first}\n\n{second}\n\n{measured('ratings')}"
+    beside = "; ".join(f"{text} {without[name]:.3f}" for name, text in names.items())
+    return f"{table}\n\nWithout privacy: {beside}.\n\n{measured('ratings')}"
 
 
 def served():
@@ -278,7 +291,8 @@ def user_errors():
     without = RUNS["users"]["tables"][0]
     pairs = [(without["head"][0], without["head"][1][0])]
     pairs += [(name, cells[0]) for name, cells in without["rows"]]
-    sentence = "; ".join(f"{name}: {error}" for name, error in pairs)
+    pairs = [(name.replace(", no noise", ""), error) for name, error in pairs]
+    sentence = "; ".join(f"{name} {error}" for name, error in pairs)
     return f"{table}\n\nWithout noise: {sentence}.\n\n{measured('users')}"
 
 
@@ -345,49 +359,43 @@ def squares():
 
 def noise_errors():
     """Expected squared errors of mechanisms, over those of i.i.d. noise."""
-    tables = RUNS["errors"]["tables"]
-    shapes = [table["title"].removeprefix("shape ") for table in tables]
     texts = {
         "Gaussian, i.i.d.": "i.i.d. Gaussian", "Laplace (delta = 0)": "Laplace",
         "TVG": "TVG", "MGM": "MGM", "UDN": "UDN", "IDN": "IDN", "MVG": "MVG",
     }  # fmt: skip
-    rows = []
-    for label, text in texts.items():
-        cells = [dict(map(tuple, t["rows"])).get(label) for t in tables]
-        rows.append([text, *(c[1] if c else "" for c in cells)])
-    first = markdown(["at the same guarantee", *shapes], rows)
-    rows = []
-    for label in ("TVG, published", "UDN, published", "IDN, published"):
-        cells = [dict(map(tuple, t["rows"])).get(label) for t in tables]
-        rows.append([label, *(f"{c[3]} (true: {c[2]})" for c in cells)])
-    second = markdown(["at the claimed epsilon", *shapes], rows)
-    return f"{first}\n\n{second}\n\n{measured('errors')}"
+    shapes, tables = _errors_by_shape()
+    rows = [
+        [text, *(found[label][1] if label in found else "" for found in tables)]
+        for label, text in texts.items()
+    ]
+    table = markdown(["at the same guarantee", *shapes], rows)
+    return f"{table}\n\n{measured('errors')}"
 
 
-def gradients():
-    """Accuracy of a classifier that learns from noisy gradients."""
-    _, _, rows = table_of("gradients")
-    head = ["epsilon of the run", "of one step", "accuracy", "deviation"]
-    rows = [[epsilon, *cells] for epsilon, cells in rows if len(cells) == 3]
-    return f"{markdown(head, rows)}\n\n{measured('gradients')}"
+def published_noise():
+    """The same for the noise that was published, with the true epsilons."""
+    shapes, tables = _errors_by_shape()
+    rows = [
+        [label, *(f"{found[label][3]} (true: {found[label][2]})" for found in tables)]
+        for label in ("TVG, published", "UDN, published", "IDN, published")
+    ]
+    return markdown(["at the claimed epsilon", *shapes], rows)
 
 
-def directional():
-    """Accuracy of a classifier of digits with directional noise."""
-    first, epsilons, rows = table_of("directional")
-    body = [[name, *cells] for name, cells in rows if len(cells) == len(epsilons)]
-    return f"{markdown([first, *epsilons], body)}\n\n{measured('directional')}"
+def _errors_by_shape():
+    """Shapes of tensors, and for each the cells of every mechanism."""
+    tables = RUNS["errors"]["tables"]
+    shapes = [table["title"].removeprefix("shape ") for table in tables]
+    return shapes, [dict(map(tuple, table["rows"])) for table in tables]
 
 
 def test_features():
     """Accuracy of a trained classifier on noisy features."""
     return shown(
-        "test features", 1, first="epsilon of an image",
+        "test features", 1, first="epsilon of an image", columns=FEW,
         labels={
             "i.i.d. Gaussian": "i.i.d. Gaussian",
-            "TVG, weights of modes": "TVG, weights of modes",
             "UDN, weights of entries": "UDN, weights of entries",
-            "MVG, directions": "MVG, directions",
             "hybrid (delta = 0)": "hybrid", "PrivUnit (delta = 0)": "PrivUnit",
             "UDN, published": "UDN as published", "IDN, published": "IDN as published",
             "no noise": "no noise",
@@ -398,10 +406,9 @@ def test_features():
 def covariance():
     """Errors of a private covariance matrix."""
     return shown(
-        "covariance", 0, first="epsilon",
+        "covariance", 0, first="epsilon", columns=("0.1", "1", "10"),
         labels={
             "i.i.d., symmetrised": "i.i.d. Gaussian",
-            "i.i.d., PSD": "the same, without negative eigenvalues",
             "TVG, weights of ranges": "TVG, weights of ranges",
             "MVG, directions": "MVG, directions",
             "Johnson-Lindenstrauss": "Johnson-Lindenstrauss",
@@ -415,6 +422,7 @@ def federated():
     """Accuracy of a model that learns from the noisy gradients of parties."""
     return shown(
         "federated", first="epsilon of a record", truth="true epsilon",
+        columns=("0.5", "2", "8"),
         labels={
             "Gaussian": "Gaussian = UDN = IDN = MGM", "MVG": "MVG",
             "UDN published": "UDN as published", "no noise": "no noise",
@@ -427,6 +435,7 @@ def vertical():
     """Accuracy where parties hold different features."""
     return shown(
         "vertical", first="epsilon of a sample", truth="true epsilon",
+        columns=("1", "4", "8", "16"),
         labels={
             "Gaussian": "Gaussian", "TVG, rows and columns": "TVG, rows and columns",
             "PrivUnit": "PrivUnit", "UDN published": "UDN as published",
@@ -439,29 +448,14 @@ def vertical():
 def response():
     """Scores of a classifier that learns from randomised images."""
     return shown(
-        "response", first="epsilon of an image", truth="true epsilon",
+        "response", first="epsilon of an image", truth="true epsilon", columns=FEW,
         labels={
             "Laplace": "Laplace", "Gaussian = MVG = IDN": "Gaussian = MVG = IDN",
             "response, 2 levels": "randomised response, 2 levels",
-            "response-L, 17 levels": "randomised response, 17 levels",
             "hybrid": "hybrid", "PrivUnit": "PrivUnit",
-            "IDN as published": "IDN as published",
             "TLDP-L as published": "TLDP-L as published",
             "TLDP-G as published": "TLDP-G as published",
             "no noise": "no noise",
-        },
-    )  # fmt: skip
-
-
-def rounds():
-    """Scores where users send parameters in three rounds."""
-    return shown(
-        "response", 2, first="epsilon of a user, one round", truth="true epsilon",
-        labels={
-            "Gaussian = MVG = IDN": "Gaussian = MVG = IDN", "hybrid": "hybrid",
-            "PrivUnit": "PrivUnit", "TLDP-L as published": "TLDP-L as published",
-            "no noise": "no noise",
-            "a user alone, nothing sent": "a user alone, nothing sent",
         },
     )  # fmt: skip
 
@@ -478,9 +472,9 @@ def local_mean():
 
 
 SIMULATED = {
-    "predict the mean, no noise": "the mean, no noise",
-    "published fit, no noise": "published fit, no noise",
-    "variational fit, no noise": "our fit, no noise",
+    "predict the mean, no noise": "predicting the mean",
+    "published fit, no noise": "published fit without noise",
+    "variational fit, no noise": "our fit without noise",
     "published input": "published, noise on the input",
     "published gradient": "published, noise on the gradient (no epsilon holds)",
     "published output": "published, noise on the output (no epsilon holds)",
@@ -492,56 +486,65 @@ SIMULATED = {
 
 def cp():
     """Errors of CP on tensors of the papers' kind."""
-    return shown("cp", first="epsilon of one entry", labels=SIMULATED, columns=8)
+    return shown("cp", first="epsilon of one entry", labels=SIMULATED, columns=FEW)
 
 
 def tucker():
     """Errors of Tucker on tensors of the papers' kind."""
-    return shown("tucker", first="epsilon of one entry", labels=SIMULATED, columns=8)
+    return shown("tucker", first="epsilon of one entry", labels=SIMULATED, columns=FEW)
 
 
 def ratings_study():
     """Errors on users by films by months."""
     return shown(
-        "ratings study", first="epsilon of one rating", columns=6,
+        "ratings study", first="epsilon of one rating", columns=("1", "4", "16"),
         labels={
-            "global mean, no noise": "global mean, no noise",
-            "published, no noise": "published fit, no noise",
-            "CP with biases, no noise": "our fit, no noise",
+            "global mean, no noise": "the global mean",
+            "published, no noise": "published fit without noise",
+            "CP with biases, no noise": "our fit without noise",
             "published input": "published, noise on the input",
             "published gradient": "published, noise on the gradient (no epsilon holds)",
             "published output": "published, noise on the output (no epsilon holds)",
-            "input": 'ours, `"input"`', "output": 'ours, `"output"`',
-            "statistics": 'ours, `"statistics"`', "auto": "ours, the default",
+            "input": 'ours, `"input"`', "auto": "ours, the default",
         },
     )  # fmt: skip
 
 
 def encoding():
-    """Losses of tasks after encoding."""
+    """Losses of tasks after encoding, on all data sets."""
     tables = RUNS["encoding"]["tables"][:4]
     labels = "task-aware", "task-agnostic", "privacy-agnostic", "k-ary response"
-    parts = []
+    columns = "1", "5", "10", "20"
+    body = []
     for table in tables:
-        rows = dict(map(tuple, table["rows"][:6]))
         title, epsilons = table["head"]
-        data, _, score = title.partition(": ")
-        body = [[label, *rows[label]] for label in labels if label in rows]
-        parts.append(markdown([f"{data}: {score}", *epsilons], body))
-    return "\n\n".join(parts) + f"\n\n{measured('encoding')}"
+        rows = dict(map(tuple, table["rows"][:6]))
+        for label in labels:
+            if label in rows:
+                cells = dict(zip(epsilons, rows[label], strict=True))
+                data = title.partition(": ")[0]
+                found = [cells.get(epsilon, "") for epsilon in columns]
+                body.append([f"{data}, {label}", *found])
+    return f"{markdown(['epsilon', *columns], body)}\n\n{measured('encoding')}"
 
 
 def headlines():
-    """The improvements that the paper names beside those of this run."""
+    """The improvements with a guarantee, beside those that the paper names."""
     rows = RUNS["encoding"]["tables"][-1]["rows"]
     labels = [label for label, _ in rows]
-    body, data = [], ""
+    found, data = {}, ""
     for label, cells in rows[labels.index("paper") + 1 :]:
         if not cells:
             data = label.partition(" (")[0]
         elif len(cells) == 3:
-            body.append([f"{data}, {label}", *cells])
-    return markdown(["", "paper", "published", "sound"], body)
+            paper, _, sound = (cell.partition(" (")[0] for cell in cells)
+            found.setdefault(label, []).append(f"{data} {sound} (paper: {paper})")
+    return "\n".join(f"- {label}: {', '.join(cells)}" for label, cells in found.items())
+
+
+def others():
+    """Commands of the runs whose tables only the gallery shows."""
+    return "\n".join(f"  - {measured(run)}" for run in ("gradients", "directional"))
 
 
 def made():

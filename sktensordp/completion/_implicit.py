@@ -130,8 +130,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     The noise is Gaussian, on a lattice. Sums over users are sums of integers, and
     exact. The proof is at the top of ``completion/_cooccurrence.py`` and in
-    ``doc/choices.md``. The weights are those of EASE [1]_, computed from the released
-    matrix after its eigenvalues have been shrunk by what noise adds to them.
+    ``doc/user_proofs.md``. The weights are those of EASE [1]_, computed from the
+    released matrix after its eigenvalues have been shrunk by what noise adds to them.
 
     References
     ----------

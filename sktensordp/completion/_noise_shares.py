@@ -16,7 +16,7 @@ seen that sum all the same: the second condition is up to the secure aggregation
 
 Noise is counted in whole steps of a lattice. A share is a discrete Gaussian variate:
 an integer n has probability proportional to exp(-n^2 / (2 s^2)). Two facts about it are
-proved in doc/users.md, each up to a factor of at most e^rho on every
+proved in doc/user_proofs.md, each up to a factor of at most e^rho on every
 probability, where rho < 3e-137 if s^2 / 2 >= `_ROUNDING`:
 
 1. The sum of such variates with s^2 = a and s^2 = b is one with s^2 = a + b.
