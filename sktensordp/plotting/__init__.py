@@ -1,10 +1,9 @@
 """Displays in the style of scikit-learn. matplotlib is imported when one is drawn."""
 
-from ._attack_risk import AttackRiskDisplay
 from ._audit import AuditDisplay
 from ._expected_error import ExpectedErrorDisplay
 from ._factors import FactorsDisplay
-from ._privacy_profile import PrivacyProfileDisplay
+from ._guarantees import AttackRiskDisplay, PrivacyProfileDisplay
 from ._privacy_utility import PrivacyUtilityDisplay
 
 __all__ = [

@@ -83,7 +83,7 @@ class AuditDisplay:
         report = audit_estimator(estimator, *data, **options)
         return cls({type(estimator).__name__: report}).plot(ax=ax)
 
-    def plot(self, ax: Any = None) -> Self:
+    def plot(self, ax: "Axes | None" = None) -> Self:
         """Draw the claims and the lower bounds.
 
         Parameters
@@ -124,12 +124,14 @@ class AuditDisplay:
         claims = [(r.claimed, row) for row, r in zip(rows, reports, strict=True)]
         claims = [(c, row) for c, row in claims if c is not None and np.isfinite(c)]
         if claims:
-            points, style = zip(*claims, strict=True), {"markersize": 18, "mew": 3}
-            (handles[_CLAIMED],) = ax.plot(*points, "|", color=black, **style)
+            x, y = zip(*claims, strict=True)
+            style: dict[str, Any] = {"color": black, "markersize": 18, "mew": 3}
+            (handles[_CLAIMED],) = ax.plot(x, y, "|", **style)
         ax.set_yticks(rows, labels=[wrapped(label) for label in self.reports])
         ax.invert_yaxis()
         ax.set_xlim(left=0)
         ax.set_xlabel("epsilon")
-        place = {"loc": "lower right", "bbox_to_anchor": (1, 1), "frameon": False}
-        ax.legend(handles.values(), handles.keys(), ncols=len(handles), **place)
+        above: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1)}
+        above |= {"frameon": False, "ncols": len(handles)}
+        ax.legend(handles.values(), handles.keys(), **above)
         return self

@@ -1,4 +1,4 @@
-"""Guarantees behind the curves over epsilon: whether a claimed epsilon is true."""
+"""Guarantees behind the curves: what legends say of them, and which claims are true."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..privacy import PrivacyGuarantee, compose, privacy_of
+from ..privacy import PrivacyGuarantee, compose
 from ..privacy._guarantee import check_guarantee
 from ..privacy._numbers import shown
 from ..privacy._parts import collect
@@ -18,6 +18,8 @@ from ..privacy._searches import Context
 
 # A legend lists at most this many epsilons; of more, only the range.
 _MOST_LISTED = 6
+# Guarantees at the points of a curve; None where unknown.
+_OfCurve = Sequence[PrivacyGuarantee | None]
 
 
 def by_label(
@@ -38,6 +40,12 @@ def by_label(
     return dict(guarantee)
 
 
+def estimators_by_label(estimator: Any) -> Mapping[str, Any]:
+    """Estimators by label; a single one gets the name of its class."""
+    is_single = not isinstance(estimator, Mapping)
+    return {type(estimator).__name__: estimator} if is_single else estimator
+
+
 def claims_and_notes(guarantees: Mapping[str, PrivacyGuarantee]) -> dict[str, Any]:
     """What legends say beside true curves: parameters of a display of guarantees."""
     lists = {label: [g] for label, g in guarantees.items()}
@@ -47,11 +55,43 @@ def claims_and_notes(guarantees: Mapping[str, PrivacyGuarantee]) -> dict[str, An
     }
 
 
-def guarantees_of(estimator: Any) -> dict[str, PrivacyGuarantee]:
-    """Total guarantees of fitted estimators by label; see `privacy_of`."""
-    if not isinstance(estimator, Mapping):
-        estimator = {type(estimator).__name__: estimator}
-    return {label: privacy_of(fitted).guarantee for label, fitted in estimator.items()}
+def truths_and_notes(
+    epsilons: Mapping[str, ArrayLike], guarantees: Mapping[str, _OfCurve]
+) -> dict[str, Any]:
+    """What legends say of curves over epsilon: parameters of their displays.
+
+    Parameters
+    ----------
+    epsilons : dict of str to array-like
+        By label, the epsilons at which the curve is drawn.
+    guarantees : dict of str to list of PrivacyGuarantee or None
+        Guarantees at these epsilons; None where unknown.
+
+    Returns
+    -------
+    parameters : dict
+        "true_epsilons" has the true epsilons of the curves whose epsilons are not all
+        true, NaN where unknown.
+    """
+    truths = {}
+    for label, of_curve in guarantees.items():
+        drawn = np.asarray(epsilons[label], dtype=float).tolist()
+        if not all(map(_is_true, drawn, of_curve)):
+            true = [math.nan if g is None else g.epsilon for g in of_curve]
+            truths[label] = np.array(true)
+    return {"true_epsilons": truths, "notes": difference_notes(guarantees)}
+
+
+def _is_true(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
+    """Whether the guarantee has the epsilon at which it is drawn."""
+    if guarantee is None:
+        return False
+    if guarantee.claimed is not None:
+        return math.isclose(guarantee.epsilon, epsilon, rel_tol=1e-3)
+    # A fit may keep less than the epsilon requested. For a unit, the guarantee is
+    # planned for any number of sums, which gives a little more than any fit keeps.
+    slack = 0.02 + 1e-3 * epsilon if isinstance(guarantee.unit, int) else 0.0
+    return guarantee.epsilon <= epsilon * (1 + 1e-6) + slack
 
 
 def guarantee_of_candidate(search: Any, params: Mapping) -> PrivacyGuarantee | None:
@@ -76,11 +116,11 @@ def guarantee_of_candidate(search: Any, params: Mapping) -> PrivacyGuarantee | N
     context = Context(planned=True, like=fitted, fixed=True)
     releases = collect(candidate, context).releases
     planned = [r.guarantee for r in releases for _ in range(r.in_fit)]
-    guarantees = [guarantee for guarantee in planned if guarantee is not None]
-    if not guarantees or len(guarantees) < len(planned):
+    known = [guarantee for guarantee in planned if guarantee is not None]
+    if not known or len(known) < len(planned):
         return None
     try:
-        return guarantees[0] if len(guarantees) == 1 else compose(*guarantees)
+        return known[0] if len(known) == 1 else compose(*known)
     except ValueError:  # They protect different units.
         return None
 
@@ -107,43 +147,8 @@ def guarantee_of_fits(fits: Iterable[Any]) -> PrivacyGuarantee | None:
     return max(guarantees, key=lambda guarantee: guarantee.epsilon)
 
 
-def true_epsilons(
-    epsilons: ArrayLike, guarantees: Sequence[PrivacyGuarantee | None]
-) -> NDArray[np.float64] | None:
-    """True epsilons of a curve, NaN where unknown; None if all drawn epsilons are true.
-
-    Parameters
-    ----------
-    epsilons : array-like of shape (n_epsilons,)
-        Epsilons at which the curve is drawn.
-    guarantees : list of PrivacyGuarantee or None
-        Guarantees at these epsilons; None where unknown.
-
-    Returns
-    -------
-    truths : ndarray of shape (n_epsilons,) or None
-    """
-    truths = [np.nan if g is None else g.epsilon for g in guarantees]
-    drawn = np.asarray(epsilons, dtype=float).tolist()
-    return None if all(map(_is_true, drawn, guarantees)) else np.array(truths)
-
-
-def _is_true(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
-    """Whether the guarantee has the epsilon at which it is drawn."""
-    if guarantee is None:
-        return False
-    if guarantee.claimed is not None:
-        return math.isclose(guarantee.epsilon, epsilon, rel_tol=1e-3)
-    # A fit may keep less than the epsilon requested. For a unit, the guarantee is
-    # planned for any number of sums, which gives a little more than any fit keeps.
-    slack = 0.02 + 1e-3 * epsilon if isinstance(guarantee.unit, int) else 0.0
-    return guarantee.epsilon <= epsilon * (1 + 1e-6) + slack
-
-
 def difference_notes(
-    guarantees: Mapping[str, Sequence[PrivacyGuarantee | None]],
-    *,
-    at_delta: bool = True,
+    guarantees: Mapping[str, _OfCurve], *, at_delta: bool = True
 ) -> dict[str, str]:
     """How the guarantees of curves differ, besides epsilon: a note by label.
 
@@ -189,64 +194,16 @@ def _unit_relation_delta(
     return unit, first.relation, f"delta = {shown(max(deltas))}"
 
 
-def check_labels(truths: Mapping[str, ArrayLike], sizes: Mapping[str, int]) -> None:
-    """Refuse true epsilons that do not match the curves.
-
-    Parameters
-    ----------
-    truths : dict of str to array-like
-        True epsilons by label.
-    sizes : dict of str to int
-        Numbers of points of the curves.
-
-    Raises
-    ------
-    ValueError
-        If a label is not that of a curve, or the numbers differ.
-    """
-    for label, epsilons in truths.items():
-        if label not in sizes:
-            raise ValueError(
-                f"true_epsilons has the label {label!r}, but the curves are "
-                f"{list(sizes)}."
-            )
-        if len(np.atleast_1d(epsilons)) != sizes[label]:
-            raise ValueError(
-                f"true_epsilons of {label!r} must hold one number for each of its "
-                f"{sizes[label]} points."
-            )
-
-
-def legend_text(
-    label: str, notes: Mapping[str, str], truths: Mapping[str, ArrayLike]
-) -> str:
-    """Legend text of a curve, with its true epsilons if it is drawn at a claim.
-
-    Parameters
-    ----------
-    label : str
-        Label of the curve.
-    notes : dict of str to str
-        Additional text by label.
-    truths : dict of str to array-like
-        True epsilons of the curves that are drawn at a claim.
-
-    Returns
-    -------
-    text : str
-    """
-    text = f"{label} ({notes[label]})" if label in notes else label
-    if label not in truths:
-        return text
-    values = np.asarray(truths[label], dtype=float)
-    if np.isnan(values).any():
-        return f"{text}: requested epsilon, the true one is not known"
-    if np.isinf(values).all():
-        return f"{text}: claimed, no finite epsilon holds"
-    listed = ", ".join(map(_number, values))
-    if len(values) > _MOST_LISTED:
-        listed = f"{_number(values.min())} to {_number(values.max())}"
-    return f"{text}: claimed, true epsilon {listed}"
+def at_claim(epsilons: NDArray[np.float64]) -> str:
+    """What the legend says of a curve at mere claims that has these true epsilons."""
+    if np.isnan(epsilons).any():
+        return "requested epsilon, the true one is not known"
+    if np.isinf(epsilons).all():
+        return "claimed, no finite epsilon holds"
+    listed = ", ".join(map(_number, epsilons))
+    if len(epsilons) > _MOST_LISTED:
+        listed = f"{_number(epsilons.min())} to {_number(epsilons.max())}"
+    return f"claimed, true epsilon {listed}"
 
 
 def _number(epsilon: float) -> str:

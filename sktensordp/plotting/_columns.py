@@ -1,28 +1,24 @@
 """Names of the columns in the factors of a fitted completion, and what they mean."""
 
 import math
-import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-# Number of terms or columns that are drawn by default, besides the biases.
-_MOST_COMPONENTS = 4
-_MEANINGS = {
+# How predictions use a component, by the kind of its name.
+MEANINGS = {
     "bias": "added to the prediction",
     "term": "product over the modes",
     "column": "combined by the core",
     "feature": "weight × public feature",
 }
+# Number of terms or columns that are drawn by default, besides the biases.
+_MOST_COMPONENTS = 4
 
-
-def meaning_of(name: str) -> str | None:
-    """How the predictions use a component such as "term 0"; None for other names."""
-    kind = re.fullmatch(r"(bias)|(term|column|feature) \d+", name)
-    return None if kind is None else _MEANINGS[kind[1] or kind[2]]
+# By name, the column of every mode; None where there is none, or it is not released.
+Components = dict[str, list[NDArray[np.float64] | None]]
 
 
 def column_names(model: Any) -> list[list[str | None]]:
@@ -41,16 +37,33 @@ def column_names(model: Any) -> list[list[str | None]]:
         fixed at one.
     """
     released = model._fitted.released
-    inner = getattr(released, "inner", released)
-    if hasattr(inner, "ranks"):
-        names = _tucker_names(inner)
+    rows = getattr(released, "inner", released)
+    features = [f"feature {j}" for j in range(rows.features.shape[1])]
+    if hasattr(rows, "ranks"):
+        # Columns of ones, and biases, come first.
+        first = [None] * (rows.has_biases or bool(features)) + [
+            "bias"
+        ] * rows.has_biases
+        names = [
+            [*first, *(f"column {j}" for j in range(rank)), *features * (mode < 2)]
+            for mode, rank in enumerate(rows.ranks)
+        ]
     else:
-        names = _cp_names(inner.fixed)
+        biases = range(rows.n_modes * rows.has_biases)
+        terms = [f"term {j}" for j in range(np.count_nonzero(rows.terms))]
+        names = [
+            [
+                *("bias" if j == mode else None for j in biases),
+                *terms,
+                *(features if mode < 2 else [None] * len(features)),
+            ]
+            for mode in range(rows.n_modes)
+        ]
         if hasattr(model.decomposition_, "core"):
             # A CP stored as a Tucker has a single column of ones in place of several.
             names = [
                 [None, *np.array(of_mode)[np.any(factor != 1, axis=0)].tolist()]
-                for of_mode, factor in zip(names, inner.factors, strict=True)
+                for of_mode, factor in zip(names, rows.factors, strict=True)
             ]
     # A model that protects a unit has the mode of that unit first.
     unit = getattr(released, "unit", 0)
@@ -58,39 +71,9 @@ def column_names(model: Any) -> list[list[str | None]]:
     return names
 
 
-def _cp_names(fixed: NDArray[np.bool_]) -> list[list[str | None]]:
-    """Names from the columns that are fixed at one or at features, by mode."""
-    n_modes, n_columns = fixed.shape
-    has_biases = np.array_equal(fixed[:, :n_modes], ~np.eye(n_modes, dtype=bool))
-    n_biases = n_modes if has_biases else 0
-    terms = np.flatnonzero(~fixed.any(axis=0))
-    first_feature = n_biases + len(terms)
-
-    def name(mode: int, column: int) -> str | None:
-        if column < n_biases:
-            return "bias" if column == mode else None
-        if column < first_feature:
-            return f"term {column - n_biases}"
-        return f"feature {column - first_feature}" if mode < 2 else None
-
-    return [[name(mode, j) for j in range(n_columns)] for mode in range(n_modes)]
-
-
-def _tucker_names(model: Any) -> list[list[str | None]]:
-    n_features = model.features.shape[1]
-    # Columns of ones, and biases, come first.
-    first: list[str | None] = [None] if model.has_biases or n_features else []
-    first += ["bias"] * model.has_biases
-    names = []
-    for mode, rank in enumerate(model.ranks):
-        last = [f"feature {j}" for j in range(n_features)] if mode < 2 else []
-        names.append([*first, *(f"column {j}" for j in range(rank)), *last])
-    return names
-
-
 def components_by_name(
     factors: Sequence[Any], names: Sequence[Sequence[str | None]]
-) -> dict[str, list[Any]]:
+) -> Components:
     """Components by name: for each name, its column in every mode.
 
     Parameters
@@ -105,7 +88,7 @@ def components_by_name(
     components : dict of str to list of ndarray or None
         None for a mode without such a column, or whose factor is not released.
     """
-    components: dict[str, list[Any]] = {}
+    components: Components = {}
     for mode, (factor, of_mode) in enumerate(zip(factors, names, strict=True)):
         for j, name in enumerate(of_mode):
             if name is not None:
@@ -115,10 +98,8 @@ def components_by_name(
 
 
 def choose_components(
-    components: dict[str, list[Any]],
-    names: Iterable[str] | None,
-    weights: Any = None,
-) -> dict[str, list[Any]]:
+    components: Components, names: Iterable[str] | None, weights: ArrayLike = 1.0
+) -> Components:
     """Components with the given names, or those that are drawn by default.
 
     Parameters
@@ -127,7 +108,7 @@ def choose_components(
         All components.
     names : iterable of str or None
         None for the biases and a few others, the strongest terms first.
-    weights : array-like, default=None
+    weights : array-like, default=1.0
         Weights of the terms, unless their columns include them.
 
     Returns
@@ -139,20 +120,7 @@ def choose_components(
     ValueError
         If there is no component of some name.
     """
-    if names is None:
-        names_by_kind: dict[str, list[str]] = defaultdict(list)
-        for name in components:
-            names_by_kind[name.split()[0]].append(name)
-        if weights is None:
-            weights = np.ones(len(names_by_kind["term"]))
-        strengths = {
-            name: abs(weight) * _product_of_norms(components[name])
-            for name, weight in zip(names_by_kind["term"], weights, strict=True)
-        }
-        terms = sorted(strengths, key=lambda name: -strengths[name])
-        others = terms or names_by_kind["column"] or names_by_kind["feature"]
-        names = [*names_by_kind["bias"], *others[:_MOST_COMPONENTS]]
-    names = list(names)
+    names = _default_names(components, weights) if names is None else list(names)
     if unknown := [name for name in names if name not in components]:
         raise ValueError(
             f"There is no component {unknown[0]!r}. The components are "
@@ -161,7 +129,14 @@ def choose_components(
     return {name: components[name] for name in names}
 
 
-def _product_of_norms(columns: Iterable[Any]) -> float:
-    """Product of the norms of the released columns."""
-    released = [column for column in columns if column is not None]
-    return math.prod(float(np.linalg.norm(column)) for column in released)
+def _default_names(components: Components, weights: ArrayLike) -> list[str]:
+    biases, terms, columns, features = (
+        [name for name in components if name.split()[0] == kind] for kind in MEANINGS
+    )
+    norms = [
+        math.prod(float(np.linalg.norm(c)) for c in components[term] if c is not None)
+        for term in terms
+    ]
+    order = np.argsort(-np.abs(weights) * np.array(norms), kind="stable")
+    others = [terms[k] for k in order] or columns or features
+    return [*biases, *others[:_MOST_COMPONENTS]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown, shown_below
-from ._claims import check_labels, difference_notes, legend_text, true_epsilons
+from ._claims import estimators_by_label, truths_and_notes
 from ._curves import EpsilonsDisplay
 from ._docs import with_shared_text
 from ._style import AXIS_WIDTH, REFERENCE_STYLES, shade, wrapped
@@ -18,10 +19,13 @@ from ._style import AXIS_WIDTH, REFERENCE_STYLES, shade, wrapped
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from ..model_selection import ExpectedError
+
 _ROUNDING = 1e-12
 
 
 @with_shared_text
+@dataclass(eq=False, repr=False)
 class ExpectedErrorDisplay(EpsilonsDisplay):
     """Expected errors over epsilon, one curve per estimator, and epsilons for a target.
 
@@ -71,26 +75,19 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
     {'Laplace': 4.0, 'Gaussian': 7.3}
     """
 
-    def __init__(
-        self,
-        curves: Mapping[str, Any],
-        *,
-        target: float | None = None,
-        needed: Mapping[str, float] | None = None,
-        true_epsilons: Mapping[str, ArrayLike] | None = None,
-        notes: Mapping[str, str] | None = None,
-    ) -> None:
-        if len({curve.what for curve in curves.values()}) != 1:
+    curves: Mapping[str, ExpectedError]
+    _: KW_ONLY
+    target: float | None = None
+    needed: Mapping[str, float] | None = None
+    true_epsilons: Mapping[str, ArrayLike] | None = None
+    notes: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        if len({curve.what for curve in self.curves.values()}) != 1:
             raise ValueError(
                 "Curves must show one kind of error; draw each kind on separate axes."
             )
-        self.curves = curves
-        self.target = target
-        self.needed = dict(needed or {})
-        self.true_epsilons = dict(true_epsilons or {})
-        self.notes = dict(notes or {})
-        sizes = {label: len(curve.epsilons) for label, curve in curves.items()}
-        check_labels(self.true_epsilons, sizes)
+        super().__post_init__()
 
     @classmethod
     def from_estimator(
@@ -151,30 +148,23 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         from ..model_selection import epsilon_needed, expected_error
         from ..model_selection._expected_error import step_that_releases
 
-        if not isinstance(estimator, Mapping):
-            estimator = {type(estimator).__name__: estimator}
-        curves, needed, guarantees, truths = {}, {}, {}, {}
-        for label, model in estimator.items():
+        curves, needed, guarantees = {}, {}, {}
+        for label, model in estimators_by_label(estimator).items():
             model, rows = step_that_releases(model, X, n_users)
-            curves[label] = curve = expected_error(
-                model, rows, y, epsilons=epsilons, n_users=n_users
-            )
+            curve = expected_error(model, rows, y, epsilons=epsilons, n_users=n_users)
+            curves[label] = curve
             shape = np.shape(rows)[1:]
             guarantees[label] = _fit_guarantees(model, shape, curve.epsilons)
-            true = true_epsilons(curve.epsilons, guarantees[label])
-            if true is not None:
-                truths[label] = true
             if target is None:
                 continue
             # Only if the curve meets the target within the range of `epsilons`.
-            finite = np.isfinite(curve.epsilons)
-            reached = curve.errors[finite] <= target
+            reached = curve.errors[np.isfinite(curve.epsilons)] <= target
             if reached.any() and not reached.all():
                 needed[label] = epsilon_needed(
                     model, rows, y, error=target, n_users=n_users
                 )
-        texts: dict[str, Any] = {"true_epsilons": truths}
-        texts["notes"] = difference_notes(guarantees)
+        drawn = {label: curve.epsilons for label, curve in curves.items()}
+        texts = truths_and_notes(drawn, guarantees)
         return cls(curves, target=target, needed=needed, **texts).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
@@ -204,66 +194,60 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         """
         self._draw_curves(self.curves, ax)
         self.ax_.set_yscale("log")
-        self._draw_target()
-        self._label_epsilons([curve.epsilons for curve in self.curves.values()])
-        self._label_errors()
         title = None
         if self.target is not None:
+            self._draw_target(self.target)
             title = f"epsilon for an error of {self.target:g}"
+        self._label_epsilons()
+        self._label_errors()
         self._draw_legend(self.lines_, title=title)
         return self
 
-    def _draw_curve(self, label: str, line: str, marker: str) -> Any:
-        curve = self.curves[label]
-        points = np.stack([curve.epsilons, curve.errors])
-        points = points[:, np.isfinite(curve.epsilons)]
-        text, has_marker = self._text(label, points), np.ones(points.shape[1], bool)
-        if self.target is not None and label in self.needed:
-            # The line passes through the target, which gets a circle and no marker.
-            points = np.column_stack([points, (self.needed[label], self.target)])
-            has_marker = np.append(has_marker, False)
-        order = np.argsort(points[0])
-        style = {"marker": marker, "markersize": 4, **self._line_style(label, line)}
-        every = np.flatnonzero(has_marker[order]).tolist()
-        (curve_line,) = self.ax_.plot(
-            *points[:, order], label=wrapped(text), markevery=every, **style
-        )
-        self._draw_without_noise(curve, curve_line)
-        return curve_line
+    def _epsilons(self, label: str) -> NDArray[np.float64]:
+        return self.curves[label].epsilons
 
-    def _text(self, label: str, points: NDArray[np.float64]) -> str:
+    def _draw_curve(self, label: str, line: str, marker: str) -> Any:
+        curve, ax = self.curves[label], self.ax_
+        is_finite = np.isfinite(curve.epsilons)
+        x, y = curve.epsilons[is_finite], curve.errors[is_finite]
+        has_marker = np.ones(len(x), dtype=bool)
+        if self.target is not None and label in (needed := self.needed or {}):
+            # The line passes through the target, which gets a circle and no marker.
+            x, y = np.append(x, needed[label]), np.append(y, self.target)
+            has_marker = np.append(has_marker, False)
+        order = np.argsort(x)
+        style = {"marker": marker, "markersize": 4, **self._style(label, line)}
+        style["markevery"] = np.flatnonzero(has_marker[order]).tolist()
+        text = wrapped(self._text(label))
+        (drawn,) = ax.plot(x[order], y[order], label=text, **style)
+        # The error of a mechanism without noise is zero, and that of some encoders a
+        # rounded zero, neither of which a logarithmic axis can show.
+        for error in curve.errors[~is_finite]:
+            if error > _ROUNDING * curve.errors.max():
+                style = {"color": drawn.get_color(), "linestyle": drawn.get_linestyle()}
+                ax.axhline(error, linewidth=0.7, **style)
+        return drawn
+
+    def _text(self, label: str) -> str:
         """Legend text of a curve, with the epsilon for the target."""
-        truths = {}
-        if label in self.true_epsilons:
-            epsilons = self.curves[label].epsilons
-            order = np.argsort(epsilons)[: np.isfinite(epsilons).sum()]
-            truths[label] = np.asarray(self.true_epsilons[label], dtype=float)[order]
-        text = legend_text(label, self.notes, truths)
+        text = super()._text(label)
         if self.target is None:
             return text
-        if label in self.needed:
-            return f"{text}: {shown(self.needed[label])}"
-        if np.all(points[1] <= self.target):
-            return f"{text}: below {shown(points[0].min())}"
-        return f"{text}: above {shown_below(points[0].max())}"
+        if label in (needed := self.needed or {}):
+            return f"{text}: {shown(needed[label])}"
+        curve = self.curves[label]
+        is_finite = np.isfinite(curve.epsilons)
+        if np.all(curve.errors[is_finite] <= self.target):
+            return f"{text}: below {shown(curve.epsilons.min())}"
+        return f"{text}: above {shown_below(curve.epsilons[is_finite].max())}"
 
-    def _draw_target(self) -> None:
-        if self.target is None:
-            return
+    def _draw_target(self, target: float) -> None:
         ax, grey, black = self.ax_, shade(self.ax_, 0.65), shade(self.ax_, 1.0)
-        self._draw_level(self.target, REFERENCE_STYLES[1])
-        for epsilon in self.needed.values():
-            ax.plot([epsilon] * 2, [0, self.target], linewidth=0.8, color=grey)
+        self._draw_level(target, REFERENCE_STYLES[1])
+        for epsilon in (self.needed or {}).values():
+            ax.plot([epsilon] * 2, [0, target], linewidth=0.8, color=grey)
             ring = {"markersize": 9, "fillstyle": "none", "color": black}
-            ax.plot(epsilon, self.target, "o", **ring)
-
-    def _draw_without_noise(self, curve: Any, line: Any) -> None:
-        errors = curve.errors[np.isinf(curve.epsilons)]
-        # The error of a mechanism is zero, and that of some encoders a rounded zero,
-        # neither of which a logarithmic axis can show.
-        if errors.size and errors[0] > _ROUNDING * curve.errors.max():
-            style = {"color": line.get_color(), "linestyle": line.get_linestyle()}
-            self.ax_.axhline(errors[0], linewidth=0.7, **style)
+            ax.plot(epsilon, target, "o", **ring)
 
     def _label_errors(self) -> None:
         """Label the errors, with plain numbers if they span less than a decade."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._columns import choose_components, column_names, components_by_name, meaning_of
+from ._columns import MEANINGS, choose_components, column_names, components_by_name
 from ._style import shade, wrapped
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class FactorsDisplay:
     ordered : iterable of int, default=()
         Modes whose indices have an order.
     private : iterable of int, default=()
-        Modes whose factors are not released; a note takes their place.
+        Modes whose factors are not released. A note takes their place, unless `modes`
+        leaves them out, as it must if you pass it.
     mode_names : sequence of str, default=None
         Names of all modes; "mode 0" and so on by default.
     n_labels : int, default=3
@@ -60,7 +61,8 @@ class FactorsDisplay:
     ------
     ValueError
         If there is no component or no mode, if components differ in their number of
-        modes, or if modes or labels do not match the tensor.
+        modes, if `modes` has a private mode, or if modes or labels do not match the
+        tensor.
 
     Notes
     -----
@@ -106,21 +108,24 @@ class FactorsDisplay:
             raise ValueError("modes must hold at least one mode.")
         self.ordered = _mode_numbers(ordered, n_modes)
         self.private = _mode_numbers(private, n_modes)
-        if mode_names is None:
-            mode_names = [f"mode {mode}" for mode in range(n_modes)]
-        self.mode_names = list(mode_names)
+        if modes is not None and (unreleased := {*self.modes} & {*self.private}):
+            mode = min(unreleased)
+            raise ValueError(
+                f"The factors of mode {mode} are not released, because each of its "
+                f"indices is protected. Leave {mode} out of `modes`."
+            )
+        numbered = [f"mode {mode}" for mode in range(n_modes)]
+        self.mode_names = numbered if mode_names is None else list(mode_names)
         self.n_labels = n_labels
-        labels = labels or {}
-        labelled = _mode_numbers(labels, n_modes)
-        self.labels = dict(zip(labelled, map(list, labels.values()), strict=True))
+        named = _mode_numbers(labels or (), n_modes)
+        self.labels = dict(zip(named, map(list, (labels or {}).values()), strict=True))
         for mode, names in self.labels.items():
-            columns = [columns[mode] for columns in self.components.values()]
-            sizes = {len(column) for column in columns if column is not None}
-            if sizes - {len(names)}:
-                raise ValueError(
-                    f"labels of mode {mode} must hold one name for each of its "
-                    f"{sizes.pop()} indices, got {len(names)}."
-                )
+            for column in self._columns(mode):
+                if column is not None and len(column) != len(names):
+                    raise ValueError(
+                        f"labels of mode {mode} must hold one name for each of its "
+                        f"{len(column)} indices, got {len(names)}."
+                    )
 
     @classmethod
     def from_estimator(
@@ -197,24 +202,15 @@ class FactorsDisplay:
                 f"{type(estimator).__name__} has no factors. Pass a completion; from a "
                 f"pipeline, pass its completion step; from a Recommender, completion_."
             )
-        factors, names = estimator.factors_, column_names(estimator)
-        private = [mode for mode, factor in enumerate(factors) if factor is None]
-        modes = None if modes is None else list(modes)
-        for mode in _mode_numbers(modes or (), len(factors)):
-            if mode in private:
-                raise ValueError(
-                    f"The factors of mode {mode} are not released, because each of its "
-                    f"indices is protected. Leave {mode} out of `modes`."
-                )
-        if ordered is None:
-            ordered = () if estimator.smooth_modes is None else estimator.smooth_modes
-        chosen = choose_components(components_by_name(factors, names), components)
+        factors = estimator.factors_
+        named = components_by_name(factors, column_names(estimator))
+        ordered = estimator.smooth_modes if ordered is None else ordered
         return cls(
-            chosen,
+            choose_components(named, components),
             modes=modes,
             labels=labels,
-            ordered=ordered,
-            private=private,
+            ordered=() if ordered is None else ordered,
+            private=[mode for mode, factor in enumerate(factors) if factor is None],
             n_labels=n_labels,
             mode_names=getattr(estimator, "feature_names_in_", None),
         ).plot(ax=ax)
@@ -262,11 +258,11 @@ class FactorsDisplay:
         True
         """
         weights, factors = decomposition
-        is_tucker = hasattr(decomposition, "core")
-        kind = "column" if is_tucker else "term"
+        kind = "column" if hasattr(decomposition, "core") else "term"
         names = [[f"{kind} {j}" for j in range(f.shape[1])] for f in factors]
         named = components_by_name(factors, names)
-        chosen = choose_components(named, components, None if is_tucker else weights)
+        weights = weights if kind == "term" else 1.0
+        chosen = choose_components(named, components, weights)
         return cls(
             chosen, modes=modes, labels=labels, ordered=ordered, n_labels=n_labels
         ).plot(ax=ax)
@@ -309,40 +305,40 @@ class FactorsDisplay:
     def _grid(self, ax: Any) -> NDArray[Any]:
         """Axes for every mode and component."""
         shape = len(self.modes), len(self.components)
-        if ax is not None and np.size(ax) != 1:
-            if np.size(ax) != shape[0] * shape[1]:
-                raise ValueError(
-                    f"ax must hold one Axes for every mode and component, in shape "
-                    f"{shape}, got {np.size(ax)} Axes."
-                )
-            return np.reshape(ax, shape)
         heights = [_NOTE_HEIGHT if m in self.private else _HEIGHT for m in self.modes]
-        if ax is not None:
-            ax = np.reshape(ax, ())[()]
-            if shape == (1, 1):
-                return np.full(shape, ax)
-            place = ax.get_subplotspec()
-            if place is None:
-                raise ValueError(
-                    "A single `ax` must be part of a grid, as from plt.subplots, so "
-                    "that its place can be divided."
-                )
-            ax.set_axis_off()
-            # A constrained layout makes the room for titles and labels itself.
-            layout = ax.get_figure(root=True).get_layout_engine()
-            fixed = layout is None or layout.adjust_compatible
-            space = {"hspace": 0.9, "wspace": 0.3} if fixed else {}
-            grid = place.subgridspec(*shape, height_ratios=heights, **space)
-            return grid.subplots(squeeze=False)
-        import matplotlib.pyplot as plt
+        if ax is None:
+            import matplotlib.pyplot as plt
 
-        size = max(_WIDTH * shape[1], 4.8), sum(heights) + 0.3
-        figure = plt.figure(layout="constrained", figsize=size)
-        return figure.subplots(*shape, squeeze=False, height_ratios=heights)
+            size = max(_WIDTH * shape[1], 4.8), sum(heights) + 0.3
+            figure = plt.figure(layout="constrained", figsize=size)
+            return figure.subplots(*shape, squeeze=False, height_ratios=heights)
+        if np.size(ax) == shape[0] * shape[1]:
+            return np.reshape(ax, shape)
+        if np.size(ax) != 1:
+            raise ValueError(
+                f"ax must hold one Axes for every mode and component, in shape "
+                f"{shape}, got {np.size(ax)} Axes."
+            )
+        (axes,) = np.ravel(ax)
+        place = axes.get_subplotspec()
+        if place is None:
+            raise ValueError(
+                "A single `ax` must be part of a grid, as from plt.subplots, so that "
+                "its place can be divided."
+            )
+        axes.set_axis_off()
+        # A constrained layout makes the room for titles and labels itself.
+        layout = axes.get_figure(root=True).get_layout_engine()
+        fixed = layout is None or layout.adjust_compatible
+        space = {"hspace": 0.9, "wspace": 0.3} if fixed else {}
+        grid = place.subgridspec(*shape, height_ratios=heights, **space)
+        return grid.subplots(squeeze=False)
+
+    def _columns(self, mode: int) -> list[NDArray[np.float64] | None]:
+        return [columns[mode] for columns in self.components.values()]
 
     def _draw_mode(self, row: NDArray[Any], mode: int) -> None:
-        columns = [columns[mode] for columns in self.components.values()]
-        for axes, column in zip(row, columns, strict=True):
+        for axes, column in zip(row, self._columns(mode), strict=True):
             if column is None:
                 axes.set_axis_off()
             else:
@@ -351,7 +347,7 @@ class FactorsDisplay:
         if mode in self.private:
             text = f"{name}: not released, because each of its indices is protected"
             style = {"va": "center", "style": "italic", "fontsize": "small"}
-            self._write(row[0], 0.0, 0.5, text, **style)
+            self._write(row[0], text, x=0.0, y=0.5, **style)
         for axes in [axes for axes in row if axes.axison][:1]:
             axes.set_ylabel(name)
 
@@ -383,30 +379,26 @@ class FactorsDisplay:
     ) -> None:
         """Draw the sorted values, with the names of both ends in the free corners."""
         order, n = np.argsort(column), self.n_labels
-        names = [_shortened(k if labels is None else labels[k]) for k in order[::-1]]
-        indices = np.arange(len(column))
-        axes.plot(indices, column[order], color=shade(axes, 0.85), linewidth=1.2)
+        axes.plot(column[order], color=shade(axes, 0.85), linewidth=1.2)
         if not n:
             return
-        small = {"fontsize": "x-small"}
-        highest, lowest = (
-            ["highest:", *names[:n]],
-            ["lowest:", *names[len(names) - n :]],
-        )
-        self._write(axes, 0.05, 0.95, "\n".join(highest), va="top", **small)
-        self._write(axes, 0.95, 0.05, "\n".join(lowest), ha="right", **small)
+        names = [_shortened(k if labels is None else labels[k]) for k in order[::-1]]
+        top = {"x": 0.05, "y": 0.95, "va": "top", "fontsize": "x-small"}
+        bottom = {"x": 0.95, "y": 0.05, "ha": "right", "fontsize": "x-small"}
+        self._write(axes, "\n".join(["highest:", *names[:n]]), **top)
+        self._write(axes, "\n".join(["lowest:", *names[-n:]]), **bottom)
 
     @staticmethod
-    def _write(axes: Any, x: float, y: float, text: str, **style: Any) -> None:
+    def _write(axes: Any, text: str, **style: Any) -> None:
         """Write into axes, for which the layout makes no room."""
         style |= {"transform": axes.transAxes, "color": shade(axes, 1.0)}
-        axes.text(x, y, text, in_layout=False, **style)
+        axes.text(s=text, in_layout=False, **style)
 
 
 def _title(name: str) -> str:
     """Name of a component, and how predictions use it if that is known."""
-    meaning = meaning_of(name)
-    return wrapped(name if meaning is None else f"{name}\n({meaning})", _LONGEST_LINE)
+    meaning = MEANINGS.get(name.rstrip(" 0123456789"))
+    return wrapped(f"{name}\n({meaning})" if meaning else name, _LONGEST_LINE)
 
 
 def _shortened(name: object) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from itertools import product
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from ..privacy import PrivacyGuarantee
 from ._claims import (
-    check_labels,
-    difference_notes,
+    estimators_by_label,
     guarantee_of_candidate,
     guarantee_of_fits,
-    legend_text,
-    true_epsilons,
+    truths_and_notes,
 )
 from ._curves import EpsilonsDisplay
 from ._docs import with_shared_text
@@ -32,9 +34,12 @@ _METRICS = {
     "f1": "F1 score",
     "roc_auc": "ROC AUC",
 }
+# Label, epsilon, score, its standard deviation, and the guarantee if it is known.
+_Point = tuple[str, float, float, float, PrivacyGuarantee | None]
 
 
 @with_shared_text
+@dataclass(eq=False, repr=False)
 class PrivacyUtilityDisplay(EpsilonsDisplay):
     """Score over epsilon, one curve per method, beside references without privacy.
 
@@ -91,22 +96,12 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
     non-private
     """
 
-    def __init__(
-        self,
-        curves: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike | None]],
-        *,
-        references: Mapping[str, float] | None = None,
-        score_name: str = "score",
-        true_epsilons: Mapping[str, ArrayLike] | None = None,
-        notes: Mapping[str, str] | None = None,
-    ) -> None:
-        self.curves = curves
-        self.references = references
-        self.score_name = score_name
-        self.true_epsilons = dict(true_epsilons or {})
-        self.notes = dict(notes or {})
-        sizes = {label: np.size(points[0]) for label, points in curves.items()}
-        check_labels(self.true_epsilons, sizes)
+    curves: Mapping[str, tuple[ArrayLike, ArrayLike, ArrayLike | None]]
+    _: KW_ONLY
+    references: Mapping[str, float] | None = None
+    score_name: str = "score"
+    true_epsilons: Mapping[str, ArrayLike] | None = None
+    notes: Mapping[str, str] | None = None
 
     @classmethod
     def from_search(
@@ -172,19 +167,20 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
                 "`curves` to PrivacyUtilityDisplay(...)."
             )
         sign, score_name = _sign_and_name(search.scoring, search.estimator)
-        points, without_noise = defaultdict(list), {}
-        for i, params in enumerate(results["params"]):
-            label = _params_text({k: v for k, v in params.items() if k != name})
-            score = sign * results["mean_test_score"][i]
-            if np.isinf(params[name]):
-                without_noise[label or type(search.estimator).__name__] = score
-                continue
-            guarantee = guarantee_of_candidate(search, params)
-            points[label or "cross-validation"].append(
-                (params[name], score, results["std_test_score"][i], guarantee)
-            )
-        references = {**(references or {}), **_references(without_noise)}
-        return cls._from_points(points, references, score_name).plot(ax=ax)
+        points: list[_Point] = []
+        columns = [
+            results[column]
+            for column in ("params", "mean_test_score", "std_test_score")
+        ]
+        for params, mean, std in zip(*columns, strict=True):
+            others = dict(params)
+            epsilon = others.pop(name)
+            has_noise = np.isfinite(epsilon)
+            guarantee = guarantee_of_candidate(search, params) if has_noise else None
+            alone = "cross-validation" if has_noise else type(search.estimator).__name__
+            label = _params_text(others) or alone
+            points.append((label, epsilon, sign * mean, std, guarantee))
+        return cls._from_points(points, score_name, references).plot(ax=ax)
 
     @classmethod
     def from_estimator(
@@ -255,50 +251,50 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
         from sklearn.base import clone, is_classifier
         from sklearn.model_selection import check_cv, cross_validate
 
-        if not isinstance(estimator, Mapping):
-            estimator = {type(estimator).__name__: estimator}
+        models = estimators_by_label(estimator)
         names = {
             label: _epsilon_parameter(model.get_params())
-            for label, model in estimator.items()
+            for label, model in models.items()
         }
-        classify = any(map(is_classifier, estimator.values()))
+        classify = any(map(is_classifier, models.values()))
         splits = list(check_cv(cv, y, classifier=classify).split(X, y))
-        sign, score_name = _sign_and_name(scoring, *estimator.values())
-        points, without_noise, grid = defaultdict(list), {}, sorted(epsilons)
+        sign, score_name = _sign_and_name(scoring, *models.values())
+        points: list[_Point] = []
         how = {"cv": splits, "scoring": scoring, "n_jobs": n_jobs}
-        for label, model in estimator.items():
-            for epsilon in grid:
-                candidate = clone(model).set_params(**{names[label]: epsilon})
-                result = cross_validate(candidate, X, y, return_estimator=True, **how)
-                scores, fits = sign * result["test_score"], result["estimator"]
-                if np.isinf(epsilon):
-                    without_noise[label] = scores.mean()
-                    continue
-                guarantee = guarantee_of_fits(fits)
-                points[label].append((epsilon, scores.mean(), scores.std(), guarantee))
-        references = _references(without_noise)
-        return cls._from_points(points, references, score_name).plot(ax=ax)
+        for (label, model), epsilon in product(models.items(), sorted(epsilons)):
+            candidate = clone(model).set_params(**{names[label]: epsilon})
+            result = cross_validate(candidate, X, y, return_estimator=True, **how)
+            scores, fits = sign * result["test_score"], result["estimator"]
+            guarantee = guarantee_of_fits(fits) if np.isfinite(epsilon) else None
+            points.append((label, epsilon, scores.mean(), scores.std(), guarantee))
+        return cls._from_points(points, score_name).plot(ax=ax)
 
     @classmethod
     def _from_points(
         cls,
-        points: Mapping[str, Iterable[Any]],
-        references: Mapping[str, float],
+        points: Iterable[_Point],
         score_name: str,
+        references: Mapping[str, float] | None = None,
     ) -> Self:
-        """Make a display from (epsilon, score, deviation, guarantee) lists by label."""
-        curves: dict[str, Any] = {}
-        guarantees, truths = {}, {}
-        for label, of_curve in points.items():
-            by_epsilon = sorted(of_curve, key=lambda point: point[0])
+        """A display of points; those at infinite epsilon become references."""
+        by_label, without_noise = defaultdict(list), {}
+        for label, epsilon, score, *others in points:
+            if np.isinf(epsilon):
+                without_noise[label] = score
+            else:
+                by_label[label].append((epsilon, score, *others))
+        curves, epsilons, guarantees = {}, {}, {}
+        for label, of_curve in by_label.items():
+            by_epsilon = sorted(of_curve, key=itemgetter(0))
             *columns, guarantees[label] = zip(*by_epsilon, strict=True)
-            curves[label] = tuple(map(np.array, columns))
-            true = true_epsilons(columns[0], guarantees[label])
-            if true is not None:
-                truths[label] = true
-        texts: dict[str, Any] = {"true_epsilons": truths}
-        texts["notes"] = difference_notes(guarantees)
-        return cls(curves, references=references, score_name=score_name, **texts)
+            drawn, mean, spread = map(np.array, columns)
+            curves[label], epsilons[label] = (drawn, mean, spread), drawn
+        return cls(
+            curves,
+            references={**(references or {}), **_references(without_noise)},
+            score_name=score_name,
+            **truths_and_notes(epsilons, guarantees),
+        )
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the curves and the references.
@@ -326,17 +322,19 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
         for i, (label, score) in enumerate((self.references or {}).items()):
             dashes = REFERENCE_STYLES[i % len(REFERENCE_STYLES)]
             references.append(self._draw_level(score, dashes, label=wrapped(label)))
-        self._label_epsilons([epsilon for epsilon, *_ in self.curves.values()])
+        self._label_epsilons()
         self.ax_.set_ylabel(wrapped(self.score_name, AXIS_WIDTH))
         self._draw_legend([*self.lines_, *references])
         return self
 
     def _draw_curve(self, label: str, line: str, marker: str) -> Any:
         epsilon, mean, spread = self.curves[label]
-        text = wrapped(legend_text(label, self.notes, self.true_epsilons))
-        style = {"marker": marker, "capsize": 3, "elinewidth": 0.8, "label": text}
-        style |= self._line_style(label, line)
+        style = {"marker": marker, "capsize": 3, "elinewidth": 0.8}
+        style |= self._style(label, line) | {"label": wrapped(self._text(label))}
         return self.ax_.errorbar(epsilon, mean, yerr=spread, **style)
+
+    def _epsilons(self, label: str) -> NDArray[np.float64]:
+        return np.asarray(self.curves[label][0], dtype=float).ravel()
 
 
 def _epsilon_parameter(names: Iterable[str]) -> str:

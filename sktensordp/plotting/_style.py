@@ -4,6 +4,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 _LINES = ["-", "--", "-.", ":"]
 # The numbers of lines and markers have no common divisor, so that all pairs differ.
 _MARKERS = "os^DvP<*>Xhdp"
@@ -61,12 +63,11 @@ def shade(ax: Any, strength: float) -> str:
     """
     from matplotlib.colors import to_hex, to_rgb, to_rgba
 
-    background = ax.get_facecolor()
+    background, text = ax.get_facecolor(), ax.xaxis.label.get_color()
     if to_rgba(background)[-1] == 0:
         background = ax.get_figure(root=True).get_facecolor()
-    text = ax.xaxis.label.get_color()
-    pairs = zip(to_rgb(background), to_rgb(text), strict=True)
-    red, green, blue = ((1 - strength) * b + strength * t for b, t in pairs)
+    ends = np.array([to_rgb(background), to_rgb(text)])
+    red, green, blue = [1 - strength, strength] @ ends
     return to_hex((red, green, blue))
 
 
@@ -115,7 +116,12 @@ def place_legend(
     **options
         Passed to ``ax.legend``.
     """
-    box = _legend_box(ax, handles=handles, **options)
+    legend = ax.legend(handles=handles, **options)
+    # A legend that is higher than the axes would make the layout squeeze them.
+    legend.set_in_layout(False)
+    ax.get_figure(root=True).draw_without_rendering()
+    legend.set_in_layout(True)
+    box = legend.get_window_extent()
     if not _covers(ax, box):
         return
     if not may_grow:
@@ -123,36 +129,23 @@ def place_legend(
         labels = [textwrap.fill(label, _SHORTER_LINE) for label in labels]
         ax.legend(handles, labels, fontsize="small", **options)
         return
-    ax.get_legend().remove()
-    figure, (legend_width, legend_height) = ax.figure, box.size / ax.figure.dpi
+    legend.remove()
+    figure, size = ax.figure, box.size / ax.figure.dpi
     width, height = figure.get_size_inches()
-    figure.set_size_inches(
-        width + legend_width, max(height, legend_height + _DECORATIONS)
-    )
+    figure.set_size_inches(width + size[0], max(height, size[1] + _DECORATIONS))
     # The layout is computed before the legend exists, so that it cannot squeeze the
     # axes.
     figure.draw_without_rendering()
     ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), **options)
 
 
-def _legend_box(ax: Any, **options: Any) -> Any:
-    """Draw a legend, and return the box in pixels that it covers."""
-    legend = ax.legend(**options)
-    # A legend that is higher than the axes would make the layout squeeze them.
-    legend.set_in_layout(False)
-    ax.get_figure(root=True).draw_without_rendering()
-    legend.set_in_layout(True)
-    return legend.get_window_extent()
-
-
 def _covers(ax: Any, box: Any) -> bool:
     """Whether a box in pixels covers part of a line or of an error bar."""
-    artists = [(line.get_transform(), line.get_path()) for line in ax.lines]
-    for bars in ax.collections:
-        artists += [(bars.get_transform(), path) for path in bars.get_paths()]
+    drawn = [(line, line.get_path()) for line in ax.lines]
+    drawn += [(bars, path) for bars in ax.collections for path in bars.get_paths()]
     paths = [
-        transform.transform_path(path).cleaned(remove_nans=True)
-        for transform, path in artists
+        artist.get_transform().transform_path(path).cleaned(remove_nans=True)
+        for artist, path in drawn
     ]
     return any(
         path.intersects_bbox(box, filled=False) or box.count_contains(path.vertices)

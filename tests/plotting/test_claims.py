@@ -1,10 +1,7 @@
 """What is claimed is told from what holds."""
 
-import math
-
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -14,17 +11,9 @@ from sktensordp.plotting._claims import (
     difference_notes,
     guarantee_of_candidate,
     guarantee_of_fits,
-    true_epsilons,
+    truths_and_notes,
 )
-from sktensordp.privacy import PrivacyGuarantee
-
-
-def pure(epsilon, **fields):
-    fields = {"unit": "sample", "statement": "A test.", "source": "none", **fields}
-    event = dp_event.NonPrivateDpEvent()
-    if math.isfinite(epsilon):
-        event = dp_event.LaplaceDpEvent(1 / epsilon)
-    return PrivacyGuarantee.of(event, **fields)
+from tests.support.guarantees import pure
 
 
 @pytest.mark.parametrize(
@@ -46,12 +35,12 @@ def pure(epsilon, **fields):
     ],
 )
 def test_what_is_true(drawn, guarantee, is_true):
-    found = true_epsilons([drawn], [guarantee])
+    found = truths_and_notes({"one": [drawn]}, {"one": [guarantee]})["true_epsilons"]
     if is_true:
-        assert found is None
+        assert found == {}
     else:
         wanted = np.nan if guarantee is None else guarantee.epsilon
-        np.testing.assert_array_equal(found, [wanted])
+        np.testing.assert_array_equal(found["one"], [wanted])
 
 
 def test_what_differs_is_said():
