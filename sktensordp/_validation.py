@@ -394,6 +394,15 @@ def check_bounds(
     return low, high
 
 
+def check_integer(value: Any, name: str, least: int) -> None:
+    """Refuse what is not an integer of at least `least`."""
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_integer or value < least:
+        raise ValueError(
+            f"{name} must be an integer of at least {least}, got {value!r}."
+        )
+
+
 def callers_level() -> int:
     """The `stacklevel` of a warning that points to the caller's code.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from itertools import pairwise
 from numbers import Integral
 from typing import Any
@@ -380,14 +380,14 @@ def _released(estimator: Any) -> np.ndarray:
     return _numbers([getattr(estimator, name) for name in names])
 
 
+@dataclass(frozen=True)
 class _Event:
     """A threshold on a score, in one of four directions."""
 
-    def __init__(
-        self, score: Score, threshold: float, above: bool, swapped: bool
-    ) -> None:
-        self.score, self.threshold = score, threshold
-        self.above, self.swapped = above, swapped
+    score: Score
+    threshold: float
+    above: bool
+    swapped: bool
 
     def count(
         self, zeros: NDArray[np.float64], ones: NDArray[np.float64]

@@ -19,7 +19,7 @@ _NUISANCE_POINTS = 25
 # A stage whose event never happens must not outweigh all others.
 _LEAST_Z = -1.0
 # No number of trials proves a larger bound; beyond it, the search has failed.
-_LARGEST_BOUND = 1e3
+_LARGEST_BOUND = 2.0**9
 
 
 def _lower(hits: ArrayLike, n: int, alpha: float) -> NDArray[np.float64]:
@@ -127,14 +127,20 @@ def certified_bound(
         z = [max(-ndtri(p(parameter)), _LEAST_Z) for p in p_values]
         return needed - float(np.dot(weights, z))
 
+    bound = _crossing(excess)
+    return bound if bound < _LARGEST_BOUND else 0.0
+
+
+def _crossing(excess: Callable[[float], float]) -> float:
+    """Where an increasing function reaches 0, from 0 to the largest bound."""
     if excess(0.0) >= 0:
         return 0.0
-    high = 0.1
-    while excess(high) < 0 and high < _LARGEST_BOUND:
+    high = 1.0
+    while excess(high) < 0:
+        if high >= _LARGEST_BOUND:
+            return _LARGEST_BOUND
         high *= 2
-    if high >= _LARGEST_BOUND:
-        return 0.0
-    return float(brentq(excess, 0.0, high, xtol=1e-7))
+    return float(brentq(excess, 0.0, high, xtol=1e-9))
 
 
 def _p_value(
@@ -275,10 +281,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
         return 0.0
     if delta == 0:
         return math.inf
-    high = 1.0
-    while gaussian_delta(high, mu) > delta:
-        high *= 2
-    return brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, high)
+    return _crossing(lambda e: delta - gaussian_delta(e, mu))
 
 
 def lower_epsilon_of_guesses(
@@ -316,14 +319,7 @@ def lower_epsilon_of_guesses(
         slack = np.max(mass / steps, initial=0.0)
         return min(1.0, chance + 2 * n_canaries * delta * slack)
 
-    if p_value(0.0) >= alpha:
-        return 0.0
-    high = 1.0
-    while p_value(high) < alpha:
-        high *= 2
-        if high > 500:
-            return 500.0
-    return brentq(lambda e: p_value(e) - alpha, 0.0, high)
+    return _crossing(lambda epsilon: p_value(epsilon) - alpha)
 
 
 def curve_bound_of_guesses(
@@ -365,7 +361,7 @@ def curve_bound_of_guesses(
         At least 0.
     """
 
-    def is_rejected(parameter: float) -> bool:
+    def excess(parameter: float) -> float:
         right = alpha * correct / n_canaries
         wrong = alpha * (guesses - correct) / n_canaries
         total = alpha
@@ -375,22 +371,9 @@ def curve_bound_of_guesses(
             chance = max(0.0, (needed - wrong) / share)
             total += chance
             if total > 1:
-                return True
+                break
             wrong += share * chance
             right += (i - 1) / n_canaries * chance
-        return False
+        return 1 - total
 
-    if not is_rejected(0.0):
-        return 0.0
-    low, high = 0.0, 1.0
-    while is_rejected(high):
-        low, high = high, 2 * high
-        if high > _LARGEST_BOUND:
-            return low
-    while high - low > 1e-6 * high:
-        middle = (low + high) / 2
-        if is_rejected(middle):
-            low = middle
-        else:
-            high = middle
-    return low
+    return _crossing(excess)

@@ -227,6 +227,14 @@ def _first(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.where(mask.any(axis=1), mask.argmax(axis=1), mask.shape[1])
 
 
+def _training_rows(
+    zeros: NDArray[np.float64], ones: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.int_]]:
+    """Outputs that train a score, and on which of the two inputs they are."""
+    arms = zeros[:_MOST_TRAINING_ROWS], ones[:_MOST_TRAINING_ROWS]
+    return np.concatenate(arms), np.repeat([0, 1], [len(arm) for arm in arms])
+
+
 def _pattern_scores(
     patterns: Patterns, zeros: NDArray[np.float64], ones: NDArray[np.float64]
 ) -> list[Score]:
@@ -241,17 +249,15 @@ def _pattern_scores(
     def features(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         return patterns.indicators(outputs) - 0.5
 
-    zeros, ones = zeros[:_MOST_TRAINING_ROWS], ones[:_MOST_TRAINING_ROWS]
-    labels = np.repeat([0, 1], [len(zeros), len(ones)])
-    regression = LogisticRegression(C=0.05, tol=1e-3)
-    regression.fit(features(np.concatenate([zeros, ones])), labels)
+    outputs, labels = _training_rows(zeros, ones)
+    regression = LogisticRegression(C=0.05, tol=1e-3).fit(features(outputs), labels)
     scores = [
         Score(
             "logistic regression on the pattern",
             lambda y: regression.decision_function(features(y)),
         )
     ]
-    summaries = patterns.summaries(np.concatenate([zeros, ones]))
+    summaries = patterns.summaries(outputs)
     if summaries.shape[1]:
         # Small trees with large leaves: they find weak effects of few columns.
         trees = HistGradientBoostingClassifier(
@@ -280,10 +286,8 @@ def _along_difference(
     """A logistic regression on few numbers, which few outputs suffice to fit."""
     from sklearn.linear_model import LogisticRegression
 
-    zeros, ones = zeros[:_MOST_TRAINING_ROWS], ones[:_MOST_TRAINING_ROWS]
-    labels = np.repeat([0, 1], [len(zeros), len(ones)])
-    both = np.concatenate([zeros, ones])
-    columns = patterns.along_difference(both, x, x_neighbour)
+    outputs, labels = _training_rows(zeros, ones)
+    columns = patterns.along_difference(outputs, x, x_neighbour)
     spread = columns.std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
     regression = LogisticRegression(C=0.05, tol=1e-3).fit(columns / scale, labels)
@@ -335,9 +339,8 @@ def _classifier(
     classifier = HistGradientBoostingClassifier(
         max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=0
     )
-    zeros, ones = zeros[:_MOST_TRAINING_ROWS], ones[:_MOST_TRAINING_ROWS]
-    labels = np.repeat([0, 1], [len(zeros), len(ones)])
-    classifier.fit(features(np.concatenate([zeros, ones])), labels)
+    outputs, labels = _training_rows(zeros, ones)
+    classifier.fit(features(outputs), labels)
     return Score(
         "learned classifier", lambda y: classifier.decision_function(features(y))
     )

@@ -1,10 +1,12 @@
 """Synthetic choices."""
 
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
+
+from sktensordp._validation import check_integer
 
 _DESCR = """\
 Synthetic choices
@@ -120,11 +122,7 @@ def make_choices(
         ("n_choices", n_choices, 1),
         ("n_groups", n_groups, 1),
     ):
-        is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-        if not is_integer or value < least:
-            raise ValueError(
-                f"{name} must be an integer of at least {least}, got {value!r}."
-            )
+        check_integer(value, name, least)
     for name, number, most in (
         ("affinity", affinity, 1.0),
         ("user_exponent", user_exponent, np.inf),

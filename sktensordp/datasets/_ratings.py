@@ -1,12 +1,13 @@
 """Synthetic explicit ratings of any size."""
 
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
+from sktensordp._validation import check_integer
 from sktensordp.datasets._cells import draw_cells
 
 # Mean, and standard deviations of the user biases, item biases and interaction, as
@@ -127,10 +128,7 @@ def make_ratings(
         ("n_ratings", n_ratings, 1),
         ("rank", rank, 0),
     ):
-        if not isinstance(count, Integral) or count < least:
-            raise ValueError(
-                f"{name} must be an integer of at least {least}, got {count!r}."
-            )
+        check_integer(count, name, least)
     for name, number in (
         ("user_exponent", user_exponent),
         ("item_exponent", item_exponent),

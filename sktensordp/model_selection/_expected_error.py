@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from .._validation import check_integer
 from ..completion import Recommender
 from ..privacy._guarantee import unit_name
 from ..privacy._html import coloured, rows
 from ..privacy._numbers import shown
+from ._bisection import narrowed
 from ._plan import fit_guarantee
 
 # Range of the search for an epsilon, and its relative precision.
@@ -181,7 +183,8 @@ def expected_error(
     estimator, X = step_that_releases(estimator, X, n_users)
     error_at = _error_by_epsilon(estimator, X, y, n_users)
     of_unit = grid
-    if _checked_group(group) > 1:
+    check_integer(group, "group", 1)
+    if group > 1:
         group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
         of_unit = np.array([_unit_epsilon(group_epsilon, e) for e in grid.tolist()])
     errors = np.array([error_at(epsilon) for epsilon in of_unit.tolist()], dtype=float)
@@ -259,7 +262,8 @@ def epsilon_needed(
     estimator, X = step_that_releases(estimator, X, n_users)
     error_at = _error_by_epsilon(estimator, X, y, n_users)
     group_epsilon: Callable[[float], float] = float
-    if _checked_group(group) > 1:
+    check_integer(group, "group", 1)
+    if group > 1:
         group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
     high = 1.0
     while error_at(high) > error:
@@ -279,9 +283,7 @@ def epsilon_needed(
                 f"level_prior."
             )
         high, low = low, low / 2
-    while high > low * (1 + _PRECISION):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if error_at(middle) <= error else (middle, high)
+    _, high = narrowed(low, high, lambda e: error_at(e) > error, _PRECISION)
     return group_epsilon(high)
 
 
@@ -316,12 +318,6 @@ def _group_epsilon_by_epsilon(
     return epsilon_of_group
 
 
-def _checked_group(group: int) -> int:
-    if isinstance(group, bool) or not isinstance(group, Integral) or group < 1:
-        raise ValueError(f"group must be an integer >= 1, got {group!r}.")
-    return int(group)
-
-
 def _unit_epsilon(group_epsilon: Callable[[float], float], epsilon: float) -> float:
     """The largest epsilon of one unit at which the group has at most `epsilon`."""
     if math.isinf(epsilon):
@@ -334,11 +330,9 @@ def _unit_epsilon(group_epsilon: Callable[[float], float], epsilon: float) -> fl
                 f"the estimator. Pass a larger epsilon or a smaller group."
             )
         high, low = low, low / 2
-    while high > low * (1 + _GROUP_PRECISION):
-        middle = math.sqrt(low * high)
-        low, high = (
-            (middle, high) if group_epsilon(middle) <= epsilon else (low, middle)
-        )
+    low, _ = narrowed(
+        low, high, lambda e: group_epsilon(e) <= epsilon, _GROUP_PRECISION
+    )
     return low
 
 
@@ -379,8 +373,7 @@ def step_that_releases(
             "n_users is the number of protected users, but `unit` is not a mode. Leave "
             "n_users=None."
         )
-    if isinstance(n_users, bool) or not isinstance(n_users, Integral) or n_users < 1:
-        raise ValueError(f"n_users must be an integer >= 1, got {n_users!r}.")
+    check_integer(n_users, "n_users", 1)
     return estimator, X
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import (
     GroupKFold,
     GroupShuffleSplit,
@@ -30,14 +30,18 @@ _BY_GROUPS = (GroupKFold, GroupShuffleSplit)
 _OF_USERS = (UserKFold, UserHoldout)
 
 
+def _no_rows() -> NDArray[np.intp]:
+    return np.zeros(0, np.intp)
+
+
 @dataclass(frozen=True)
 class Split:
     """Rows for the fit, rows for the score, and rows to fold in before scoring."""
 
     train: NDArray[np.intp]
     test: NDArray[np.intp]
-    history: NDArray[np.intp]
-    users: Any = None
+    history: NDArray[np.intp] = field(default_factory=_no_rows)
+    users: NDArray[np.intp] = field(default_factory=_no_rows)
     """Numbers of the users of the rows in `test`, where users are held out."""
     share: float = 0.0
     """Expected share of the users that are held out."""
@@ -48,14 +52,17 @@ class Rows:
     """Each row is protected; the number of rows is public."""
 
     def splits(
-        self, X: Any, y: Any, cv: Any, test_size: float, bits: Any, groups: Any = None
+        self,
+        X: Any,
+        y: Any,
+        cv: Any,
+        test_size: float,
+        bits: Any,
+        groups: ArrayLike | None = None,
     ) -> list[Split]:
         """Training and test rows, from splits that do not depend on the values."""
         splitter = _splitter(cv, test_size, seed_from(bits))
-        no_rows = np.zeros(0, np.intp)
-        return [
-            Split(train, test, no_rows) for train, test in splitter.split(X, y, groups)
-        ]
+        return [Split(*rows) for rows in splitter.split(X, y, groups)]
 
     def total(self, steps: NDArray[np.int64], split: Split) -> int:
         """Sum of the scores; one row adds at most STEPS."""
@@ -94,7 +101,13 @@ class Users:
     mode: int
 
     def splits(
-        self, X: Any, y: Any, cv: Any, test_size: float, bits: Any, groups: Any = None
+        self,
+        X: Any,
+        y: Any,
+        cv: Any,
+        test_size: float,
+        bits: Any,
+        groups: ArrayLike | None = None,
     ) -> list[Split]:
         """The splits of all rows: by default one, of a share of the users."""
         columns = columns_of(X)

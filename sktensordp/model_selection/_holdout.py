@@ -7,7 +7,7 @@ its own ids, of public numbers and of a seed.
 """
 
 from collections.abc import Iterator
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .._sides import below, columns_of, hashes, parts
+from .._validation import check_integer
 
 
 class _Splitter:
@@ -130,8 +131,8 @@ class UserKFold(_Splitter):
         mode: int = 0,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        _check_integer(n_splits, "n_splits", 2)
-        _check_integer(mode, "mode", 0)
+        check_integer(n_splits, "n_splits", 2)
+        check_integer(mode, "mode", 0)
         self.n_splits = n_splits
         self.mode = mode
         self.random_state = random_state
@@ -195,8 +196,8 @@ class UserHoldout(_Splitter):
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         _check_share(test_size)
-        _check_integer(n_splits, "n_splits", 1)
-        _check_integer(mode, "mode", 0)
+        check_integer(n_splits, "n_splits", 1)
+        check_integer(mode, "mode", 0)
         self.test_size = test_size
         self.mode = mode
         self.n_splits = n_splits
@@ -253,7 +254,7 @@ class ItemHoldout(_Splitter):
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         _check_share(test_size)
-        _check_integer(n_splits, "n_splits", 1)
+        check_integer(n_splits, "n_splits", 1)
         self.test_size = test_size
         self.n_splits = n_splits
         self.random_state = random_state
@@ -268,12 +269,6 @@ class ItemHoldout(_Splitter):
 def _check_share(test_size: Any) -> None:
     if not isinstance(test_size, Real) or not 0 < float(test_size) < 1:
         raise ValueError(f"test_size must be between 0 and 1, got {test_size!r}.")
-
-
-def _check_integer(value: Any, name: str, least: int) -> None:
-    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_integer or value < least:
-        raise ValueError(f"{name} must be an integer >= {least}, got {value!r}.")
 
 
 def _column(columns: list[Any], mode: int) -> Any:

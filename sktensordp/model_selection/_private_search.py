@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
+from operator import attrgetter
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -69,6 +70,8 @@ from ._scores import STEPS, RowScore, row_score
 _NOT_SEARCHED = ("epsilon", "delta")
 # Combinations of lists that are all checked before the release; of more, only some.
 _MOST_CHECKED = 1000
+# What candidates must share with the estimator.
+_kept = attrgetter("event", "unit", "relation")
 _SOURCE = "Papernot and Steinke (2022), Theorem 2; Liu and Talwar (2019)"
 
 
@@ -328,7 +331,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 n_tries = int(categorical(bits, weights, np.zeros(1, int))[0])
                 best: tuple[dict[str, Any], float, list[Any]] = ({}, -np.inf, [])
                 for number in range(1, n_tries + 1):
-                    params = _draw_params(self.param_distributions, seed_from(bits))
+                    # One sampler for each try, so that tries are independent.
+                    (params,) = ParameterSampler(
+                        self.param_distributions, 1, random_state=seed_from(bits)
+                    )
                     candidate = self._candidate(params)
                     self._check_candidate(candidate, fit, units, shape)
                     declare_shape(candidate, where)
@@ -504,7 +510,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         self.scorer_ = check_scoring(self.estimator, name, allow_none=True)
         self.cv_results_ = {
             "params": [self.best_params_],
-            **{f"param_{k}": _array_of(v) for k, v in self.best_params_.items()},
+            **{
+                f"param_{k}": np.fromiter([v], object)
+                for k, v in self.best_params_.items()
+            },
             "mean_test_score": np.array([score]),
             "rank_test_score": np.array([1], dtype=np.int32),
         }
@@ -649,8 +658,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                     "with personal=False, and fit the best parameters with "
                     "personal=True."
                 )
-        same = _is_same(checked_fit_guarantee(candidate, shape), planned)
-        if not same or units != protected_units(candidate, planned.unit, self.cv):
+        found = checked_fit_guarantee(candidate, shape)
+        if _kept(found) != _kept(planned) or units != protected_units(
+            candidate, planned.unit, self.cv
+        ):
             raise ValueError(
                 "A candidate in param_distributions would have another guarantee than "
                 "the estimator. Search only over parameters that leave the guarantee "
@@ -697,27 +708,6 @@ def _refuse_choices(estimator: Any) -> None:
             "epsilon beforehand. If you may read the data, compare candidates by "
             "GridSearchCV with make_ranking_scorer."
         )
-
-
-def _array_of(value: Any) -> NDArray[np.object_]:
-    """An array with one object of any type."""
-    array = np.empty(1, dtype=object)
-    array[0] = value
-    return array
-
-
-def _draw_params(distributions: Any, seed: int) -> dict[str, Any]:
-    """Parameters of one candidate, independent of all others."""
-    sampler = ParameterSampler(distributions, 1, random_state=seed)
-    return next(iter(sampler))
-
-
-def _is_same(guarantee: PrivacyGuarantee, other: PrivacyGuarantee) -> bool:
-    return (guarantee.event, guarantee.unit, guarantee.relation) == (
-        other.event,
-        other.unit,
-        other.relation,
-    )
 
 
 def _fold_in(model: Any, X: Any, y: Any, rows: NDArray[np.intp]) -> None:

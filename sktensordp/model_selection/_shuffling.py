@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+
+from ._bisection import narrowed
 
 if TYPE_CHECKING:
     from ..mechanisms._base import NoiseMechanism
@@ -114,7 +115,5 @@ def epsilon_before_shuffling(
         if high >= _LARGEST:
             return _LARGEST
         low, high = high, min(2 * high, _LARGEST)
-    while high > low * (1 + _PRECISION):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if is_enough(middle) else (low, middle)
+    low, _ = narrowed(low, high, is_enough, _PRECISION)
     return low

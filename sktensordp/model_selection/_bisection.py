@@ -1,0 +1,28 @@
+"""Bisection for an epsilon up to which something holds."""
+
+import math
+from collections.abc import Callable
+
+
+def narrowed(
+    low: float, high: float, holds: Callable[[float], bool], precision: float
+) -> tuple[float, float]:
+    """Bring `low`, where something holds, and `high`, where it does not, together.
+
+    Parameters
+    ----------
+    low, high : float
+        Positive; `high` is at least `low`.
+    holds : callable
+        Whether it holds at an epsilon.
+    precision : float
+        Relative difference at which to stop.
+
+    Returns
+    -------
+    low, high : float
+    """
+    while high > low * (1 + precision):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
