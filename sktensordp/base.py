@@ -36,6 +36,12 @@ __all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
 LOGGER = logging.getLogger("sktensordp")
 """What fits do and which guarantee they have; never what follows from raw data."""
 
+# The class before which the mixins stand.
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator as _Estimator
+else:
+    _Estimator = object
+
 # A larger delta is hardly meant.
 _LARGEST_DELTA = 0.1
 
@@ -63,7 +69,7 @@ def _documentation() -> str:
     return ""
 
 
-class EstimatorMixin(CallbackSupportMixin):
+class EstimatorMixin(CallbackSupportMixin, _Estimator):
     """Mixin of everything users fit: messages, documentation links, and callbacks."""
 
     _doc_link_module = "sktensordp"
@@ -193,11 +199,10 @@ class EstimatorMixin(CallbackSupportMixin):
 
         return log
 
-    def _validate_params(self: Any) -> None:
+    def _validate_params(self) -> None:
         """Check the parameters without quoting any that may hold data."""
-        above: Any = super()
         try:
-            above._validate_params()
+            super()._validate_params()
             return
         except ValueError as error:
             refused, message = type(error), str(error)
@@ -269,7 +274,7 @@ class _Made:
         return _Made(+counts)
 
 
-class SentMixin:
+class SentMixin(_Estimator):
     """Mixin of estimators that can be stored or sent to other processes.
 
     Their pickles record the version that made them. Every copy of an object (a copy, a
@@ -281,8 +286,7 @@ class SentMixin:
     """The budgets to which this object belongs. If it was no copy: none."""
 
     def __getstate__(self) -> dict[str, Any]:
-        above: Any = super()
-        state: dict[str, Any] = {**above.__getstate__()}
+        state: dict[str, Any] = {**super().__getstate__()}
         state.pop("_made_in", None)
         if "_so_far" in state:
             state["_so_far"] = _Made(self._made)
@@ -303,11 +307,10 @@ class SentMixin:
         if hasattr(above, "__setstate__"):
             above.__setstate__(state)
         else:
-            vars(self).update(state)
+            self.__dict__.update(state)
 
     def __sklearn_clone__(self) -> Any:
-        above: Any = super()
-        return self._passed_on(above.__sklearn_clone__())
+        return self._passed_on(super().__sklearn_clone__())
 
     def _passed_on(self, other: Any) -> Any:
         """Mark a copy or client of this object as one that is made now."""
@@ -327,7 +330,7 @@ class SentMixin:
 
     @_made.setter
     def _made(self, counts: Mapping[PrivacyGuarantee, int]) -> None:
-        vars(self).setdefault("_so_far", _Made({})).counts = dict(counts)
+        self.__dict__.setdefault("_so_far", _Made({})).counts = dict(counts)
 
 
 class PrivateEstimatorMixin(SentMixin):
@@ -405,7 +408,7 @@ class PrivateEstimatorMixin(SentMixin):
             self._forget()
         count = self._count_releases().next()
         # A set, so that a release changes no attribute.
-        vars(self).setdefault("_seeded", set()).add(self.random_state is not None)
+        self.__dict__.setdefault("_seeded", set()).add(self.random_state is not None)
         # Otherwise `fit` has set the guarantee already.
         if self._released_by == "fit":
             self.privacy_guarantee_ = guarantee if total is None else total
@@ -453,7 +456,7 @@ class PrivateEstimatorMixin(SentMixin):
 
     def _count_releases(self) -> ReleaseCounter:
         # One atomic call: otherwise two threads could each count from 0.
-        return vars(self).setdefault("_releases", ReleaseCounter())
+        return self.__dict__.setdefault("_releases", ReleaseCounter())
 
     def _forget(self, **replacements: Any) -> None:
         """Discard the results of an earlier fit before its guarantee is replaced.
@@ -481,9 +484,8 @@ class PrivateEstimatorMixin(SentMixin):
     _of_fit: tuple[str, ...] = ()
     """Attributes set by a fit whose names do not end with an underscore."""
 
-    def _validate_params(self: Any) -> None:
-        above: Any = super()
-        above._validate_params()
+    def _validate_params(self) -> None:
+        super()._validate_params()
         for name, value in self.get_params(deep=False).items():
             check_unmasked(value, name)
         if getattr(self, "delta", 0) > _LARGEST_DELTA:

@@ -767,8 +767,8 @@ class BaseCompletion(
         k: int = 10,
         *,
         context: ArrayLike | None = None,
-        candidates: Any = None,
-        exclude: Any = None,
+        candidates: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
         exclude_observed: bool = True,
         return_scores: Literal[False] = False,
     ) -> NDArray[np.int64]: ...
@@ -780,8 +780,8 @@ class BaseCompletion(
         k: int = 10,
         *,
         context: ArrayLike | None = None,
-        candidates: Any = None,
-        exclude: Any = None,
+        candidates: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
         exclude_observed: bool = True,
         return_scores: Literal[True],
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
@@ -792,8 +792,8 @@ class BaseCompletion(
         k: int = 10,
         *,
         context: ArrayLike | None = None,
-        candidates: Any = None,
-        exclude: Any = None,
+        candidates: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
         exclude_observed: bool = True,
         return_scores: bool = False,
     ) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:

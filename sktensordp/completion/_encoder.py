@@ -322,10 +322,9 @@ class CoordinateEncoder(
 
     def _bins_of(self, times: NDArray[np.float64]) -> NDArray[np.int64]:
         """Bins of times; -1 for a calendar bin that is unknown."""
-        if self.time_bins is not None:
+        if self.freq is None:
             return np.searchsorted(self.time_edges_, times, side="right")
-        freq: Any = self.freq
-        bins = calendar_bins(times, freq) - self.time_start_
+        bins = calendar_bins(times, self.freq) - self.time_start_
         bins[(bins < 0) | (bins >= self.shape_[-1])] = _UNKNOWN
         return bins
 

@@ -328,8 +328,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         k: int = 10,
         *,
         context: None = None,
-        candidates: Any = None,
-        exclude: Any = None,
+        candidates: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
         exclude_observed: bool = True,
         return_scores: Literal[False] = False,
     ) -> NDArray[np.int64]: ...
@@ -341,8 +341,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         k: int = 10,
         *,
         context: None = None,
-        candidates: Any = None,
-        exclude: Any = None,
+        candidates: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
         exclude_observed: bool = True,
         return_scores: Literal[True],
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
@@ -353,8 +353,8 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         k: int = 10,
         *,
         context: None = None,
-        candidates: Any = None,
-        exclude: Any = None,
+        candidates: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
         exclude_observed: bool = True,
         return_scores: bool = False,
     ) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, overload
@@ -341,8 +341,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         k: int = 10,
         *,
         context: ArrayLike | None = None,
-        candidates: Any = None,
-        exclude: Any = None,
+        candidates: Iterable[Any] | None = None,
+        exclude: Iterable[Any] | None = None,
         exclude_observed: bool = True,
         return_scores: bool = False,
     ) -> Any:

@@ -445,7 +445,7 @@ class LinearEncoder(
             delta=float(self.delta),
         )
 
-    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         from dp_accounting import dp_event
 
         from ..privacy.accounting._events import PureDpEvent

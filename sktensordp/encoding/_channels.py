@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, expit
 
+from ..mechanisms._privunit import LiftedRelease
 from ..privacy.calibration._privunit import PrivUnitDesign
 from ._code_noise import CodeNoise
 from ._linear import code_norms
@@ -232,7 +233,6 @@ def code_channel(noise: CodeNoise, n_components: int) -> Channel:
     -------
     channel : SphereChannel or BallChannel
     """
-    if noise.name == "privunit":
-        lifted: Any = noise.randomizer
-        return SphereChannel(lifted.cap.design)
+    if isinstance(noise.randomizer, LiftedRelease):
+        return SphereChannel(noise.randomizer.cap.design)
     return BallChannel(noise.name, n_components, noise.variance, noise.order)

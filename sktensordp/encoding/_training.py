@@ -214,11 +214,11 @@ class Trainer:
         n_iterations: int,
     ) -> NDArray[np.float64]:
         """Parameters that minimise the loss plus a penalty on squared weights."""
-        penalty: Any = _PENALTY * weights
+        penalty = _PENALTY * weights
 
         def penalised(trial: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             value, gradient = loss(trial)
-            value = value / self.base + penalty @ trial**2
+            value = value / self.base + float(penalty @ trial**2)
             return value, gradient / self.base + 2 * penalty * trial
 
         def on_iteration(_: NDArray[np.float64]) -> None:

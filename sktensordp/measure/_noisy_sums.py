@@ -26,7 +26,7 @@ from scipy import sparse
 
 from .._random import BLOCK as _BLOCK
 from ..mechanisms._gaussian_noise import gaussian_event, within_budget
-from ..noise import gaussian_lattice, laplace_lattice
+from ..noise import GaussianLattice, LaplaceLattice, gaussian_lattice, laplace_lattice
 from ..privacy import gaussian_mu
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class NoisySums:
         Number of sums that are rounded after they are summed.
     """
 
-    lattice: Any = None
+    lattice: GaussianLattice | LaplaceLattice | None = None
     noise_variance: float = 0.0
     event: "DpEvent | None" = None
     n_changed: int = 0
@@ -73,7 +73,7 @@ class NoisySums:
     @property
     def step(self) -> float:
         """Step of the lattice; 0 for no noise."""
-        return 0.0 if self.lattice is None else self.lattice.step
+        return 0.0 if self.lattice is None else float(self.lattice.step)
 
     def release(
         self, blocks: Iterable[BlockSums], streams: Any
@@ -93,7 +93,7 @@ class NoisySums:
         -------
         sums : list of ndarray of shape (n_rows, n_columns)
         """
-        step = None if self.lattice is None else self.lattice.step
+        step = None if self.lattice is None else self.step
         return self.randomize([row_sums(*block, step) for block in blocks], streams)
 
     def randomize(

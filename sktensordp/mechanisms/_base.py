@@ -238,18 +238,19 @@ class ReleasingTransformer(
 
     def _plan_finite_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
         """What `_plan_release` returns; raise if the noise overflows a float."""
-        release: Any = None, None, math.inf, math.inf
+        is_finite = False
         with np.errstate(over="ignore"), suppress(OverflowError):
             release = self._plan_release(shape, X)
-        _, _, variance, error = release
-        if not (np.all(np.isfinite(variance)) and np.isfinite(error)):
+            _, _, variance, error = release
+            is_finite = bool(np.all(np.isfinite(variance)) and np.isfinite(error))
+        if not is_finite:
             raise ValueError(
                 f"epsilon = {exact(self.epsilon)} needs more noise in this domain than "
                 f"can be represented; pass a larger epsilon or a smaller domain."
             )
         return release
 
-    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         if not hasattr(fitted, "sample_shape_"):
             raise TypeError(
                 f"The guarantee of {type(self).__name__} depends on the shape of the "

@@ -8,7 +8,7 @@ the values, the floating-point errors of whitening, and the residual of the samp
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -341,11 +341,8 @@ def whitened_noise(
     if rescale:
         target = mu_within(epsilon, delta, lattice)
         scale = mu / target
-    centre = 0.0
-    largest = math.inf
+    centre, largest = domain.centre, math.inf
     if domain.has_box:
-        low: Any = domain.low
-        centre = (low + domain.high) / 2
         largest = float(np.max(domain.width)) / 2 * (1 + 4 * _EPS)
     if domain.norm_bound is not None:
         reach = domain.norm_bound + float(np.max(np.abs(centre)))

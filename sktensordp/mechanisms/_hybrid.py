@@ -97,8 +97,7 @@ class SampledEntries:
         -------
         released : ndarray of the shape and type of `samples`
         """
-        low: Any = self.domain.low
-        centre = (low + self.domain.high) / 2
+        centre = self.domain.centre
         reach = self.domain.width / 2 * (self.domain.n_entries / self.n_sampled)
 
         def noisy_subset(

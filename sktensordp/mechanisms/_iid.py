@@ -104,11 +104,8 @@ class LaplaceMechanism(NoiseMechanism):
     def _noise(
         self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
     ) -> PlannedNoise:
-        ends: tuple[Any, Any] = -math.inf, math.inf
-        if domain.has_box:
-            ends = domain.low, domain.high
         lattice = laplace_lattice(
-            *ends, float(self.epsilon), n_cells=domain.n_entries, l1=domain.l1
+            *domain.ends, float(self.epsilon), n_cells=domain.n_entries, l1=domain.l1
         )
         variance = lattice.noise_variance
         event = self._event(domain, lattice)
@@ -120,12 +117,12 @@ class LaplaceMechanism(NoiseMechanism):
 
         from ..privacy.accounting._events import LatticeLaplaceDpEvent, PureDpEvent
 
-        n_steps: Any = lattice.n_steps
+        n_steps = np.asarray(lattice.n_steps)
         steps, counts = np.unique(n_steps, return_counts=True)
         separate = domain.has_box and domain.norm_bound is None
         if not separate or len(steps) > _MOST_RANGES:
             return PureDpEvent(lattice.epsilon)
-        if np.ndim(n_steps) == 0:
+        if n_steps.ndim == 0:
             counts = counts * domain.n_entries
         return dp_event.ComposedDpEvent(
             [

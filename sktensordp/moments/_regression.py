@@ -706,8 +706,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         predicted = self.predict(X)  # First: it checks X.
         # scikit-learn's metrics quote labels of another type.
         is_right = self._checked_targets(predicted, y) == predicted
-        weights: Any = sample_weight
-        return float(np.average(is_right, weights=weights))
+        if sample_weight is None:
+            return float(is_right.mean())
+        return float(np.average(is_right, weights=np.asarray(sample_weight, float)))
 
     def _n_further(self, known: Any) -> int:
         return len(known)

@@ -185,16 +185,17 @@ def laplace_lattice(
     elif not 0 < step <= np.min(width):
         raise ValueError("`step` must be positive and at most the width of the range.")
     n_steps: int | NDArray[np.int64] | None = None
-    l1_steps: Any = math.inf
+    bounds: list[int] = []
     if has_range:
         whole = np.rint(width / step) if on_grid else np.ceil(width / step)
         if np.max(whole) * n_cells > 2.0**62:
             raise _unrepresentable_range()
         n_steps = np.maximum(whole, 1).astype(np.int64)
-        l1_steps = int(n_steps.sum()) * repeats
+        bounds.append(int(n_steps.sum()) * repeats)
         n_steps = int(n_steps) if n_steps.ndim == 0 else n_steps
     if not has_range or l1 < total:
-        l1_steps = min(l1_steps, math.ceil(l1 / step * (1 + 1e-12)) + n_cells)
+        bounds.append(math.ceil(l1 / step * (1 + 1e-12)) + n_cells)
+    l1_steps = min(bounds)
     # Rounding the denominator up keeps the realised epsilon at or below the budget.
     numerator = max(1, 2**24 // l1_steps)
     denominator = math.ceil(Fraction(l1_steps * numerator) / Fraction(epsilon))

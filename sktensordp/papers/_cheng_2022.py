@@ -107,7 +107,7 @@ class _PublishedEncoder(LinearEncoder):
             claimed=(float(self.epsilon), 0.0),
         )
 
-    def _planned_guarantee(self, fitted: Any = None) -> PrivacyGuarantee:
+    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         from dp_accounting.dp_event import NonPrivateDpEvent
 
         return self._guarantee("none", NonPrivateDpEvent())

@@ -111,9 +111,8 @@ class _Response:
         ) -> NDArray[np.float64]:
             if self.n_levels is not None:
                 step = self.domain.width / (self.n_levels - 1)
-                low: Any = self.domain.low
-                index = np.rint((block - low) / step)
-                block = low + index * step
+                low, _ = self.domain.ends
+                block = low + np.rint((block - low) / step) * step
             numerators = columns_of(thresholds, columns)
             kept = bernoulli(bits, numerators, _TOTAL, block.shape)
             noisy = self.lattice.randomize(block, bits, columns)

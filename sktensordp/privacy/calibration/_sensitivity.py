@@ -53,11 +53,23 @@ class SensitivitySet:
         return self.low is not None
 
     @property
+    def ends(self) -> tuple[float | NDArray[np.float64], float | NDArray[np.float64]]:
+        """Ends of every entry's range; infinite if there is none."""
+        if self.low is None or self.high is None:
+            return -math.inf, math.inf
+        return self.low, self.high
+
+    @property
+    def centre(self) -> float | NDArray[np.float64]:
+        """Middle of every entry's range; 0 if there is none."""
+        low, high = self.ends
+        return (low + high) / 2 if self.has_box else 0.0
+
+    @property
     def width(self) -> Any:
         """Width of every entry's range; a number if the box has one range for all."""
-        assert self.low is not None
-        assert self.high is not None
-        return self.high - self.low
+        low, high = self.ends
+        return high - low
 
     @property
     def widths(self) -> NDArray[np.float64]:
@@ -99,9 +111,8 @@ class SensitivitySet:
         """Bound on the Euclidean norm of a value; infinite if there is none."""
         radius = math.inf
         if self.has_box:
-            assert self.low is not None
-            assert self.high is not None
-            largest = np.maximum(np.abs(self.low), np.abs(self.high))
+            low, high = self.ends
+            largest = np.maximum(np.abs(low), np.abs(high))
             radius = math.sqrt(np.sum(largest**2) * self._repeats)
         if self.norm_bound is not None:
             radius = min(radius, self.norm_bound)
