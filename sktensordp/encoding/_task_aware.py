@@ -202,9 +202,8 @@ class TaskAwareEncoder(LinearEncoder):
             on_step=on_step,
         )
         noise = noise_for(learned.n_components)
-        release: Any = noise.randomizer
-        if isinstance(release, LiftedRelease):
-            release = SphereNoise(release.cap)
+        given = noise.randomizer
+        release = SphereNoise(given.cap) if isinstance(given, LiftedRelease) else given
         return fitted_code(task, rows, targets, learned, noise, release, 1.0)
 
     def _encoding_matrix(
