@@ -2368,8 +2368,8 @@ OF_COMPLETION = [
     Fault(
         "discrete Gaussian noise is drawn by another density",
         "noise/_discrete.py",
-        "for bound in (denominator, 2 * denominator * k):",
-        "for bound in (denominator, denominator * k):",
+        "lambda k: (denominator, 2 * denominator * k)",
+        "lambda k: (denominator, denominator * k)",
         ("noise/test_discrete.py",),
     ),
     Fault(

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .._random import NoiseStreams
+from ..noise._lattice import columns_of
 from ..noise._piecewise import (
     HYBRID_FROM,
     LARGEST_EPSILON,
@@ -106,7 +107,7 @@ class SampledEntries:
             chosen = subsets(bits, len(block), block.shape[1], self.n_sampled)
             index = self._index(np.take_along_axis(block, chosen, axis=1), chosen)
             t = self.distribution.randomize(index.ravel(), bits).reshape(chosen.shape)
-            noisy = _at(centre, chosen) + _at(reach, chosen) * t
+            noisy = columns_of(centre, chosen) + columns_of(reach, chosen) * t
             released = np.empty_like(block)
             released[:] = centre
             np.put_along_axis(released, chosen, noisy, axis=1)
@@ -123,15 +124,13 @@ class SampledEntries:
 
     def _index(self, values: NDArray[np.floating], entries: Any) -> NDArray[np.uint64]:
         """Number of the step of an entry's range that is nearest to each value."""
-        low, high = _at(self.domain.low, entries), _at(self.domain.high, entries)
+        low, high = (
+            columns_of(self.domain.low, entries),
+            columns_of(self.domain.high, entries),
+        )
         steps = np.clip(values, low, high, dtype=float) - low
         steps *= self.distribution.n_steps / (high - low)
         return np.minimum(np.rint(steps), self.distribution.n_steps).astype(np.uint64)
-
-
-def _at(bound: Any, entries: Any) -> Any:
-    """The bound of these entries."""
-    return bound if np.ndim(bound) == 0 else bound[entries]
 
 
 @with_shared_text

@@ -255,14 +255,12 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
         return matrices
 
 
+@dataclass(frozen=True)
 class ExactAnswers:
     """Answers queries without noise: for epsilon = inf."""
 
-    def __init__(
-        self, shape: tuple[int, ...], workload: tuple[NDArray[np.float64], ...]
-    ) -> None:
-        self.shape = shape
-        self.workload = workload
+    shape: tuple[int, ...]
+    workload: tuple[NDArray[np.float64], ...]
 
     def randomize(
         self, samples: NDArray[np.floating], streams: NoiseStreams | None

@@ -9,17 +9,13 @@ from numpy.typing import NDArray
 
 from .._random import NoiseStreams
 from ..noise import bernoulli, categorical, discrete_laplace
+from ..noise._lattice import columns_of
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._levels import LevelDesign
 from ._noise import by_tiles
 
 # Denominator of the probability of keeping.
 _KEEP_TOTAL = 2**52
-
-
-def columns_of(values: Any, columns: Any) -> Any:
-    """The values of these columns; a scalar holds for all."""
-    return values if np.ndim(values) == 0 else values[columns]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,14 @@ SINGULAR_VECTORS = "singular_vectors"
 _LARGEST = 1e50
 
 
+def array_of(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    """A parameter as an array of numbers."""
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of numbers.") from error
+
+
 def check_utility(
     utility: Any, size: int, name: str = "utility"
 ) -> NDArray[np.float64] | None:
@@ -23,10 +31,7 @@ def check_utility(
     """
     if utility is None:
         return None
-    try:
-        utility = np.asarray(utility, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of numbers.") from error
+    utility = array_of(utility, name)
     if utility.ndim not in (1, 2) or utility.shape[-1] != size:
         raise ValueError(
             f"{name} must have {size} entries or {size} columns, one for each index of "
@@ -81,10 +86,7 @@ def check_directions(
         if utility is None or utility.ndim == 1:
             return None
         return np.linalg.svd(utility)[2].T
-    try:
-        matrix = np.asarray(directions, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of numbers.") from error
+    matrix = array_of(directions, name)
     if matrix.shape != (size, size):
         raise ValueError(f"{name} must have shape {(size, size)}, got {matrix.shape}.")
     if not np.allclose(matrix.T @ matrix, np.eye(size), rtol=0, atol=1e-6):

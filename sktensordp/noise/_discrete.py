@@ -9,6 +9,7 @@ function instead, in floating point wherever the error cannot matter.
 
 import math
 import operator
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -40,7 +41,16 @@ def _uniform_below(
 def _bernoulli_exp(
     bits: np.random.BitGenerator, numerators: NDArray[np.uint64], denominator: int
 ) -> NDArray[np.bool_]:
-    """Bernoulli(exp(-numerators / denominator)) for 0 <= numerators <= denominator.
+    """Bernoulli(exp(-g)) for 0 <= g = numerators / denominator <= 1."""
+    return _by_series(bits, numerators, lambda k: (denominator * k,))
+
+
+def _by_series(
+    bits: np.random.BitGenerator,
+    numerators: NDArray[np.uint64],
+    bounds_of: Callable[[int], tuple[int, ...]],
+) -> NDArray[np.bool_]:
+    """Bernoulli(exp(-g)), where draws below `bounds_of(k)` give Bernoulli(g / k).
 
     Draw Bernoulli(g / k) for k = 1, 2, ... until the first failure. The number of
     successes is even with probability 1 - g + g^2/2! - ... = exp(-g).
@@ -49,8 +59,9 @@ def _bernoulli_exp(
     running = np.arange(numerators.size)
     k = 1
     while running.size:
-        draws = _uniform_below(bits, denominator * k, running.size)
-        running = running[draws < numerators[running]]
+        for bound in bounds_of(k):
+            draws = _uniform_below(bits, bound, running.size)
+            running = running[draws < numerators[running]]
         successes[running] += 1
         k += 1
     return successes % 2 == 0
@@ -241,18 +252,9 @@ def _bernoulli_exp_half_square(
 ) -> NDArray[np.bool_]:
     """Bernoulli(exp(-x^2 / 2)) for 0 <= x = numerators / denominator <= 1.
 
-    As `_bernoulli_exp`. Bernoulli(x^2 / (2 k)) is two draws, which do not overflow.
+    Bernoulli(x^2 / (2 k)) is two draws, which do not overflow.
     """
-    successes = np.zeros(numerators.size, dtype=np.int64)
-    running = np.arange(numerators.size)
-    k = 1
-    while running.size:
-        for bound in (denominator, 2 * denominator * k):
-            draws = _uniform_below(bits, bound, running.size)
-            running = running[draws < numerators[running]]
-        successes[running] += 1
-        k += 1
-    return successes % 2 == 0
+    return _by_series(bits, numerators, lambda k: (denominator, 2 * denominator * k))
 
 
 def discrete_laplace_variance(rate: float) -> float:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..mechanisms._base import NoiseMechanism, PlannedNoise
 from ..mechanisms._docs import with_shared_text
 from ..mechanisms._structured import DirectionalNoise, ModeDesign
+from ..mechanisms._utility import array_of
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._yang_2021 import PublishedDirections, positive, zeta
 
@@ -188,10 +189,7 @@ def _check_covariance(
     """Eigenvectors (None if diagonal) and scaled eigenvalues of a covariance."""
     if covariance is None:
         return None, np.ones(size)
-    try:
-        matrix = np.asarray(covariance, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be an array of numbers.") from error
+    matrix = array_of(covariance, name)
     if matrix.shape != (size, size):
         raise ValueError(f"{name} must have shape {(size, size)}, got {matrix.shape}.")
     if not np.all(np.isfinite(matrix)) or not np.allclose(matrix, matrix.T):

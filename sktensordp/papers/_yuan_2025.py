@@ -25,7 +25,6 @@ from ..mechanisms import TensorRandomizedResponse
 from ..mechanisms._docs import with_shared_text
 from ..mechanisms._noise import by_tiles
 from ..mechanisms._randomized_response import kinds_of
-from ..mechanisms._responses import columns_of
 from ..noise import (
     GaussianLattice,
     LaplaceLattice,
@@ -33,6 +32,7 @@ from ..noise import (
     gaussian_lattice,
     laplace_lattice,
 )
+from ..noise._lattice import columns_of
 from ..privacy._numbers import exact, shown
 from ..privacy.calibration._sensitivity import SensitivitySet
 

@@ -26,7 +26,6 @@ ALPHA = 1e-6
 Z_ALPHA = 4.9  # a normal variate is further from 0 than this with probability 1e-6
 
 RATES = [(1, 10**6), (1, 2**20), (3, 1000), (1, 7), (1, 1), (5, 2), (5, 1), (8, 1)]
-SMALL_RATES = [(1, 10**6), (3, 1000), (1, 7), (1, 1)]
 
 
 def tail(k, rate):

@@ -16,7 +16,6 @@ from scipy.stats import binomtest, norm
 from sktensordp.noise import GaussianLattice, _lattice, gaussian_lattice
 
 ALPHA = 1e-6
-Z_ALPHA = 4.9  # a normal variate is further from 0 than this with probability 1e-6
 TAIL = 3.6541528853610088
 M = 20  # the step is 2^-M of sigma, or up to half of that
 

@@ -16,7 +16,6 @@ from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
 from sktensordp.privacy.calibration._sensitivity import declared_set
 from tests.support.points import POINTS, original
 
-ALPHA = 1e-6
 SEEDS = pytest.mark.parametrize("seed", range(8))
 
 
