@@ -1,6 +1,7 @@
 """Docstrings that share texts: each text is written once and filled in by name."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from string import Template
 from typing import TypeVar
@@ -28,3 +29,25 @@ def with_texts(texts: Mapping[str, str]) -> Callable[[_Class], _Class]:
         return documented
 
     return with_filled_docstring
+
+
+def with_sections_of(base: type) -> Callable[[_Class], _Class]:
+    """Class decorator that fills parts of a base's docstring into a docstring.
+
+    Parameters
+    ----------
+    base : type
+        In the place of one of its sections, the docstring has ``$parameters``,
+        ``$notes`` and so on. ``$summary`` and ``$model`` are the two paragraphs before
+        the sections.
+
+    Returns
+    -------
+    decorator : callable
+    """
+    shared = inspect.cleandoc(base.__doc__ or "")
+    before, *sections = re.split(r"^(\w+)\n-+\n", shared, flags=re.MULTILINE)
+    paragraphs = before.strip().split("\n\n")[1:]
+    names = ["summary", "model", *(title.lower() for title in sections[::2])]
+    texts = (text.strip("\n") for text in [*paragraphs, *sections[1::2]])
+    return with_texts(dict(zip(names, texts, strict=True)))

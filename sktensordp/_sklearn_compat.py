@@ -36,6 +36,7 @@ __all__ = [
     "fit_context",
     "framed",
     "has_callbacks",
+    "only_if",
     "routing_enabled",
     "safe_indexing",
     "wants_frame",
@@ -67,6 +68,17 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
         return _AvailableIf(method, check, attribute_name=method.__name__)
 
     return decorate
+
+
+def only_if(holds: Callable[[Any], bool], otherwise: str) -> Callable[..., Any]:
+    """Decorator of a method that there is only if a condition on the object holds."""
+
+    def check(self: Any) -> bool:
+        if not holds(self):
+            raise AttributeError(otherwise)
+        return True
+
+    return available_if(check)
 
 
 def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Method]:

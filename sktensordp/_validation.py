@@ -403,6 +403,11 @@ def check_integer(value: Any, name: str, least: int) -> None:
         )
 
 
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning that points to the caller's code."""
+    warnings.warn(message, category, stacklevel=callers_level())
+
+
 def callers_level() -> int:
     """The `stacklevel` of a warning that points to the caller's code.
 
@@ -435,12 +440,10 @@ def warn_of_two_levels(levels: Any) -> None:
     """Warn if `levels` looks like a range; this reads no data."""
     if isinstance(levels, tuple) and len(levels) == 2 and np.ptp(levels) > 2:
         low, high = (f"{level:g}" for level in sorted(levels))
-        warnings.warn(
+        warn(
             f"levels=({low}, {high}) rounds every value to {low} or {high}. For a "
             f"range, pass value_bounds=({low}, {high}). For two levels, pass "
-            f"levels=[{low}, {high}].",
-            UserWarning,
-            stacklevel=callers_level(),
+            f"levels=[{low}, {high}]."
         )
 
 

@@ -740,7 +740,7 @@ OF_CONDITIONS = [
     ),
     Fault(
         "exact sums are private from the server that sees them",
-        "completion/_party_sums.py",
+        "completion/_parties.py",
         "return (EXACT_SUMS,) if self.noise is None else ()",
         "return ()",
         CONDITIONS_TESTS,
@@ -1544,8 +1544,8 @@ OF_ENCODERS = [
     Fault(
         "a scorer folds in entries by their position",
         "completion/_scoring.py",
-        "below(hashes(columns_of(X), self._random_state), self._history)",
-        "np.random.default_rng(0).random(len(y)) < self._history",
+        "below(hashes(columns_of(X), self.random_state), self.history)",
+        "np.random.default_rng(0).random(len(y)) < self.history",
         ("model_selection/test_folds.py",),
     ),
     Fault(
@@ -1774,7 +1774,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "the rows of protected users leave the process in a pickle",
-        "completion/_unit_rows.py",
+        "completion/_local.py",
         "class LocalRows(Local):\n",
         "class LocalRows(Local):\n    __reduce__ = object.__reduce__\n\n",
         ("completion/test_units.py",),
@@ -1840,7 +1840,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "which items users have observed is pickled once it was looked up",
-        "completion/_lookups.py",
+        "completion/_local.py",
         "class Lookups(Local):",
         "class Lookups:",
         ("completion/test_item_lists.py",),
@@ -1978,21 +1978,21 @@ OF_COMPLETION = [
     ),
     Fault(
         "the number of users has no say in how many items take part",
-        "completion/_item_choice.py",
+        "completion/_cooccurrence.py",
         "np.sqrt(n_users / products_noise)",
         "np.sqrt(1e9 / products_noise)",
         ("completion/test_implicit.py",),
     ),
     Fault(
         "items take part that nobody chose",
-        "completion/_item_choice.py",
+        "completion/_cooccurrence.py",
         "min(_n_real(counts, counts_noise), most)",
         "min(len(counts), most)",
         ("completion/test_implicit.py",),
     ),
     Fault(
         "items take part although noise hides their co-occurrences",
-        "completion/_item_choice.py",
+        "completion/_cooccurrence.py",
         "int(m[best]) if value[best] > 0 else 0",
         "int(m[-1])",
         ("completion/test_implicit.py",),
@@ -2027,14 +2027,14 @@ OF_COMPLETION = [
     ),
     Fault(
         "the ids of users leave with a pickle, and the rows that they have",
-        "completion/_local_users.py",
+        "completion/_local.py",
         "class LocalUsers(Local):\n",
         "class LocalUsers(Local):\n    __reduce__ = object.__reduce__\n\n",
         ("completion/test_recommender_privacy.py", "hardening/test_leaks.py"),
     ),
     Fault(
         "the ids of users are shown",
-        "completion/_local_users.py",
+        "completion/_local.py",
         "        self._rows = rows or {}\n",
         "        self._rows = rows or {}\n\n"
         "    def __repr__(self):\n        return f'LocalUsers({self._rows})'\n",
@@ -2049,14 +2049,14 @@ OF_COMPLETION = [
     ),
     Fault(
         "rows follow from the order of users, so that one moves others",
-        "completion/_local_users.py",
+        "completion/_local.py",
         "bits.integers(first, N_RESERVED, size=len(waiting)).tolist()",
         "list(range(len(taken), len(taken) + len(waiting)))",
         ("completion/test_recommender.py",),
     ),
     Fault(
         "two users have one row",
-        "completion/_local_users.py",
+        "completion/_local.py",
         "if row in taken:",
         "if False:",
         ("completion/test_recommender.py",),
@@ -2078,10 +2078,10 @@ OF_COMPLETION = [
     Fault(
         "more users than a number are refused",
         "completion/_recommender.py",
-        "            local = LocalUsers().joined_by(users[0]) if users else None",
+        "            local = LocalUsers().joined_by(users[0])",
         "            if users and len({*users[0]}) > 100:\n"
         '                raise ValueError("There are too many users.")\n'
-        "            local = LocalUsers().joined_by(users[0]) if users else None",
+        "            local = LocalUsers().joined_by(users[0])",
         ("hardening/test_refusals.py",),
     ),
     Fault(
@@ -2151,7 +2151,7 @@ OF_COMPLETION = [
     Fault(
         "whether a protected user is there decides a warning about items",
         "completion/_recommender.py",
-        "ids = asked[is_asked & (rows < 0) if self.local is None else is_asked]",
+        "ids = asked[is_asked if self.hides_users else is_asked & (rows < 0)]",
         "ids = asked[is_asked & (rows < 0)]",
         ("first_hour/test_nothing_in_silence.py",),
     ),
@@ -2213,8 +2213,8 @@ OF_COMPLETION = [
     ),
     Fault(
         "items rank the protected users who like them",
-        "completion/_base.py",
-        "if fitted.unit == 1:",
+        "completion/_ranking.py",
+        "if self._fitted.unit == 1:",
         "if False:",
         ("completion/test_answers_to_others.py", "completion/test_recommend.py"),
     ),
@@ -2312,8 +2312,8 @@ OF_COMPLETION = [
     Fault(
         "the largest sum of parties has one bit too few",
         "completion/_releases.py",
-        "return 1 + math.ceil(math.log2(_ROUNDED_UP * self.largest(n_units) + 1))",
-        "return math.ceil(math.log2(_ROUNDED_UP * self.largest(n_units) + 1))",
+        "return 1 + math.ceil(math.log2(ROUNDED_UP * self.largest(n_units) + 1))",
+        "return math.ceil(math.log2(ROUNDED_UP * self.largest(n_units) + 1))",
         ("completion/test_parties.py",),
     ),
     Fault(
@@ -2332,7 +2332,7 @@ OF_COMPLETION = [
     ),
     Fault(
         "a fit goes on although parties whose noise was planned are missing",
-        "completion/_party_sums.py",
+        "completion/_parties.py",
         "if not (is_whole and least <= n_answers <= most):",
         "if not (is_whole and 1 <= n_answers <= most):",
         ("completion/test_noise_shares.py",),
@@ -2353,9 +2353,9 @@ OF_COMPLETION = [
     ),
     Fault(
         "a party answers a server that counts on other noise",
-        "completion/_requests.py",
-        "if servers != declared:",
-        "if False:",
+        "completion/_parties.py",
+        '"noise_shares": noise_shares and astuple(noise_shares),',
+        '"noise_shares": noise_shares and 1,',
         ("completion/test_noise_shares.py",),
     ),
     Fault(
@@ -2417,8 +2417,8 @@ OF_COMPLETION = [
     Fault(
         "the rounding of products by parties is not paid for",
         "completion/_noise_shares.py",
-        "_ROUNDED_UP * (1 + self.step * math.sqrt(self.n_changed))",
-        "_ROUNDED_UP",
+        "ROUNDED_UP * (1 + self.step * math.sqrt(self.n_changed))",
+        "ROUNDED_UP",
         ("completion/test_noise_shares.py",),
     ),
     Fault(

@@ -1,9 +1,8 @@
 """Private completion of sparse tensors."""
 
-from ._check_table import check_table
+from ._check_table import check_table, columns_with_values
 from ._checks import entries_from_sparse
 from ._client import CompletionClient
-from ._columns_with_values import columns_with_values
 from ._cp import CPCompletion
 from ._encoder import CoordinateEncoder
 from ._implicit import ImplicitCompletion

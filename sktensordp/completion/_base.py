@@ -13,29 +13,25 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import Tags, column_or_1d
+from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
 from .._sklearn_compat import (
     Interval,
     StrOptions,
-    available_if,
     fit_context,
+    only_if,
 )
 from .._validation import (
     check_modes,
-    check_numeric,
     check_shape,
-    checked,
     r2_of_any_size,
 )
-from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, TuckerForm
 from ._checks import (
-    AnyFrameMixin,
     check_request,
     entries_at,
     entries_of_batches,
@@ -43,20 +39,17 @@ from ._checks import (
     observed_entries,
 )
 from ._client import PUBLIC_COORDINATES, CompletionClient
+from ._dense import DenseMixin
+from ._entries import check_values
 from ._expected import error_by_epsilon
 from ._fitted import fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_after, warn_before
 from ._noise_shares import SharedNoise
 from ._own_rows import for_own_eyes
 from ._problem import Problem, domain_of
-from ._synthetic import (
-    LENGTHS_ARE_PUBLIC,
-    Request,
-    checked_release,
-    sample_entries,
-)
+from ._ranking import RankingEstimator
+from ._synthetic import LENGTHS_ARE_PUBLIC, Request, sample_entries
 from ._values import plan_entry_randomizer
-from ._wanted import check_ranking, check_similar
 from .measurements._choice import choose_measurement, planned_guarantee
 from .measurements._measurement import Measurement
 
@@ -65,25 +58,187 @@ USUAL_RANK = 10
 _PUBLIC_INDICES = "The indices of every mode (the vocabulary and the shape) are public."
 
 
-def _only_if(holds: Callable[[Any], bool], otherwise: str) -> Callable[..., Any]:
-    """Decorator of a method that there is only if a condition on the object holds."""
-
-    def check(self: Any) -> bool:
-        if not holds(self):
-            raise AttributeError(otherwise)
-        return True
-
-    return available_if(check)
+_if_clients_may_randomize = only_if(
+    lambda self: self._randomizes_single_values,
+    'Clients need perturbation="input" or "auto" and unit="entry".',
+)
 
 
-class BaseCompletion(
-    EstimatorMixin,
-    AnyFrameMixin,
-    PrivateEstimatorMixin,
-    RegressorMixin,
-    BaseEstimator,
-):
-    """Base class of completions; a subclass defines the decomposition."""
+class BaseCompletion(DenseMixin, RegressorMixin, RankingEstimator):
+    """Base class of completions; a subclass defines the decomposition.
+
+    Fit it to the observed entries of a tensor, such as users' ratings of films, by
+    their coordinates and values, or to a dense tensor with NaN where nothing was
+    observed. It predicts the other entries. The fitted object reveals no more than
+    `epsilon` (and, with Gaussian noise, `delta`) about any one unit: an entry's value
+    or, with ``unit=0``, a user.
+
+    The axes of the tensor (users, films, weeks) are called modes. The model has an
+    offset, a bias for each index of each mode, and a factor for each mode: a matrix
+    with a row for each index. The fit randomises the values, or statistics of them, and
+    fits the model to the result.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Budget of one unit. ``float("inf")`` adds no noise.
+    delta : float, default=1e-6
+        The delta of the same budget. It is used only with Gaussian noise: in
+        "gradient", and if `unit` is a mode.
+    perturbation : {"auto", "input", "gradient", "output", "statistics", "sums"}, \
+default="auto"
+        What is randomised. With ``unit="entry"``:
+
+        - "auto": whichever of "input", "sums" and "statistics" has the least expected
+          error, given the coordinates, the domain and the budget. `perturbation_` is
+          the one that was taken.
+        - "input": every value independently. The fit is variational, so there is no
+          regularisation to tune. Best from about epsilon 3 on.
+        - "sums": the sum of the values in every row of every mode, such as all ratings
+          of one film. The sums determine biases; `rank` and `max_iter` are not used.
+          Best at small epsilon.
+        - "statistics": the sums, and then right-hand sides of regressions of the
+          residuals, on the features of mode 1 if there are any (`side_information`, or
+          those of `n_pattern_components`), and else of one mode's factors after the
+          other.
+        - "output": as "statistics", but with noise on the solutions of ridge
+          regressions.
+        - "gradient": the sum of the gradients of all entries, in each of `max_iter`
+          iterations. The gradient of an entry's squared error in all biases and factors
+          is clipped to length 0.5, with values in units of half their range.
+
+        If `unit` is a mode, the fit has a fixed number of passes and does not use
+        `max_iter`. Choose among "sums" (the count and the sum of residuals in every row
+        of the other modes, which determine biases), "statistics" (these, and right-hand
+        sides of regressions, which determine factors) and "auto" (one of the two,
+        chosen by noisy counts).
+    unit : {"entry"} or int, default="entry"
+        What is protected: the value of one entry, or all entries at one index of this
+        mode. Rows of protected units are never pickled or deep-copied; `fold_in`
+        computes them from the units' entries. To cross-validate, use
+        ``GridSearchCV(model, grid, cv=UserKFold(), scoring=make_fold_in_scorer())``
+        (for another mode than 0, ``UserKFold(mode=unit)``): with scikit-learn's
+        splitters, one unit's entries would decide how other units are split.
+    value_bounds : tuple of (float, float), default=None
+        Public range, to which values and predictions are clipped. If neither this nor
+        `levels` is given, the range is read off the values with a
+        ``PrivacyLeakWarning``, and the guarantee is void.
+    levels : array-like of shape (n_levels,), default=None
+        All levels of the public scale, such as ``[1, 2, 3, 4, 5]`` for 1 to 5 stars.
+        Values are rounded to the nearest level, so ``(1, 5)`` would turn every value
+        into 1 or 5; for a range, pass ``value_bounds=(1, 5)``. With up to 20 levels,
+        "input" draws from a public table of probabilities, the one of least variance.
+        With more levels, or without `levels`, it adds discrete Laplace noise.
+    level_prior : array-like of shape (n_levels,), default=None
+        Public guess of the levels' probabilities, for up to 20 levels: the table of
+        "input" has the least variance under it. Uniform by default. It must not come
+        from the values that you fit to.
+    shape : tuple of int, default=None
+        Sizes of the modes. By default they are the largest coordinates plus one.
+        Declare the shape to cross-validate on coordinates: a fold may lack the largest
+        ones, and `predict` refuses coordinates outside the shape. If `unit` is a mode,
+        the shape and the meanings of the indices must be public: a shape read off the
+        coordinates, with a ``PrivacyLeakWarning``, voids the guarantee. A `Recommender`
+        sets it; a `CoordinateEncoder` with `categories` for every column has it as
+        `declared_shape`.
+    side_information : dict of {int: array-like of shape (shape[mode], n_features)}, \
+or list of these and None, default=None
+        Public features of the rows of one mode, such as genres of films. That mode must
+        be mode 1 or, if `unit` is a mode, the first of the others. The model has
+        weights of the features for every row of mode 0, or for every unit, around a
+        mean that all rows share. Features cost no budget.
+    biases : bool, default=True
+        Whether to fit a bias for every index of every mode.
+    n_pattern_components : "auto" or int, default="auto"
+        Largest number of features that the fit computes for the rows of mode 1 from the
+        pattern of the coordinates (who rated what), which is public. They are the
+        leading components of the pattern, as far as they exceed chance, and the number
+        of entries of each row. Each row of mode 0 has weights for the features. "auto"
+        takes all that exceed chance: up to 64, or up to 8 for a Tucker and where sums
+        are released. Pass 0 for no such features. If `unit` is a mode, the pattern is
+        private: at most 8 features come from a noisy release. The fit makes it only if
+        there are enough units for it to stand out from the noise; only 0 rules it out.
+    smooth_modes : sequence of int, default=None
+        Modes whose neighbouring indices are alike, such as time bins. Their prior ties
+        every index to the next one; the randomised values determine how strongly. For
+        "input" only.
+    max_iter : int, default=25
+        Number of sweeps over the modes in "input", and of iterations in "gradient".
+        Small CPs of three or more modes compare several starts, in further sweeps.
+    personal : bool, default=False
+        With ``unit="entry"``, whether to answer users, the indices of mode 0, from
+        their own raw values. If so, the fit computes each user's row from these values
+        and what was released about the other modes; `predict`, `recommend` and `score`
+        use it, and "auto" takes the perturbation that is expected to be best for such
+        answers. The guarantee holds if answers for a user are shown to that user only:
+        all that others see, factors, copies and pickles included, depends on that
+        user's values only through the release. Copies and pickles lose the rows, until
+        `fold_in`. If False, you may show every answer to anybody. All entries of an
+        index of mode 0 must belong to one person, and mode 0 must not be among
+        `smooth_modes`. Not for Dask input. If `unit` is a mode, its units are always
+        answered from their own entries.
+    random_state : int or None, default=None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers: it repeats the noise in every clone, although
+        never in two fits of one object.
+
+    Attributes
+    ----------
+    offset_ : float
+        Estimated mean of the values. It is 0 in "input" without biases if the model
+        fits clearly better without an offset.
+    shape_ : tuple of int
+        Sizes of the modes.
+    value_bounds_ : tuple of (float, float)
+        Range of the predictions.
+    perturbation_ : str
+        The perturbation used. With "sums" only averages are learned: `rank` is not
+        used, and without `side_information` everybody gets the same recommendations,
+        minus the items they already have entries for. If `unit` is a mode, they are
+        nearly the same: units differ in how much they follow the biases and the counts
+        of items. The fit warns if "auto" takes "sums" and learns nothing else.
+    noise_variance_ : float
+        Variance around the model, learned or assumed: of the randomised values in
+        "input", of the original values otherwise.
+    residual_variance_ : float
+        Variance of the original values around the model, learned from the randomised
+        ones: the average over all entries. Set by "input" only.
+    n_iter_ : int
+        Number of sweeps or iterations that were run.
+    n_features_in_ : int
+        Number of modes.
+
+    Notes
+    -----
+    **Who is protected.** With ``unit="entry"``, neighbouring data sets differ in the
+    value of one observed entry. Which entries are observed (the coordinates) is public.
+    With ``unit=0``, one of two neighbouring data sets lacks all entries at one index of
+    mode 0, such as all ratings of one user (add or remove). The released factors (of
+    items and of time) are then (`epsilon`, `delta`)-differentially private. A user's
+    row is computed from these factors and that user's entries, and serves predictions
+    in this process only: no public attribute, deep copy or pickle holds it. (After a
+    fit to Dask collections, the workers that hold the user's entries keep it.) So all
+    that other people learn is (`epsilon`, `delta`)-differentially private too (joint
+    differential privacy). With ``unit="entry"``, ``personal=True`` computes each user's
+    row in the same way, from raw values; `fold_in` does so for single users.
+
+    The guarantee of "input" is Theorem 1 of [1]_ with a public range; exact samplers of
+    discrete distributions replace floating-point noise. The guarantee of "sums",
+    "statistics" and "output" is that of the Laplace mechanism, composed over releases
+    [2]_; that of "gradient", and of all perturbations if `unit` is a mode, is that of
+    the Gaussian mechanism [3]_. The proofs are in ``doc/completion_proofs.md``. Two
+    entries at the same coordinates are two observations, each protected on its own.
+
+    scikit-learn's callbacks are called at every sweep or iteration, and see no data.
+
+    References
+    ----------
+    .. [1] Wei, Li, Mao and Wang, "Applying Differential Privacy to Tensor
+       Completion", 2022.
+    .. [2] Dwork, McSherry, Nissim and Smith, "Calibrating Noise to Sensitivity in
+       Private Data Analysis", 2006.
+    .. [3] Dong, Roth and Su, "Gaussian Differential Privacy", 2022.
+    """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
         "epsilon": [Interval(Real, 0, None, closed="right")],
@@ -110,8 +265,6 @@ class BaseCompletion(
 
     rank: Any
     n_features_in_: int
-    _fitted: Any
-    _of_fit = ("_fitted",)
     _error_name = "expected RMSE, in units of the values"
     _folds_in = True
 
@@ -288,7 +441,7 @@ class BaseCompletion(
         is_input = self.perturbation in ("auto", "input")
         return is_input and self._unit is None
 
-    @_only_if(
+    @only_if(
         _can_partial_fit,
         "partial_fit can continue only a fit to data in memory that randomised each "
         'value on its own: fit with perturbation="input" and unit="entry".',
@@ -378,7 +531,7 @@ class BaseCompletion(
                 "change them."
             )
 
-    @_only_if(
+    @only_if(
         lambda self: self._folds_in,
         "The published algorithms have no rows of users to compute.",
     )
@@ -452,13 +605,11 @@ class BaseCompletion(
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if not hasattr(self, "personal"):  # a pickle of version 0.1
-            self.personal = False
         if self.__sklearn_is_fitted__():
             # A shallow copy keeps the rows.
             self._state_who_may_see()
 
-    @_only_if(
+    @only_if(
         lambda self: self._unit == 0,
         "sample_users needs unit=0, and users in mode 0. With another unit, nothing "
         "protects which entries a user has, so synthetic users would reveal it.",
@@ -512,17 +663,13 @@ class BaseCompletion(
             fitted = self._fitted
             if fitted.unit != 0:
                 raise ValueError("unit must be that of the fit; call fit to change it.")
-            population = checked_release(fitted.model.population)
-            n_items = fitted.shape[1]
+            population, n_items = fitted.model.population, fitted.shape[1]
             request = Request.of(n_users, lengths, random_state, population, n_items)
             if request.lengths is not None:
                 self._fitted = replace(fitted, has_public_lengths=True)
-        return sample_entries(fitted.model, population, fitted.domain, request)
+        return sample_entries(fitted.model, fitted.domain, request)
 
-    @_only_if(
-        lambda self: self._randomizes_single_values,
-        'Clients need perturbation="input" or "auto" and unit="entry".',
-    )
+    @_if_clients_may_randomize
     def client(self, random_state: int | None = None) -> CompletionClient:
         """Make a client, which randomises values before they leave their owner.
 
@@ -552,10 +699,7 @@ class BaseCompletion(
         client = CompletionClient(float(self.epsilon), domain_of(self), random_state)
         return self._passed_on(client)
 
-    @_only_if(
-        lambda self: self._randomizes_single_values,
-        'Clients need perturbation="input" or "auto" and unit="entry".',
-    )
+    @_if_clients_may_randomize
     @fit_context(prefer_skip_nested_validation=True)
     def fit_randomized(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit the model to values that clients have randomised.
@@ -606,107 +750,6 @@ class BaseCompletion(
                 "Declare `levels` or `value_bounds`: all clients must know the range "
                 "beforehand."
             )
-
-    @_only_if(
-        lambda self: self._dense or not self.__sklearn_is_fitted__(),
-        "fit_transform completes a tensor, but this model was fitted to coordinates. "
-        "Call fit(tensor), then transform(tensor).",
-    )
-    def fit_transform(self, X: ArrayLike, y: None = None) -> NDArray[np.float64]:
-        """Fit to a tensor, then complete it.
-
-        Parameters
-        ----------
-        X : array-like of shape (I_1, ..., I_N)
-            The tensor, NaN where nothing was observed.
-        y : None
-            Must be None. With coordinates, use `fit` and `predict`.
-
-        Returns
-        -------
-        completed : ndarray of shape (I_1, ..., I_N)
-
-        Raises
-        ------
-        ValueError
-            As `fit`, and if `y` is passed.
-        """
-        if y is not None:
-            raise ValueError(
-                "fit_transform completes a tensor X and takes no y. With coordinates, "
-                "call fit(X, y), then predict."
-            )
-        if is_sparse(X):
-            raise TypeError(
-                "X is sparse, but fit_transform completes a dense tensor with NaN "
-                "where nothing was observed. Call fit(X), then predict."
-            )
-        return self.fit(X).transform(X)
-
-    @_only_if(
-        lambda self: self._dense,
-        "transform needs a fit to a tensor. After fit(X, y) with coordinates, use "
-        "predict.",
-    )
-    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Predict every value of the tensor, after a fit to a tensor.
-
-        Parameters
-        ----------
-        X : array-like of shape (I_1, ..., I_N)
-            Only its shape is read: observed values are predicted too, never copied to
-            the output.
-
-        Returns
-        -------
-        completed : ndarray of shape (I_1, ..., I_N), or a frame by `set_output`
-            Predictions within `value_bounds_`.
-
-        Raises
-        ------
-        ValueError
-            If `X` has another shape than the tensor in the fit, or `set_output` asks
-            for a frame of more than two modes.
-        """
-        check_is_fitted(self)
-        if np.shape(X) != self.shape_:
-            raise ValueError(f"X must have the shape of the fit, {self.shape_}.")
-        return self._framed(self._fitted.dense(), X, self._fitted.columns)
-
-    @_only_if(
-        lambda self: self._dense,
-        "get_feature_names_out names the columns of a tensor: fit to a tensor first.",
-    )
-    def get_feature_names_out(
-        self, input_features: ArrayLike | None = None
-    ) -> NDArray[np.object_]:
-        """Names of the columns that `transform` returns, after a fit to a wide table.
-
-        Parameters
-        ----------
-        input_features : array-like of shape (n_columns,), default=None
-            Names to return; None for those of the frame in the fit, or x0, x1, ...
-
-        Returns
-        -------
-        names : ndarray of shape (n_columns,)
-
-        Raises
-        ------
-        ValueError
-            If there are not as many names as columns, or the tensor has more than two
-            modes.
-        """
-        if len(self.shape_) > 2:
-            raise ValueError("Tensors of more than two modes have no feature names.")
-        n_columns = self.shape_[1]
-        names = self._fitted.columns or [f"x{k}" for k in range(n_columns)]
-        if input_features is not None:
-            names = input_features
-        names = np.asarray(names, dtype=object)
-        if names.shape != (n_columns,):
-            raise ValueError(f"input_features should have length equal to {n_columns}.")
-        return names
 
     @overload
     def predict(
@@ -760,141 +803,6 @@ class BaseCompletion(
             return mean
         return mean, fitted.standard_deviation(coordinates, mean)
 
-    @overload
-    def recommend(
-        self,
-        units: ArrayLike,
-        k: int = 10,
-        *,
-        context: ArrayLike | None = None,
-        candidates: ArrayLike | None = None,
-        exclude: ArrayLike | None = None,
-        exclude_observed: bool = True,
-        return_scores: Literal[False] = False,
-    ) -> NDArray[np.int64]: ...
-
-    @overload
-    def recommend(
-        self,
-        units: ArrayLike,
-        k: int = 10,
-        *,
-        context: ArrayLike | None = None,
-        candidates: ArrayLike | None = None,
-        exclude: ArrayLike | None = None,
-        exclude_observed: bool = True,
-        return_scores: Literal[True],
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
-
-    def recommend(
-        self,
-        units: ArrayLike,
-        k: int = 10,
-        *,
-        context: ArrayLike | None = None,
-        candidates: ArrayLike | None = None,
-        exclude: ArrayLike | None = None,
-        exclude_observed: bool = True,
-        return_scores: bool = False,
-    ) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Recommend the unobserved items with the largest predictions.
-
-        Items are the indices of mode 1. They are ranked for each given index of mode 0,
-        usually a user, in a context if one is given.
-
-        Parameters
-        ----------
-        units : int or array-like of shape (n_units,)
-            Indices of mode 0; -1 stands for an unknown index, as in `predict`.
-        k : int, default=10
-            Number of items.
-        context : array-like of shape (n_modes - 2,), default=None
-            Indices of the other modes, such as the week; -1, the default, stands for an
-            unknown index. An item is left out if it was observed at that index of mode
-            0, in any context. If `unit` is one of the other modes, the context holds
-            the index of the unit that asks. An item is then left out only if that unit
-            has an entry with it at the same index of mode 0; for an unknown unit, none
-            is left out.
-        candidates : list of int, or list of n_units such lists, default=None
-            The only items that may be recommended: one list for all, or one for each
-            index in `units`. None admits every item. -1 in a list is ignored.
-        exclude : list of int, or list of n_units such lists, default=None
-            Items to leave out, in the same form.
-        exclude_observed : bool, default=True
-            Whether to leave out observed items.
-        return_scores : bool, default=False
-            Whether to return the predictions, too.
-
-        Returns
-        -------
-        items : ndarray of shape (k,) or (n_units, k)
-            Best first, padded with -1 if fewer than `k` items are left.
-        scores : ndarray of shape (k,) or (n_units, k)
-            Only with `return_scores`: what `predict` returns for these items, NaN for
-            -1. Items beyond the bounds of the values have the same prediction, but
-            keep their order.
-
-        Raises
-        ------
-        ValueError
-            If an index is outside of a declared shape, `k` is not a positive integer,
-            there are several lists but not one for each index in `units`, or the items
-            are the protected units (``unit=1``): a ranking would reveal one unit's
-            entries to another.
-        """
-        check_is_fitted(self)
-        fitted = self._fitted
-        _check_items_public(fitted, "recommend ranks the indices of mode 1")
-        coordinates, wanted = check_ranking(
-            self,
-            fitted.new_units,
-            units,
-            k,
-            context,
-            candidates,
-            exclude,
-            exclude_observed,
-        )
-        fitted.warn_of_lost_rows(coordinates)
-        shape = (*np.shape(units), wanted.k)
-        items = fitted.recommend(coordinates, wanted)
-        if not return_scores:
-            return items.reshape(shape)
-        return items.reshape(shape), fitted.values_of(coordinates, items).reshape(shape)
-
-    def similar_items(self, items: ArrayLike, k: int = 10) -> NDArray[np.int64]:
-        """Find the items that the same people like, by the released model alone.
-
-        The similarity of two items is the correlation of their predictions over the
-        indices of mode 0 or, if a unit is protected, over units as the model expects
-        them. No unit's own entries are read, so you may show the answer to everybody.
-
-        Parameters
-        ----------
-        items : int or array-like of shape (n_items,)
-            Indices of mode 1; -1 stands for an unknown item.
-        k : int, default=10
-            Number of similar items for each.
-
-        Returns
-        -------
-        similar : ndarray of shape (k,) or (n_items, k)
-            Most similar first, padded with -1 if fewer than `k` items have a positive
-            correlation. No item has one if the model has learned biases only, or
-            nothing about the given item.
-
-        Raises
-        ------
-        ValueError
-            If an index is outside of a declared shape, `k` is not a positive integer,
-            or the items are the protected units (``unit=1``).
-        """
-        check_is_fitted(self)
-        fitted = self._fitted
-        _check_items_public(fitted, "similar_items compares the indices of mode 1")
-        asked, k = check_similar(self, items, k)
-        return fitted.similar_items(asked, k).reshape(*np.shape(items), k)
-
     def score(
         self,
         X: ArrayLike,
@@ -927,14 +835,8 @@ class BaseCompletion(
                 "score needs y: pass coordinates and their values. For a sparse array, "
                 "these are X, y = entries_from_sparse(X), also for cross-validation."
             )
-        check_numeric(y, "y")
-        values = checked(column_or_1d, y, dtype=float)
-        if not np.all(np.isfinite(values)):
-            raise ValueError("Some values in y are NaN or infinite.")
+        values = check_values(y).astype(float)
         return r2_of_any_size(values, self.predict(X), sample_weight)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_fitted")
 
     @property
     def decomposition_(self) -> Any:
@@ -953,11 +855,6 @@ class BaseCompletion(
     def offset_(self) -> float:
         """Constant that all predictions share."""
         return self._fitted.offset
-
-    @property
-    def shape_(self) -> tuple[int, ...]:
-        """Sizes of the modes."""
-        return self._fitted.shape
 
     @property
     def value_bounds_(self) -> tuple[float, float]:
@@ -994,11 +891,6 @@ class BaseCompletion(
                 'residual_variance_ needs a fit with perturbation="input".'
             )
         return variance
-
-    @property
-    def _dense(self) -> bool:
-        """Whether the model was fitted to a tensor."""
-        return self.__sklearn_is_fitted__() and self._fitted.is_dense
 
     @property
     def _unit(self) -> int | None:
@@ -1056,13 +948,3 @@ class BaseCompletion(
         if self.__sklearn_is_fitted__() and self._fitted.has_public_lengths:
             found.append(LENGTHS_ARE_PUBLIC)
         return found
-
-
-def _check_items_public(fitted: Any, what: str) -> None:
-    """Refuse to rank items that are the protected units."""
-    if fitted.unit == 1:
-        raise ValueError(
-            f"{what}, but unit=1 protects them: the ranking would reveal the entries "
-            f"of the ranked units. Put the items into mode 1 and the protected units "
-            f"into another mode."
-        )

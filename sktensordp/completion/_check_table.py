@@ -6,20 +6,23 @@ Nothing else of the package calls this module.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import column_or_1d
 
 from .._sides import columns_of
 from .._validation import (
     are_missing,
     as_numpy,
-    callers_level,
     check_container,
+    check_numeric,
+    check_same_length,
+    checked,
     filled,
     names_of,
+    warn,
 )
 from ..exceptions import PrivacyLeakWarning
 from ..privacy.budgets._open import OPEN
@@ -36,7 +39,7 @@ from ._tucker import TuckerCompletion
 # Microseconds of one core, for an entry and, of values, for a row and the square of its
 # columns; bytes of memory likewise. By fits to 100,000 and 400,000 synthetic ratings,
 # with 2,250 to 220,000 rows.
-_OF_VALUES, _OF_TUCKER, _OF_UNITS, _OF_SUMS, _OF_ROWS = 8.0, 25.0, 8.0, 1.0, 0.65
+_OF_VALUES, _OF_TUCKER, _OF_SUMS, _OF_ROWS = 8.0, 25.0, 1.0, 0.65
 _BYTES, _BYTES_OF_SUMS, _BYTES_OF_ROWS, _LEAST_BYTES = 500, 100, 21, 1e8
 # Third powers of items that are compared in a second.
 _CUBES = 3e9
@@ -128,11 +131,10 @@ def check_table(
         inner, encoder = completion.completion, completion.encoder
         encoder = CoordinateEncoder() if encoder is None else encoder
     if math.isfinite(inner.epsilon):
-        warnings.warn(
+        warn(
             "check_table is not private: it reads all data without noise. Show its "
             "result only to people who may see the data.",
             PrivacyLeakWarning,
-            stacklevel=callers_level(),
         )
     columns, values, shape = _read(X, y)
     found = _of_ids(columns, encoder, names_of(X))
@@ -275,8 +277,9 @@ def _of_the_fit(
         solved = sum(sizes) - (sizes[int(completion.unit)] if is_unit else 0)
         of_rows = (int(rank) + 1) ** 2 * solved
         is_of_sums = completion.perturbation in ("sums", "statistics", "output")
-        micro = _OF_TUCKER if isinstance(completion, TuckerCompletion) else _OF_VALUES
-        micro = _OF_UNITS if is_unit else _OF_SUMS if is_of_sums else micro
+        is_tucker = isinstance(completion, TuckerCompletion) and not is_unit
+        micro = _OF_TUCKER if is_tucker else _OF_VALUES
+        micro = _OF_SUMS if is_of_sums and not is_unit else micro
         seconds = 1e-6 * (micro * n + _OF_ROWS * of_rows)
         per_entry = _BYTES_OF_SUMS if is_unit or is_of_sums else _BYTES
         size = per_entry * n + _BYTES_OF_ROWS * of_rows
@@ -287,3 +290,63 @@ def _of_the_fit(
         "expected seconds": round(float(seconds), 1),
         "expected megabytes": round((size + _LEAST_BYTES) / 1e6),
     }
+
+
+def columns_with_values(X: ArrayLike, y: ArrayLike) -> list[Any]:
+    """Find the columns of X that hold the values y, such as ratings left in X.
+
+    A fit makes the columns of X public, so call this before it. No fit does so, since
+    the result depends on the values: it is for whoever holds them, and not private.
+
+    A column is found if it equals y, or if its entries repeat and rows with the same
+    entry always have the same value, as a scale from 1 to 10 does next to its half.
+
+    Parameters
+    ----------
+    X : array-like or data frame of shape (n_rows, n_columns)
+        Users, items and whatever else you would pass to `fit`.
+    y : array-like of shape (n_rows,)
+        The values.
+
+    Returns
+    -------
+    columns : list of str or int
+        Names of the columns, or their numbers if they have no names.
+
+    Raises
+    ------
+    ValueError
+        If `X` is not 2-dimensional, `y` does not hold numbers, or their lengths differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.completion import columns_with_values
+    >>> table = [["ann", "Heat", 10], ["ann", "Up", 2], ["bob", "Heat", 2],
+    ...          ["bob", "Up", 10]]
+    >>> columns_with_values(table, [5, 1, 1, 5])
+    [2]
+    """
+    check_numeric(y, "y")
+    check_same_length(X, y)
+    values = checked(column_or_1d, y, dtype=float)
+    names = getattr(X, "columns", None)
+    return [
+        k if names is None else names[k]
+        for k, column in enumerate(columns_of(X))
+        if _holds(np.asarray(column), values)
+    ]
+
+
+def _holds(column: NDArray[Any], values: NDArray[np.float64]) -> bool:
+    """Whether a column equals the values, or repeats and determines them."""
+    try:
+        if np.array_equal(column.astype(float), values):
+            return True
+    except (TypeError, ValueError):
+        pass
+    ids, groups = np.unique(column.astype(str), return_inverse=True)
+    lowest, highest = np.full((2, len(ids)), np.nan)
+    np.fmin.at(lowest, groups, values)
+    np.fmax.at(highest, groups, values)
+    return 2 * len(ids) <= len(values) and bool(np.all(lowest == highest))

@@ -15,7 +15,6 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from .._dask import is_dask, loaded, named_columns
-from .._sklearn_compat import framed, wants_frame
 from .._validation import (
     as_numpy,
     check_columns,
@@ -32,7 +31,7 @@ from .._validation import (
 from ..tensor import as_coordinates
 from ..tensor._observations import places_of
 from ._choices import Choices
-from ._entries import Entries, extent
+from ._entries import Entries, check_values, extent
 from ._likely_mistakes import check_extent, in_columns_with_missing
 
 # From this share of observed entries on, sums over all entries of an array are faster
@@ -276,11 +275,7 @@ def check_entries(
     where = check_coordinates(
         X, shape=shape, allow_unknown=allow_unknown, name=type(estimator).__name__
     )
-    y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
-    # scikit-learn does not take None for NaN.
-    if not np.all(np.isfinite(y)):
-        raise ValueError("Some values in y are NaN, infinite or missing.")
-    return where, y
+    return where, check_values(y)
 
 
 def check_request(
@@ -399,44 +394,6 @@ def _holds_text(X: Any) -> bool:
         except ValueError:
             return True
     return False
-
-
-class AnyFrameMixin:
-    """Mixin of transformers whose output is a tensor; one of two modes fits a frame."""
-
-    def set_output(self: Any, *, transform: str | None = None) -> Any:
-        """Choose the output of `transform`, as scikit-learn's ``set_output``.
-
-        Parameters
-        ----------
-        transform : {"default", "pandas", "polars"}, default=None
-            A frame has the index and the columns of the frame that was passed. Only a
-            tensor of two modes fits into one. None changes nothing.
-
-        Returns
-        -------
-        self : object
-        """
-        if transform is not None:
-            config = dict(vars(self).get("_sklearn_output_config", {}))
-            self._sklearn_output_config = {**config, "transform": transform}
-        return self
-
-    def _framed(self, completed: NDArray[Any], X: Any, names: Any = None) -> Any:
-        """The output as the frame that `set_output` asks for, if it does.
-
-        Its columns have the names of those of `X`, or else the given ones.
-        """
-        if not wants_frame(self):
-            return completed
-        if completed.ndim != 2:
-            raise ValueError(
-                f"Tensors of {completed.ndim} modes do not fit into a data frame. Call "
-                f"set_output(transform='default') to get an array."
-            )
-        generated = [f"x{k}" for k in range(completed.shape[1])]
-        own = names_of(X)
-        return framed(self, completed, X, (names or generated) if own is None else own)
 
 
 def check_choices(

@@ -15,13 +15,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import column_or_1d
 
 from .._client import Client
 from .._json import Fields
-from .._validation import check_numeric, checked
 from ..privacy._numbers import shown
 from ._domain import Domain, declared_domain
+from ._entries import check_values
 from ._values import plan_entry_randomizer
 
 _FORMAT, _WHAT = 1, "a CompletionClient of this version"
@@ -31,16 +30,6 @@ PUBLIC_COORDINATES = (
     "Which entries are observed (the coordinates) is public: anyone may learn who "
     "rated what, but not the ratings."
 )
-
-
-def check_values(y: Any) -> NDArray[np.floating]:
-    """Return `y` as finite floats: float32 if it already is, otherwise float64."""
-    check_numeric(y, "y")
-    y = checked(column_or_1d, y)
-    y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
-    if not np.all(np.isfinite(y)):
-        raise ValueError("Some values in y are NaN, infinite or missing.")
-    return y
 
 
 class CompletionClient(Client):

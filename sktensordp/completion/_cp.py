@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from .._docstrings import with_sections_of
 from .._sklearn_compat import Interval
 from ..tensor import CPForm, max_cp_rank
 from ._base import USUAL_RANK, BaseCompletion
-from ._docs import with_shared_text
 
 
-@with_shared_text
+@with_sections_of(BaseCompletion)
 class CPCompletion(BaseCompletion):
     """Differentially private completion of a tensor by biases and a CP decomposition.
 
@@ -26,7 +26,6 @@ class CPCompletion(BaseCompletion):
         leaves a term at zero if there is no evidence for it. If all are at zero, and
         ``biases=False``, the model predicts the mean of what was released.
     $parameters
-    $random_state
 
     Attributes
     ----------
@@ -49,6 +48,10 @@ class CPCompletion(BaseCompletion):
     adds up the `rank` products. With two modes, it is a matrix factorisation.
 
     $notes
+
+    References
+    ----------
+    $references
 
     Examples
     --------
@@ -80,8 +83,6 @@ class CPCompletion(BaseCompletion):
         return CPTensor((np.ones(model.factors[0].shape[1]), model.factors))
 
     def _check_rank(self, shape: tuple[int, ...]) -> None:
-        if self.rank == 0 and not self.biases:
-            raise ValueError("There is nothing to fit: rank is 0 and biases is False.")
         largest = max_cp_rank(shape)
         if self.rank is not None and self.rank > largest:
             raise ValueError(

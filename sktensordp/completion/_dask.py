@@ -33,12 +33,12 @@ from ..tensor._pattern import Pattern, leading_pattern, pattern_from
 from ..tensor._rows import OfMode
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
-from ._draws import MOST_COMPARED, signs
-from ._entries import Entries
+from ._entries import MOST_COMPARED, Entries, signs
 from ._likely_mistakes import check_extent
+from ._local import LocalRows
 from ._partitions import (
+    checked_partition,
     computed,
-    entries_of,
     in_memory,
     map_partitions,
     paired_partitions,
@@ -47,7 +47,6 @@ from ._partitions import (
     threads_of_workers,
     tree_sum,
 )
-from ._unit_rows import LocalRows
 from ._values import EntryRandomizer
 
 _CHANGED = (
@@ -143,7 +142,7 @@ def _read(
     partition: Any, shape: tuple[int, ...] | None, name: str, key: bytes
 ) -> tuple[NDArray[np.int32], NDArray[np.floating], bytes]:
     """Checked coordinates and values of a partition, and their digest."""
-    where, values = entries_of(partition, shape, name)
+    where, values = checked_partition(partition, shape, name)
     digest = blake2b(np.ascontiguousarray(where).data, key=key, digest_size=16)
     digest.update(np.ascontiguousarray(values).data)
     return where, values, digest.digest()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import reprlib
-import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import date
@@ -23,7 +22,6 @@ from .._sides import columns_of
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
     as_numpy,
-    callers_level,
     check_columns,
     check_coordinates,
     check_numeric,
@@ -33,6 +31,7 @@ from .._validation import (
     declared_list,
     is_complex,
     names_of,
+    warn,
 )
 from ..base import EstimatorMixin, SentMixin
 from ..privacy.budgets._budget import record_ids
@@ -42,10 +41,9 @@ from ._likely_mistakes import (
     column_name,
     contexts,
     in_columns_with_missing,
-    warn_of_one_bin,
     warn_of_times,
 )
-from ._lookups import Lookups
+from ._local import Lookups
 
 _UNKNOWN = -1
 _CONTAINERS = dict, list, set, tuple, np.ndarray
@@ -231,11 +229,9 @@ class CoordinateEncoder(
         names = getattr(self, "feature_names_in_", None)
         others = contexts(names, len(ids)) if first else []
         if is_time:
-            warnings.warn(
+            warn(
                 "The last column holds datetimes, and each of them becomes an index of "
-                "its own. To bin them, pass freq, such as freq='W', or time_bins.",
-                UserWarning,
-                stacklevel=callers_level(),
+                "its own. To bin them, pass freq, such as freq='W', or time_bins."
             )
         # Everything that may fail comes first, so that a failed call changes nothing.
         learned = []
@@ -272,8 +268,6 @@ class CoordinateEncoder(
             ends = _starts_of(np.array([start, start + n_bins - 1]), self.freq)
             n_rows = len(times) if first else None
             check_bins([str(end)[:4] for end in ends], n_bins, n_rows, self.freq)
-            if first:
-                warn_of_one_bin(n_bins, len(times))
             binning = {"time_start_": start}
         if self._publishes_ids:
             name, unprotected = type(self).__name__, self._unprotected()
@@ -306,16 +300,13 @@ class CoordinateEncoder(
         """
         check_is_fitted(self)
         ids, times = self._split(X, reset=False)
-        for k, (known, column) in enumerate(zip(self.categories_, ids, strict=True)):
-            check_kinds(kinds_of(known), kinds_of(column), k)
+        for k, column in enumerate(ids):
+            check_kinds(self._known(k).kinds, kinds_of(column), k)
         return self._coordinates(ids, times)
 
     def _coordinates(self, ids: list[NDArray[Any]], times: Any) -> NDArray[np.int64]:
         """Encode columns of ids, and times in seconds since 1970 if they are binned."""
-        columns = [
-            index_of(known, column)
-            for known, column in zip(self.categories_, ids, strict=True)
-        ]
+        columns = [self._known(k).of(column) for k, column in enumerate(ids)]
         if self._has_time:
             columns += [self._bins_of(times)]
         return np.column_stack(columns)
@@ -363,20 +354,14 @@ class CoordinateEncoder(
     def _indices_of(self, values: NDArray[Any], column: int) -> NDArray[np.int64]:
         """Encode ids or times of one column; -1 for an unknown one."""
         if column < len(self.categories_):
-            return self._built("index", column, _Index).of(values)
+            return self._known(column).of(values)
         return self._bins_of(seconds_of(values))
 
-    def _known_kinds(self, column: int) -> set[str]:
-        """Kinds of the known ids of a column."""
-        return self._built("kinds", column, kinds_of)
-
-    def _built(
-        self, name: str, column: int, build: Callable[[NDArray[Any]], Any]
-    ) -> Any:
-        """What `build` makes of the known ids of a column, the first time only."""
+    def _known(self, column: int) -> _Known:
+        """The known ids of a column, which are sorted or hashed on first use."""
         known = self.categories_[column]
         lookups = self.__dict__.setdefault("_lookups", Lookups())
-        return lookups.get(f"{name} {column}", known, lambda: build(known))
+        return lookups.get(f"column {column}", known, lambda: _Known(known))
 
     def _ids_at(self, indices: NDArray[np.integer], column: int) -> NDArray[Any]:
         """The ids, or the first times, of indices of a column, as objects; None for -1.
@@ -746,14 +731,19 @@ def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
 
 def index_of(known: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
     """Index of every id among the known ones; -1 if it is not known."""
-    return _Index(known).of(column)
+    return _Known(known).of(column)
 
 
-class _Index:
-    """Finds ids among the known ones; it sorts or hashes these once."""
+class _Known:
+    """Known ids, among which others are found; it sorts or hashes them once."""
 
     def __init__(self, known: NDArray[Any]) -> None:
         self._known = known
+
+    @cached_property
+    def kinds(self) -> set[str]:
+        """See `kinds_of`."""
+        return kinds_of(self._known)
 
     @cached_property
     def _order(self) -> NDArray[np.intp]:

@@ -7,17 +7,21 @@ chunk of entries and of public quantities. Entries in memory are one chunk, and
 partitions many.
 """
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_array, column_or_1d
 
+from .._random import BLOCK as _BLOCK
 from .._random import NoiseStreams
-from .._validation import range_of
+from .._validation import check_coordinates, check_numeric, checked, range_of
 from ..privacy._conditions import CLIENTS
 from ..tensor import (
+    Observations,
     Pattern,
     as_coordinates,
     pattern_of,
@@ -25,11 +29,12 @@ from ..tensor import (
 from ..tensor._sums import shared_entries
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
-from ._draws import Draws
 from ._values import EntryRandomizer
 
 # A mode with so many times more indices than there are entries is sorted.
 _SPARSE = 8
+# Largest number of values that are compared with a model.
+MOST_COMPARED = 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +140,7 @@ class Entries:
 
     def randomized(
         self, randomizer: EntryRandomizer, streams: NoiseStreams | None
-    ) -> Draws:
+    ) -> "Draws":
         """Randomise the values; see `EntryRandomizer.draw`."""
         drawn = randomizer.draw(self.values, streams)
         return Draws(self.without_values(), randomizer, drawn, self.dtype)
@@ -169,3 +174,126 @@ def present(
 def extent(where: NDArray[np.integer]) -> tuple[int, ...]:
     """The smallest shape that holds these coordinates."""
     return tuple((where.max(axis=0) + 1).tolist())
+
+
+def check_values(y: Any) -> NDArray[np.floating]:
+    """Return `y` as finite floats: float32 if it already is, otherwise float64."""
+    check_numeric(y, "y")
+    y = checked(column_or_1d, y)
+    y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
+    if not np.all(np.isfinite(y)):
+        raise ValueError("Some values in y are NaN, infinite or missing.")
+    return y
+
+
+def entries_of(
+    X: Any, y: Any, shape: tuple[int, ...] | None, name: str
+) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
+    """Check coordinates and values, of which no estimator learns names or numbers.
+
+    Their lengths may differ.
+
+    Parameters
+    ----------
+    X, y : array-like
+    shape : tuple of int or None
+        Shape of the tensor, if it is declared.
+    name : str
+        Name of the estimator, for messages.
+    """
+    check_numeric(X, "X")
+    X = checked(check_array, X, dtype="numeric", ensure_min_samples=0, input_name="X")
+    if X.shape[1] < 2:
+        raise ValueError(
+            f"X has {X.shape[1]} feature(s), but a tensor has two or more modes."
+        )
+    return check_coordinates(X, shape=shape, name=name), check_values(y)
+
+
+# --- what was drawn for them ----------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Randomised values of all observed entries, in memory.
+
+    `PartitionedDraws` answers the same questions for entries in Dask collections.
+
+    Attributes
+    ----------
+    entries : Entries
+        Where the values belong; it holds none.
+    randomizer : EntryRandomizer
+    drawn : ndarray of shape (n_entries,)
+        What `EntryRandomizer.draw` returned.
+    dtype : dtype
+        Type of the values.
+    """
+
+    entries: Entries
+    randomizer: EntryRandomizer
+    drawn: NDArray[Any]
+    dtype: np.dtype[Any]
+
+    def mean(self) -> float:
+        """Mean of the randomised values."""
+        values = self.randomizer.values_of(self.drawn, self.dtype)
+        return float(values.mean(dtype=float))
+
+    def observations(
+        self, offset: float, scale: float, smooth_modes: Collection[int] = ()
+    ) -> Observations:
+        """Shifted and scaled values at their coordinates.
+
+        Parameters
+        ----------
+        offset, scale : float
+            Each value less `offset` is divided by `scale`.
+        smooth_modes : collection of int, default=()
+            Modes of which all indices have rows.
+        """
+        used = [
+            np.arange(size) if mode in smooth_modes else None
+            for mode, size in enumerate(self.entries.shape)
+        ]
+        return Observations.of(
+            self.entries.coordinates,
+            (self.randomizer.values_of(self.drawn, self.dtype) - offset) / scale,
+            used,
+            self.drawn if self.randomizer.has_table else None,
+            signs(0, len(self.drawn)),
+        )
+
+    def compared(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int8]]:
+        """Some of what was drawn, equally spaced among all of it.
+
+        Returns
+        -------
+        coordinates : ndarray of shape (n_compared, n_modes), int
+        drawn : ndarray of shape (n_compared,)
+        signs : ndarray of shape (n_compared,), int8
+            Signs with which ``grouped(move=...)`` moves these values.
+        """
+        chosen = slice(None, None, math.ceil(len(self.drawn) / MOST_COMPARED))
+        moved = signs(0, len(self.drawn))
+        return self.entries.coordinates[chosen], self.drawn[chosen], moved[chosen]
+
+
+def signs(first: int, last: int) -> NDArray[np.int8]:
+    """Random signs of the entries from `first` to `last`, fixed for every place.
+
+    Parameters
+    ----------
+    first, last : int
+        Places among all entries; `last` is excluded.
+
+    Returns
+    -------
+    signs : ndarray of shape (last - first,), int8
+    """
+    blocks = range(first // _BLOCK, math.ceil(last / _BLOCK))
+    bits = [
+        np.random.default_rng((0, b)).integers(0, 2, _BLOCK, np.int8) for b in blocks
+    ]
+    start = first - blocks.start * _BLOCK
+    return (2 * np.concatenate(bits) - 1)[start : start + last - first]

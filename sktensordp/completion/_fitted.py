@@ -28,15 +28,12 @@ from ..tensor import (
 from ..tensor._observations import places_of
 from ..tensor._rows import OfMode
 from ..tensor._unit_entries import UnitEntries
-from ._choices import Choices
+from ._choices import ByUser, Choices, items_by_place, places_at
 from ._domain import Domain
 from ._entries import Entries
-from ._lookups import ByUser, Lookups, items_by_place, places_at
-from ._own_rows import TIED, OwnModel, for_own_eyes, kept_values
-from ._ranking import best_of
-from ._similar import item_vectors, similar_to
-from ._unit_rows import LocalRows, UnitModel
-from ._wanted import Wanted
+from ._local import LocalRows, Lookups
+from ._own_rows import TIED, OwnModel, UnitModel, for_own_eyes, kept_values
+from ._ranking import Wanted, best_of, item_vectors, similar_to
 
 # Of all users, those of the fit and new ones: no coordinate reaches it.
 _MOST_USERS = 2**31 - 1
@@ -241,15 +238,6 @@ class Fitted:
             best[rows] = best_of(scores, wanted.k)
         return best
 
-    def values_of(self, coordinates: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Predictions of recommended items; NaN where no item was left."""
-        rows, places = np.nonzero(items >= 0)
-        where = coordinates[rows]
-        where[:, 1] = items[rows, places]
-        values = np.full(items.shape, np.nan)
-        values[rows, places] = self.predict(where)
-        return values
-
     def similar_items(self, items: np.ndarray, k: int) -> np.ndarray:
         """The k items most similar to each of the items; see `similar_to`."""
         vectors = self.lookups.get("vectors", self.model, self._item_vectors)
@@ -294,12 +282,10 @@ class Fitted:
         """The same model after one more call, whose release is about to happen."""
         observed = (*(self.observed or ()), entries.without_values())
         recurring = times_recurring([each.coordinates for each in observed])
-        # A pickle of version 0.1 has none of its calls.
-        unknown = (None,) * (len(observed) - len(self.noisy))
         return replace(
             self,
             observed=observed,
-            noisy=(*self.noisy, *unknown),
+            noisy=(*self.noisy, None),
             n_uses=max(self.n_uses, recurring),
             single=_worse(self.single, guarantee),
         )

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import Interval, fit_context
 from .._validation import (
-    callers_level,
     check_shape,
     is_fit_for_a_score,
+    warn,
 )
-from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import AveragesOnlyWarning
 from ..measure import NoisySums
 from ..privacy import PrivacyGuarantee
@@ -33,14 +30,13 @@ from ._fitted import keeping_names_if_refused
 from ._item_model import ItemModel
 from ._likely_mistakes import warn_of_noise
 from ._local import Local
+from ._ranking import RankingEstimator, Wanted
 from ._synthetic import (
     LENGTHS_ARE_PUBLIC,
     Request,
     UserSampler,
-    checked_release,
     sample_choices,
 )
-from ._wanted import check_ranking, check_similar
 
 # The default with noise and without. With noise, more items cost rounding.
 _DEFAULT_MAX_ITEMS, _WITHOUT_NOISE = 1500, 15_000
@@ -58,7 +54,7 @@ _SOURCE = (
 )
 
 
-class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
+class ImplicitCompletion(RankingEstimator):
     """Recommend items from people's choices, and protect all choices of each user.
 
     Choices have no values: they are pairs of a user and an item that the user viewed,
@@ -169,7 +165,6 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     n_features_in_: int
     _fitted: _Fitted
-    _of_fit = ("_fitted",)
 
     def __init__(
         self,
@@ -222,12 +217,10 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         if y is not None:
             # Whether y was passed, and never what it holds.
-            warnings.warn(
+            warn(
                 "y is ignored: every row of X counts as a choice, whether it has one "
                 "star or five. Pass only the rows that are choices, without y, or use "
-                "CPCompletion for ratings.",
-                UserWarning,
-                stacklevel=callers_level(),
+                "CPCompletion for ratings."
             )
         shape, noise = self._shape_and_noise()
         with keeping_names_if_refused(self):
@@ -282,13 +275,12 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         warn_of_noise(sums.totals.are_noise)
         is_chosen = not draws or not self._max_items(shape)
         if not (len(sums.items) or is_chosen or is_fit_for_a_score()):
-            warnings.warn(
+            warn(
                 "At this epsilon and size only averages could be learned: everybody "
                 "gets the same ranking, that of popular items. A larger epsilon or "
                 "more users may change that. If popular items are what you want, pass "
                 "max_items=0.",
                 AveragesOnlyWarning,
-                stacklevel=callers_level(),
             )
         return self
 
@@ -321,119 +313,6 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             self._fitted = replace(fitted, local=local)
         return self
 
-    @overload
-    def recommend(
-        self,
-        units: ArrayLike,
-        k: int = 10,
-        *,
-        context: None = None,
-        candidates: ArrayLike | None = None,
-        exclude: ArrayLike | None = None,
-        exclude_observed: bool = True,
-        return_scores: Literal[False] = False,
-    ) -> NDArray[np.int64]: ...
-
-    @overload
-    def recommend(
-        self,
-        units: ArrayLike,
-        k: int = 10,
-        *,
-        context: None = None,
-        candidates: ArrayLike | None = None,
-        exclude: ArrayLike | None = None,
-        exclude_observed: bool = True,
-        return_scores: Literal[True],
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
-
-    def recommend(
-        self,
-        units: ArrayLike,
-        k: int = 10,
-        *,
-        context: None = None,
-        candidates: ArrayLike | None = None,
-        exclude: ArrayLike | None = None,
-        exclude_observed: bool = True,
-        return_scores: bool = False,
-    ) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Recommend the k items with the largest scores that a user has not chosen.
-
-        Of items with equal scores, the one with the lower index comes first.
-
-        Parameters
-        ----------
-        units : int or array-like of shape (n_units,)
-            Indices of users. -1 stands for an unknown user. Unknown users and users
-            without a choice get the most popular items.
-        k : int, default=10
-            Number of items for each user.
-        context : None
-            Must be None: choices have no context.
-        candidates : list of int, or list of n_units such lists, default=None
-            The only items that may be recommended: one list for all users, or one for
-            each. None admits every item. -1 in a list is ignored.
-        exclude : list of int, or list of n_units such lists, default=None
-            Items to leave out, in the same form.
-        exclude_observed : bool, default=True
-            Whether to leave out the user's own choices.
-        return_scores : bool, default=False
-            Whether to return the scores, too.
-
-        Returns
-        -------
-        items : ndarray of shape (k,) or (n_units, k)
-            Indices of items, best first. -1 if no further item is left.
-        scores : ndarray of shape (k,) or (n_units, k)
-            Only with `return_scores`: those of `predict`, which are neither values nor
-            probabilities; NaN for -1.
-
-        Raises
-        ------
-        ValueError
-            If an index is outside `shape_`, `k` is not a positive integer, or there are
-            several lists but not one for each user.
-        """
-        check_is_fitted(self)
-        where, wanted = check_ranking(
-            self, (), units, k, context, candidates, exclude, exclude_observed
-        )
-        fitted, shape = self._fitted, (*np.shape(units), wanted.k)
-        choices = fitted.choices_of(where[:, 0].astype(np.int64))
-        items, scores = fitted.model.best(choices, wanted)
-        if not return_scores:
-            return items.reshape(shape)
-        return items.reshape(shape), scores.reshape(shape)
-
-    def similar_items(self, items: ArrayLike, k: int = 10) -> NDArray[np.int64]:
-        """Find the items whose scores a choice of an item raises most.
-
-        These are the largest weights in the item's row of `similarity_`. Nobody's own
-        choices are read, so you may show the answer to everybody.
-
-        Parameters
-        ----------
-        items : int or array-like of shape (n_items,)
-            Indices of items; -1 stands for an unknown item.
-        k : int, default=10
-            Number of similar items for each.
-
-        Returns
-        -------
-        similar : ndarray of shape (k,) or (n_items, k)
-            Largest weight first, padded with -1 if fewer than `k` weights are positive.
-            Items that are not among `items_` have no weights.
-
-        Raises
-        ------
-        ValueError
-            If an index is outside `shape_`, or `k` is not a positive integer.
-        """
-        check_is_fitted(self)
-        asked, k = check_similar(self, items, k)
-        return self._fitted.model.similar(asked, k).reshape(*np.shape(items), k)
-
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predict the scores by which `recommend` ranks items for users.
 
@@ -456,10 +335,10 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             If an index is fractional, below -1 or outside `shape_`.
         """
         check_is_fitted(self)
-        pairs = check_request(self, X)
-        users, rows = np.unique(pairs[:, 0].astype(np.int64), return_inverse=True)
         fitted = self._fitted
-        return fitted.model.at(fitted.choices_of(users), rows, pairs[:, 1])
+        pairs = check_request(self, X, fitted.new_units)
+        fitted.warn_of_lost_rows(pairs)
+        return fitted.predict(pairs)
 
     def sample_users(
         self,
@@ -513,16 +392,11 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         with self._count_releases().lock:
             fitted = self._fitted
-            sampler, n_items = checked_release(fitted.sampler), fitted.shape[1]
-            request = Request.of(
-                n_users, lengths, random_state, sampler.population, n_items
-            )
+            population, n_items = fitted.sampler.population, fitted.shape[1]
+            request = Request.of(n_users, lengths, random_state, population, n_items)
             if request.lengths is not None:
                 self._fitted = replace(fitted, has_public_lengths=True)
-        return sample_choices(sampler, request)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_fitted")
+        return sample_choices(fitted.sampler, request)
 
     @property
     def items_(self) -> NDArray[np.int64]:
@@ -538,11 +412,6 @@ class ImplicitCompletion(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     def similarity_(self) -> NDArray[np.float64]:
         """Weights between `items_`."""
         return self._fitted.model.similarity
-
-    @property
-    def shape_(self) -> tuple[int, int]:
-        """Numbers of possible users and items."""
-        return self._fitted.shape
 
     def _shape_and_noise(self) -> tuple[tuple[int, int], NoisySums]:
         """Check the parameters; compute the shape and the noise from them alone.
@@ -653,18 +522,35 @@ class _Fitted:
     model: ItemModel
     shape: tuple[int, int]
     local: _LocalChoices
-    sampler: UserSampler | None = None  # in models of version 0.1
+    sampler: UserSampler
     has_public_lengths: bool = False
 
-    def choices_of(self, users: NDArray[np.int64]) -> Choices:
-        """Own choices of some users; an unknown user has none.
+    unit, new_units = 0, ()
 
-        Warns once if the model was deep-copied or pickled, which loses the choices.
-        """
-        if np.any(users >= 0):
+    def warn_of_lost_rows(self, coordinates: NDArray[np.integer]) -> None:
+        """Warn once if the choices of these users were lost in a copy."""
+        if np.any(coordinates[:, 0] >= 0):
             self.local.warn_if_lost(
                 "This model was deep-copied or pickled. The choices of users are never "
                 "pickled or deep-copied, so all users are treated as unknown. To "
                 "restore them, call fold_in(X) with all of their choices."
             )
-        return self.local.choices_of(self.shape).of_users(users)
+
+    def _choices_of(self, users: NDArray[np.integer]) -> Choices:
+        """Own choices of some users; an unknown user has none."""
+        return self.local.choices_of(self.shape).of_users(users.astype(np.int64))
+
+    def predict(self, pairs: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Scores of pairs of a user and an item, either of which may be unknown."""
+        users, rows = np.unique(pairs[:, 0], return_inverse=True)
+        return self.model.at(self._choices_of(users), rows, pairs[:, 1])
+
+    def recommend(
+        self, coordinates: NDArray[np.integer], wanted: Wanted
+    ) -> NDArray[np.int64]:
+        """Best items for the users at coordinates; -1 if none is left."""
+        return self.model.best(self._choices_of(coordinates[:, 0]), wanted)
+
+    def similar_items(self, items: NDArray[np.integer], k: int) -> NDArray[np.int64]:
+        """See `ItemModel.similar`."""
+        return self.model.similar(items, k)

@@ -17,12 +17,9 @@ from scipy.linalg import eigh
 from ..tensor._blas import one_blas_thread
 from ._choices import Choices
 from ._cooccurrence import ItemSums
-from ._ranking import best_of
-from ._wanted import Wanted
+from ._ranking import Wanted, best_of
 
-# Number of rows of scores that are ranked at once.
-_N_RANKED = 256
-# Number of rows of a matrix that are computed at once.
+# Number of rows of scores, or of a matrix, that are computed at once.
 _N_ROWS = 256
 # Share of the diagonal that is denoised together with the other cells.
 _DIAGONAL = 0.25
@@ -54,7 +51,7 @@ class ItemModel:
     pairs : ndarray of shape (2, n_pairs), int
         The pairs of `items` with the largest centred products, by decreasing product.
     products : ndarray of shape (n_pairs,)
-        These products, without noise as far as possible.
+        These products, without noise as far as possible, per user.
     """
 
     counts: NDArray[np.float64]
@@ -73,14 +70,16 @@ class ItemModel:
             products = _denoised(sums)
             weights = _weights(sums, products)
             expected = sums.shares @ weights
-        return cls(
-            sums.counts,
-            sums.items,
-            sums.shares,
-            weights,
-            expected,
-            *_largest(products),
-        )
+        pairs, largest = _largest(products)
+        of_items = sums.counts, sums.items, sums.shares, weights, expected
+        return cls(*of_items, pairs, largest / sums.totals.n_users)
+
+    @classmethod
+    def of_counts(cls, counts: NDArray[np.float64]) -> Self:
+        """The model of items of which nothing but counts is known."""
+        none, no_pairs = np.empty(0), np.empty((2, 0), np.intp)
+        of_pairs = none, np.empty((0, 0)), none, no_pairs, none
+        return cls(counts, no_pairs[0], *of_pairs)
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
@@ -109,12 +108,9 @@ class ItemModel:
         scores[:, self.items] += indicators @ self.similarity - sizes * self.expected
         return scores
 
-    def best(
-        self, choices: Choices, wanted: Wanted
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Best items for each user, and their scores; see `best_of`."""
+    def best(self, choices: Choices, wanted: Wanted) -> NDArray[np.int64]:
+        """Best items for each user; see `best_of`."""
         items = np.full((len(choices.users), wanted.k), -1, dtype=np.int64)
-        found = np.full(items.shape, np.nan)
         for rows, here in wanted.chunks(len(items), len(self.counts)):
             chunk = choices.chunk(rows.start, rows.stop)
             scores = self.scores(chunk)
@@ -122,12 +118,8 @@ class ItemModel:
             if wanted.exclude_observed:
                 places = np.repeat(np.arange(len(chunk.users)), chunk.sizes)
                 scores[places, chunk.items] = -np.inf
-            items[rows] = best = best_of(scores, wanted.k)
-            is_item, best = best >= 0, np.maximum(best, 0)
-            found[rows] = np.where(
-                is_item, np.take_along_axis(scores, best, axis=1), np.nan
-            )
-        return items, found
+            items[rows] = best_of(scores, wanted.k)
+        return items
 
     def similar(self, items: NDArray[np.integer], k: int) -> NDArray[np.int64]:
         """The k items whose scores a choice of each item raises most; -1 if fewer."""
@@ -149,9 +141,9 @@ class ItemModel:
     ) -> NDArray[np.float64]:
         """Score of each item for the user in that row of `choices`; 0 for item -1."""
         result = np.zeros(len(items))
-        for start in range(0, len(choices.users), _N_RANKED):
-            here = (rows >= start) & (rows < start + _N_RANKED) & (items >= 0)
-            scores = self.scores(choices.chunk(start, start + _N_RANKED))
+        for start in range(0, len(choices.users), _N_ROWS):
+            here = (rows >= start) & (rows < start + _N_ROWS) & (items >= 0)
+            scores = self.scores(choices.chunk(start, start + _N_ROWS))
             result[here] = scores[rows[here] - start, items[here]]
         return result
 

@@ -8,7 +8,6 @@ warnings end up in logs.
 
 import math
 import re
-import warnings
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -17,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._validation import (
-    callers_level,
     is_fit_for_a_score,
     names_of,
+    warn,
     warn_of_two_levels,
     words_of,
 )
@@ -114,11 +113,10 @@ def check_whole(ids: NDArray[Any], column: str) -> None:
         )
     numbers = _as_numbers(ids) if ids.dtype.kind in "OSU" else None
     if numbers is not None and np.any(numbers % 1 != 0):
-        warnings.warn(
+        warn(
             f"The ids in {column} are text that reads as numbers with fractions. "
             f"{advice} Ids are public.",
             PrivacyLeakWarning,
-            stacklevel=callers_level(),
         )
 
 
@@ -166,12 +164,11 @@ def warn_of_levels(ids: NDArray[Any], levels: Any, column: str, advice: str) -> 
     is_index = np.min(numbers) == 0 and np.max(numbers) == len(numbers) - 1
     if not np.all(np.isin(numbers, scale)) or (is_index and len(numbers) < len(scale)):
         return
-    warnings.warn(
+    warn(
         f"All ids in {column} are among the declared levels. Does it hold the values? "
         f"They would be public: pass them as y, and leave the column out of X. If it "
         f"does hold ids, {advice}.",
         PrivacyLeakWarning,
-        stacklevel=callers_level(),
     )
 
 
@@ -227,11 +224,9 @@ def warn_of_swapped_columns(
             "items, and over those of the second as over users"
         )
     if reason:
-        warnings.warn(
+        warn(
             f"Users are taken from the first column and items from the second, but "
-            f"{reason}. Swap them or, if they are right, name them 'user' and 'item'.",
-            UserWarning,
-            stacklevel=callers_level(),
+            f"{reason}. Swap them or, if they are right, name them 'user' and 'item'."
         )
 
 
@@ -254,23 +249,19 @@ def _inequality(counts: NDArray[np.int64]) -> tuple[float, float]:
 def warn_of_items(are_items: bool) -> None:
     """Warn if users were asked for by ids of items."""
     if are_items:
-        warnings.warn(
+        warn(
             "Some of these ids are ids of items, but recommend takes users. If they "
-            "are users, the columns were swapped in fit: users come first.",
-            UserWarning,
-            stacklevel=callers_level(),
+            "are users, the columns were swapped in fit: users come first."
         )
 
 
 def warn_of_many_modes(n_modes: int) -> None:
     """Warn if a table has so many columns that it looks like a wide table of values."""
     if n_modes > _MOST_MODES:
-        warnings.warn(
+        warn(
             f"X has {n_modes} columns, and each becomes a mode of the tensor. If X is "
             f"a wide table of values, with a row for each user, pass it as floats, "
-            f"with NaN where nothing was observed and without y.",
-            UserWarning,
-            stacklevel=callers_level(),
+            f"with NaN where nothing was observed and without y."
         )
 
 
@@ -293,7 +284,7 @@ def check_extent(sizes: Sequence[int], n_entries: int) -> None:
 
 
 def check_bins(ends: Sequence[str], n_bins: int, n_rows: int | None, freq: str) -> None:
-    """Refuse, or warn of, far more calendar bins than public times can fill.
+    """Refuse, or warn of, far more calendar bins than public times can fill, or one.
 
     Parameters
     ----------
@@ -316,25 +307,19 @@ def check_bins(ends: Sequence[str], n_bins: int, n_rows: int | None, freq: str) 
             f"freq={freq!r}; at most {MOST_BINS:,} are possible. Leave impossible "
             f"times out, or pass a coarser freq."
         )
-    if n_rows is not None and n_bins >= _LEAST_UNUSED and n_bins > 2 * n_rows:
-        warnings.warn(
-            f"Most bins of freq={freq!r} have no entry: the times reach from {first} "
-            f"to {last}. Leave impossible times out, or pass a coarser freq.",
-            UserWarning,
-            stacklevel=callers_level(),
-        )
-
-
-def warn_of_one_bin(n_bins: int, n_rows: int) -> None:
-    """Warn if all times of many rows, which are public, fall into one bin."""
-    if n_bins > 1 or n_rows < _LEAST_ROWS:
+    if n_rows is None:
         return
-    warnings.warn(
-        "All times fall into one bin, so they change nothing. The last column must "
-        "hold times: seconds since 1970, or datetimes. If it does, pass a finer freq.",
-        UserWarning,
-        stacklevel=callers_level(),
-    )
+    if n_bins >= _LEAST_UNUSED and n_bins > 2 * n_rows:
+        warn(
+            f"Most bins of freq={freq!r} have no entry: the times reach from {first} "
+            f"to {last}. Leave impossible times out, or pass a coarser freq."
+        )
+    if n_bins == 1 and n_rows >= _LEAST_ROWS:
+        warn(
+            "All times fall into one bin, so they change nothing. The last column must "
+            "hold times: seconds since 1970, or datetimes. If it does, pass a finer "
+            "freq."
+        )
 
 
 def warn_of_times(ids: NDArray[Any], n_rows: int, name: Any, column: str) -> None:
@@ -360,12 +345,10 @@ def warn_of_times(ids: NDArray[Any], n_rows: int, name: Any, column: str) -> Non
         reason = "look like times"
         if not (name is not None and _stems(name) & _TIMES) and not _are_times(ids):
             return
-    warnings.warn(
+    warn(
         f"The ids in {column} {reason}, and each becomes an index of its own. If "
         f"it holds times, put it last and bin them: CoordinateEncoder(freq='W'), or "
-        f"time_bins. Otherwise leave it out, or group its ids.",
-        UserWarning,
-        stacklevel=callers_level(),
+        f"time_bins. Otherwise leave it out, or group its ids."
     )
 
 
@@ -396,21 +379,17 @@ def warn_of_coordinates(entries: Any, names: Sequence[str] | None, levels: Any) 
         if n_modes > 2:
             warn_of_levels(indices, levels, column, "declare `shape`")
         if size >= _LEAST_UNUSED and size > 2 * len(indices):
-            warnings.warn(
+            warn(
                 f"Most indices of {column} have no entry, but there is a row for each "
                 f"up to the largest. The fit takes time and memory for all. Encode "
                 f"ids: X = CoordinateEncoder().fit_transform(X), or use a Recommender. "
-                f"If you do need these rows, declare `shape`.",
-                UserWarning,
-                stacklevel=callers_level(),
+                f"If you do need these rows, declare `shape`."
             )
     if entries.n_entries >= _LEAST_ROWS and all(indices[0] == 1 for indices in used):
-        warnings.warn(
+        warn(
             "The indices of every column start at 1, so index 0 stands for a user and "
             "an item that do not exist. Subtract 1, or encode ids with a "
-            "CoordinateEncoder.",
-            UserWarning,
-            stacklevel=callers_level(),
+            "CoordinateEncoder."
         )
     warn_of_many_modes(n_modes)
     for k in contexts(names, n_modes):
@@ -484,26 +463,23 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
     if low + margin < mean.value < high - margin or margin <= 0:
         return
     end = "lower" if mean.value < domain.middle else "upper"
-    warnings.warn(
+    warn(
         f"Judging by what was released, nearly all values are at the {end} end of the "
         f"declared range, to which values are clipped. If they have another scale, "
-        f"declare it: levels or value_bounds.",
-        UserWarning,
-        stacklevel=callers_level(),
+        f"declare it: levels or value_bounds."
     )
 
 
 def warn_of_noise(are_noise: bool) -> None:
     """Warn if what a fit released about protected units may be nothing but noise."""
     if are_noise and not (_is_search() or is_fit_for_a_score()):
-        warnings.warn(
+        warn(
             "The released number of protected users, or their typical number of "
             "entries, is no larger than its noise, so the model holds little but "
             "noise. If you passed many, check the order of the columns and how ids are "
             "spelt: rows with unknown ids are left out. Otherwise, only a larger "
             "epsilon or more users will help.",
             NoiseOnlyWarning,
-            stacklevel=callers_level(),
         )
 
 
@@ -523,12 +499,11 @@ def _warn_of_averages(estimator: Any, problem: Any) -> None:
     same, advice = "the same", "perturbation='input'"
     if estimator.unit != "entry":
         same, advice = "nearly the same", "side_information"
-    warnings.warn(
+    warn(
         f"At this epsilon and size only averages could be learned: everybody gets "
         f"{same} ranking. A larger epsilon, more data or {advice} may change "
         f"that. If averages are what you want, pass perturbation='sums'.",
         AveragesOnlyWarning,
-        stacklevel=callers_level(),
     )
 
 
@@ -542,10 +517,8 @@ def _warn_of_no_gap(entries: Any) -> None:
     """
     if entries.n_entries < math.prod(entries.shape):
         return
-    warnings.warn(
+    warn(
         "X has no NaN, so there is nothing to complete: every entry counts as "
         "observed, and 0 as a value like any other. Put NaN where nothing was "
-        "observed.",
-        UserWarning,
-        stacklevel=callers_level(),
+        "observed."
     )

@@ -1,9 +1,18 @@
 """What stays in this process, and never leaves it in a deep copy or a pickle."""
 
-import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from .._validation import callers_level
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import warn
+
+# Number of rows that are reserved. Nothing but the lattice of the noise depends on it,
+# whose sums are exact for so many users.
+N_RESERVED = 2**31 - 2
+
+Found = TypeVar("Found")
 
 
 class Local:
@@ -23,7 +32,7 @@ class Local:
         """Warn once, if the data were lost."""
         if self.lost:
             self.lost = False
-            warnings.warn(message, UserWarning, stacklevel=callers_level())
+            warn(message)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _dropped, (type(self),)
@@ -37,3 +46,147 @@ def _dropped(kind: type[Local]) -> Local:
     found = kind()
     found.lost = True
     return found
+
+
+class Lookups(Local):
+    """What was computed from parts of a fit; copies and pickles compute it anew."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, tuple[Any, Any]] = {}
+
+    def get(self, name: str, source: Any, build: Callable[[], Found]) -> Found:
+        """What `build` makes of a source, as long as this is the same object."""
+        of, built = self._built.get(name, (None, None))
+        if of is not source or name not in self._built:
+            # Two threads may both build it, with the same result.
+            built = build()
+            self._built[name] = source, built
+        return built
+
+
+class LocalRows(Local):
+    """Rows of units and the coordinates of their entries, for this process only.
+
+    Parameters
+    ----------
+    units : ndarray of shape (n_units,), int, default=None
+        Indices of the units, ascending.
+    rows : ndarray of shape (n_units, n_columns), default=None
+    where : ndarray of shape (n, n_modes), int, default=None
+        Coordinates of the units' entries.
+    elsewhere : PartitionedUnits, default=None
+        Entries of further units, which answer for these units where they are.
+
+    Attributes
+    ----------
+    model : UnitModel, OwnModel or None
+        The prediction model, built on first use.
+    """
+
+    def __init__(
+        self,
+        units: NDArray[np.integer] | None = None,
+        rows: NDArray[np.float64] | None = None,
+        where: NDArray[np.integer] | None = None,
+        *,
+        elsewhere: Any | None = None,
+    ) -> None:
+        self.units = np.empty(0, dtype=np.int64) if units is None else units
+        self.rows = rows
+        self.where: Any = where
+        self.model: Any = None
+        self.elsewhere = elsewhere
+
+    def replaced(
+        self,
+        units: NDArray[np.integer],
+        rows: NDArray[np.float64],
+        where: NDArray[np.integer],
+        unit: int,
+    ) -> "LocalRows":
+        """Add rows of units, in place of any earlier rows of these units."""
+        if self.rows is None:
+            return LocalRows(units, rows, where, elsewhere=self.elsewhere)
+        keep = ~np.isin(self.units, units)
+        stays = ~np.isin(self.where[:, unit], units)
+        units = np.concatenate([self.units[keep], units])
+        rows = np.concatenate([self.rows[keep], rows])
+        where = np.concatenate([self.where[stays], where])
+        order = np.argsort(units)
+        return LocalRows(units[order], rows[order], where, elsewhere=self.elsewhere)
+
+
+class LocalValues(Local):
+    """Values that a model was fitted to, less the offset; see `NoisyValues`.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,), default=None
+        None in copies.
+    noise : float, default=1.0
+    """
+
+    def __init__(
+        self, values: NDArray[np.floating] | None = None, noise: float = 1.0
+    ) -> None:
+        self.values, self.noise = values, noise
+
+
+class LocalUsers(Local):
+    """The rows of users, by their ids, among those reserved.
+
+    Which ids there are, how many, and which row an id has are as private as the users'
+    entries. So the map from ids to rows is never pickled or deep-copied, and no text
+    shows it.
+
+    Rows are drawn at random, from far more than there will ever be users. If they were
+    given in the order of ids, a user who joins would move others to other rows. As they
+    are, the rows of all other users have the same distribution whether or not a user is
+    in the data: each choice of distinct rows is as likely as any other. So it does not
+    matter what later steps do with the numbers of rows.
+
+    Parameters
+    ----------
+    rows : dict of id to int, default=None
+    """
+
+    def __init__(self, rows: dict[Any, int] | None = None) -> None:
+        self._rows = rows or {}
+
+    def rows_of(self, ids: NDArray[Any]) -> NDArray[np.int64]:
+        """Row of each id; -1 for an unknown user."""
+        values = _hashable(ids)
+        rows = (self._rows.get(value, -1) for value in values)
+        return np.fromiter(rows, dtype=np.int64, count=len(values))
+
+    def joined_by(self, ids: NDArray[Any], first: int = 0) -> "LocalUsers":
+        """Give each new id a free row, from `first` on; known ids keep theirs."""
+        rows = dict(self._rows)
+        taken = set(rows.values())
+        waiting = list(set(_hashable(ids)).difference(rows))
+        # No seed, which would repeat the rows. A row that is taken is drawn again, so
+        # that all choices of distinct free rows are equally likely.
+        bits = np.random.default_rng()
+        while waiting:
+            drawn = bits.integers(first, N_RESERVED, size=len(waiting)).tolist()
+            still_waiting = []
+            for id_, row in zip(waiting, drawn, strict=True):
+                if row in taken:
+                    still_waiting.append(id_)
+                else:
+                    rows[id_] = row
+                    taken.add(row)
+            waiting = still_waiting
+        return LocalUsers(rows)
+
+
+def _hashable(ids: NDArray[Any]) -> list[Any]:
+    """The ids as Python objects."""
+    values: list[Any] = ids.tolist()
+    try:
+        set(values)
+        return values
+    except TypeError:
+        pass
+    # Raised outside of the handler, or the TypeError would be its context.
+    raise ValueError("Some ids are neither numbers nor strings.")

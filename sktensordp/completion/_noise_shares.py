@@ -47,7 +47,7 @@ _ROUNDING, _RHO = 16, 3e-137
 # A coarser share would be rounded up by more than a thousandth, and break the bound.
 _LEAST_SCALE = 2**10
 # Covers the rounding error of contributions, and that of the accounting.
-_ROUNDED_UP = 1 + 1e-9
+ROUNDED_UP = 1 + 1e-9
 # A sum of noise is further from 0, in standard deviations, with probability e^-799.
 _FARTHEST = 40
 # Sums of more bits would not be exact in floating point.
@@ -167,7 +167,7 @@ class SharedNoise:
     def n_bits(self, largest: float) -> int:
         """Number of bits of sums whose exact values have at most so many steps."""
         noise = _FARTHEST * self.scale * math.sqrt(self.shares.n_parties)
-        n_bits = 1 + math.ceil(math.log2(_ROUNDED_UP * (largest + noise) + 1))
+        n_bits = 1 + math.ceil(math.log2(ROUNDED_UP * (largest + noise) + 1))
         if n_bits > _MOST_BITS:
             raise ValueError(
                 f"The noise of {self.shares.n_parties} parties is too large to be "
@@ -187,7 +187,7 @@ class SharedNoise:
         spread = self.step * math.sqrt(n_honest * self.scale**2 - _ROUNDING)
         residual = self.n_cells * n_honest * _RHO
         # Sums that are rounded once are further apart, by up to a step in each cell.
-        distance = _ROUNDED_UP * (1 + self.step * math.sqrt(self.n_changed))
+        distance = ROUNDED_UP * (1 + self.step * math.sqrt(self.n_changed))
         noise = dp_event.GaussianDpEvent(noise_multiplier=spread / distance)
         from_ideal = SamplerResidualDpEvent(residual, 0.0)
         return dp_event.ComposedDpEvent([noise, from_ideal])
@@ -206,12 +206,6 @@ class SharedNoise:
             chunk = noise[start : start + _BLOCK]
             chunk[:] = discrete_gaussian(streams.stream(block), self.scale, len(chunk))
         return noise
-
-    def randomize(
-        self, sums: list[NDArray[np.float64]], _: Any
-    ) -> list[NDArray[np.float64]]:
-        """The sums as they are: the parties have added the noise."""
-        return sums
 
 
 def plan_shared_noise(noise: Any, shares: NoiseShares) -> SharedNoise:

@@ -1,8 +1,10 @@
-"""Answers to users from their own rows, where single values are protected.
+"""Models that answer users, or other units, from their own rows.
 
 Nobody's values are a secret from themselves. The row of a user is computed from the
 user's raw values and the released rows of the other modes. It answers that user only,
-and stays in this process.
+and stays in this process. If `unit` is a mode, all units are answered in this way
+(`UnitModel`), and otherwise those that were folded in, or all if ``personal=True``
+(`OwnModel`).
 """
 
 from collections.abc import Callable
@@ -18,8 +20,7 @@ from ..privacy._conditions import OWN_ANSWERS
 from ..tensor import Rows
 from ..tensor._observations import places_of
 from ..tensor._rows import OfMode
-from ._local import Local
-from ._unit_rows import LocalRows
+from ._local import LocalRows, LocalValues
 
 TIED = (
     "smooth_modes ties the rows of mode 0, so a user's own row would reveal something "
@@ -46,22 +47,6 @@ class NoisyValues:
 
     values: NDArray[np.floating]
     noise: float
-
-
-class LocalValues(Local):
-    """The same without noise, for this process only.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n,), default=None
-        None in copies.
-    noise : float, default=1.0
-    """
-
-    def __init__(
-        self, values: NDArray[np.floating] | None = None, noise: float = 1.0
-    ) -> None:
-        self.values, self.noise = values, noise
 
 
 def kept_values(
@@ -140,3 +125,81 @@ class OwnModel:
         if has_own.any():
             answers[has_own] = answers_of(self.own, coordinates[has_own])
         return answers
+
+
+@dataclass(eq=False)
+class UnitModel:
+    """A model of all units; those without a row share one.
+
+    Attributes
+    ----------
+    inner : Rows
+        The model with the mode of the units first. The last row of that mode is the
+        one of all units without a row.
+    units : ndarray of shape (n_units,), int
+        The units of the other rows, ascending.
+    shape : tuple of int
+        Shape of the tensor.
+    unit : int
+        The mode of the units.
+    """
+
+    inner: Any
+    units: NDArray[np.integer]
+    shape: tuple[int, ...]
+    unit: int
+
+    def _inner_coordinates(
+        self, coordinates: NDArray[np.integer]
+    ) -> NDArray[np.integer]:
+        others = [mode for mode in range(len(self.shape)) if mode != self.unit]
+        moved = coordinates[:, [self.unit, *others]]
+        moved[:, 0] = self._position(moved[:, 0])
+        return moved
+
+    def _position(self, units: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Rows of units in the inner model."""
+        rows = places_of(units, self.units)
+        return np.where(rows < 0, len(self.units), rows)
+
+    def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
+        """See `Rows.predict`."""
+        return self.inner.predict(self._inner_coordinates(coordinates))
+
+    def slices(
+        self,
+        coordinates: NDArray[np.integer],
+        mode: int,
+        every: NDArray[np.floating] | None = None,
+    ) -> NDArray[np.floating]:
+        """See `Rows.slices`."""
+        inner = self._inner_mode(mode)
+        scores = self.inner.slices(self._inner_coordinates(coordinates), inner, every)
+        if mode != self.unit:
+            return scores
+        return scores[:, self._position(np.arange(self.shape[mode]))]
+
+    def every_row(self, mode: int) -> NDArray[np.floating]:
+        """See `Rows.every_row`."""
+        return self.inner.every_row(self._inner_mode(mode))
+
+    def _inner_mode(self, mode: int) -> int:
+        """The number of a mode in the inner model."""
+        return mode if mode > self.unit else (mode + 1) * (mode != self.unit)
+
+    def dense(self) -> NDArray[np.floating]:
+        """See `Rows.dense`."""
+        values = self.inner.dense()[self._position(np.arange(self.shape[self.unit]))]
+        return np.moveaxis(values, 0, self.unit)
+
+    @property
+    def factors(self) -> list[NDArray[np.floating]]:
+        """Factors by mode; that of the units has the row of an unknown unit only."""
+        unit_rows, *others = self.inner.factors
+        others.insert(self.unit, unit_rows[-1:])
+        return others
+
+    @property
+    def core(self) -> NDArray[np.floating]:
+        """Core of a Tucker model, with its modes in the order of the tensor."""
+        return np.moveaxis(self.inner.core, 0, self.unit)

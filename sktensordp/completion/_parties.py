@@ -23,34 +23,40 @@ import hashlib
 import json
 import math
 import threading
-from dataclasses import replace
+import uuid
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, replace
+from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, column_or_1d
 
 from .._random import NoiseStreams
-from .._validation import (
-    check_coordinates,
-    check_numeric,
-    check_same_length,
-    checked,
-)
+from .._validation import check_same_length
 from ..base import PrivateEstimatorMixin
 from ..privacy import PrivacyGuarantee
+from ..privacy._conditions import EXACT_SUMS
 from ..privacy.budgets._open import process_name
 from ..tensor._unit_entries import UnitEntries
 from ._base import BaseCompletion
 from ._checks import is_empty_list
-from ._entries import Entries
+from ._entries import Entries, entries_of
 from ._fitted import keeping_names_if_refused
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
-from ._party_sums import Ask, PartySums
 from ._problem import Problem, domain_of
 from ._releases import contribute
-from ._requests import MOST_STEPS, Agreement, SumRequest, read_request
+from ._requests import (
+    MOST_STEPS,
+    Agreement,
+    SumRequest,
+    read_request,
+    request_bytes,
+)
 from .measurements._units import UnitPerturbation
+
+Ask = Callable[[bytes], ArrayLike | tuple[ArrayLike, int]]
+"""Sends a request to all parties, and returns the sum of their answers."""
 
 
 class Party(PrivateEstimatorMixin):
@@ -153,8 +159,7 @@ class Party(PrivateEstimatorMixin):
                 "fork. Two processes would answer different requests with the same "
                 "noise. Answer there, or make another party here."
             )
-        shares = None if self._noise is None else self._noise.shares
-        read = read_request(request, self._agreed, shares)
+        read = read_request(request, self._agreed)
         with self._lock:
             return self._answer(read, hashlib.sha256(request).hexdigest()).copy()
 
@@ -301,7 +306,7 @@ def party(
     >>> fit_aggregated(server, shop.answer).factors_[1].shape
     (3, 4)
     """
-    agreed, noise, guarantee = _agreement(completion), None, None
+    agreed, noise, guarantee = _agreement(completion, noise_shares), None, None
     if noise_shares is not None:
         measurement = _measurement_for_shares(completion, noise_shares)
         noise, guarantee = measurement.shared_noise, measurement.guarantee
@@ -386,7 +391,7 @@ def fit_aggregated(
             f"answers, got {type(ask).__name__}. If there is one party, pass "
             f"party.answer."
         )
-    agreed = _agreement(completion)
+    agreed = _agreement(completion, noise_shares)
     _check_finite(completion)
     noise = None
     if noise_shares is not None:
@@ -397,6 +402,112 @@ def fit_aggregated(
         completion.n_features_in_ = len(shape)
         sums = PartySums(shape, unit, ask, agreed, noise)
         return completion._fit(sums)
+
+
+@dataclass(frozen=True, eq=False)
+class PartySums:
+    """Entries of which a server learns sums alone; see `Entries`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    unit : int
+        The mode of the units in the shape.
+    ask : callable
+        See `fit_aggregated`.
+    agreed : Agreement
+        What parties compare with their own parameters.
+    noise : SharedNoise or None
+        Noise that the answers contain.
+    """
+
+    shape: tuple[int, ...]
+    unit: int
+    ask: Ask
+    agreed: Agreement
+    noise: SharedNoise | None = None
+
+    is_dense, received = False, False
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What a guarantee of a fit to these sums rests on besides."""
+        return (EXACT_SUMS,) if self.noise is None else ()
+
+    def by_unit(self, *_: Any) -> _AskedUnits:
+        """The units, elsewhere, for the releases of one fit."""
+        return _AskedUnits(self.ask, self.agreed, self.shape[self.unit], self.noise)
+
+    def with_rows_of(self, _: Any, fitted: Any) -> Any:
+        """A fit to these sums: parties compute the rows of their units."""
+        return fitted
+
+
+class _AskedUnits:
+    """Units of parties, which are asked for their sums; see `Units`."""
+
+    def __init__(
+        self, ask: Ask, agreed: Agreement, n_units: int, noise: SharedNoise | None
+    ) -> None:
+        self._ask, self._agreed = ask, agreed
+        self._n_units, self._noise = n_units, noise
+        self._fit, self._n_asked = uuid.uuid4().hex, 0
+
+    def summed(
+        self, _: Callable[..., Any], question: Any
+    ) -> tuple[list[NDArray[Any]], int | None]:
+        """The sum of what the parties answer; see `Units`."""
+        noise, n_units = self._noise, self._n_units
+        n_bits = max(
+            noise.n_bits(sums.largest(n_units)) if noise else sums.n_bits(n_units)
+            for sums in question.sums
+        )
+        is_noisy = noise is not None
+        request = SumRequest(self._fit, self._n_asked, n_bits, question, is_noisy)
+        self._n_asked += 1
+        integers, n_answers = self._answers(request)
+        signed = _signed(integers.astype(np.uint64), n_bits)
+        return request.split(signed), n_answers
+
+    def _answers(self, request: SumRequest) -> tuple[NDArray[Any], int | None]:
+        """The sum of the parties' answers and, if they contain noise, their number."""
+        found = self._ask(request_bytes(request, self._agreed))
+        n_answers = None
+        if self._noise is not None:
+            if not (isinstance(found, tuple) and len(found) == 2):
+                raise ValueError(
+                    "With noise_shares, ask must return a tuple: the sum, and the "
+                    "number of parties whose answers are in it."
+                )
+            found, n_answers = found
+            shares = self._noise.shares
+            least, most = shares.n_needed, shares.n_parties
+            is_whole = isinstance(n_answers, Integral) and n_answers is not True
+            if not (is_whole and least <= n_answers <= most):
+                raise ValueError(
+                    f"The number of answers to release {request.number} must be an "
+                    f"integer from n_parties - n_dropouts = {least} to n_parties = "
+                    f"{most}, got {n_answers!r}. If fewer parties answered, the sum "
+                    "protects less than was agreed, though the release is recorded: "
+                    f"set the threshold of the secure aggregation to {least}."
+                )
+            n_answers = int(n_answers)
+        integers = np.asarray(found)
+        if integers.dtype.kind not in "iu" or integers.shape != (request.n_numbers,):
+            raise ValueError(
+                f"ask must return {request.n_numbers} integers for release "
+                f"{request.number}, the sum of the parties' answers; got shape "
+                f"{integers.shape} and type {integers.dtype}."
+            )
+        return integers, n_answers
+
+
+def _signed(integers: NDArray[np.uint64], n_bits: int) -> NDArray[np.int64]:
+    """The integers in [-2**(n_bits - 1), 2**(n_bits - 1)) with these residues."""
+    half = np.uint64(2 ** (n_bits - 1))
+    # Arithmetic modulo 2**64, which 2**n_bits divides.
+    shifted = (integers + half) & np.uint64(2**n_bits - 1)
+    return shifted.astype(np.int64) - np.int64(half)
 
 
 def _shape_and_unit(completion: BaseCompletion) -> tuple[tuple[int, ...], int]:
@@ -417,8 +528,15 @@ def _shape_and_unit(completion: BaseCompletion) -> tuple[tuple[int, ...], int]:
     return shape, unit
 
 
-def _agreement(completion: BaseCompletion) -> Agreement:
+def _agreement(
+    completion: BaseCompletion, noise_shares: NoiseShares | None
+) -> Agreement:
     """Public parameters on which a guarantee of parties depends; checks all of them."""
+    if not isinstance(noise_shares, NoiseShares | None):
+        raise TypeError(
+            f"noise_shares must be a NoiseShares or None, got "
+            f"{type(noise_shares).__name__}."
+        )
     shape, unit = _shape_and_unit(completion)
     completion._validate_params()
     completion._check_declared()
@@ -435,6 +553,7 @@ def _agreement(completion: BaseCompletion) -> Agreement:
         "shape": shape,
         "value_bounds": domain.bounds,
         "levels": domain.levels,
+        "noise_shares": noise_shares and astuple(noise_shares),
     }
     # As the other side reads them.
     settings = json.loads(json.dumps(settings, default=float))
@@ -453,11 +572,6 @@ def _measurement_for_shares(
     completion: BaseCompletion, noise_shares: NoiseShares
 ) -> Any:
     """The measurement of an aggregated fit with noise in shares, from parameters."""
-    if not isinstance(noise_shares, NoiseShares):
-        raise TypeError(
-            f"noise_shares must be a NoiseShares or None, got "
-            f"{type(noise_shares).__name__}."
-        )
     _check_finite(completion)
     shape, _ = _shape_and_unit(completion)
     measurement = completion._measurement(Problem.of(completion, shape))
@@ -470,16 +584,6 @@ def _units(completion: BaseCompletion, X: ArrayLike, y: ArrayLike) -> UnitEntrie
     """Check the entries of a party's units, of which there may be none."""
     shape, unit = _shape_and_unit(completion)
     X = np.zeros((0, len(shape))) if is_empty_list(X) else X
-    check_numeric(X, "X")
-    check_numeric(y, "y")
-    rows = checked(
-        check_array, X, input_name="X", ensure_min_samples=0, dtype="numeric"
-    )
-    if rows.shape[1] != len(shape):
-        raise ValueError(f"X has {rows.shape[1]} columns, but shape is {shape}.")
-    where = check_coordinates(rows, shape=shape, name=type(completion).__name__)
-    own = checked(column_or_1d, y, dtype=float)
-    if not np.all(np.isfinite(own)):
-        raise ValueError("Some values in y are NaN, infinite or missing.")
+    where, own = entries_of(X, y, shape, type(completion).__name__)
     check_same_length(where, own)
     return Entries(where, own, shape).by_unit(domain_of(completion), unit)

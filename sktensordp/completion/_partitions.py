@@ -7,13 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import dask
-import numpy as np
 from dask.delayed import Delayed
-from numpy.typing import NDArray
-from sklearn.utils import check_array
 
-from .._validation import check_coordinates, check_numeric, checked
-from ._client import check_values
+from ._entries import entries_of
 
 # Name of the column of values in a frame that also holds the coordinates.
 _VALUE = "value that is observed"
@@ -165,10 +161,8 @@ class _Task:
         return self._name
 
 
-def entries_of(
-    partition: Any, shape: tuple[int, ...] | None, name: str
-) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
-    """Checked coordinates and values of a partition.
+def checked_partition(partition: Any, shape: tuple[int, ...] | None, name: str) -> Any:
+    """Coordinates and values of a partition; see `entries_of`.
 
     Parameters
     ----------
@@ -183,13 +177,7 @@ def entries_of(
         if isinstance(partition, list)
         else (partition.drop(columns=_VALUE), partition[_VALUE])
     )
-    check_numeric(X, "X")
-    X = checked(check_array, X, dtype="numeric", ensure_min_samples=0, input_name="X")
-    if X.shape[1] < 2:
-        raise ValueError(
-            f"X has {X.shape[1]} feature(s), but a tensor has two or more modes."
-        )
-    where, values = check_coordinates(X, shape=shape, name=name), check_values(y)
+    where, values = entries_of(X, y, shape, name)
     if len(where) != len(values):
         raise ValueError("A partition of X has another length than its partition of y.")
     return where, values

@@ -1,7 +1,6 @@
 """What a measurement may know before it sees a value."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sklearn_compat import effective_n_threads
-from .._validation import callers_level, check_modes, declared_array
+from .._validation import check_modes, declared_array, warn
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, Pattern, TuckerForm
@@ -141,6 +140,9 @@ class Problem:
         estimator._check_rank(shape)
         has_public_shape = check_unit(estimator, n_modes)
         order = [unit or 0, *(mode for mode in range(n_modes) if mode != (unit or 0))]
+        form = estimator._form(order, shape)
+        if not (form or estimator.biases):
+            raise ValueError("There is nothing to fit: rank is 0 and biases is False.")
         declared = side_features(estimator.side_information, shape, order[1])
         smooth_modes = check_modes(estimator.smooth_modes, n_modes, "smooth_modes")
         is_personal = unit is None and bool(estimator.personal)
@@ -160,7 +162,7 @@ class Problem:
             domain=domain_of(estimator, entries),
             epsilon=float(estimator.epsilon),
             delta=float(estimator.delta),
-            form=estimator._form(order, shape),
+            form=form,
             biases=bool(estimator.biases),
             smooth_modes=smooth_modes,
             n_components=n_components,
@@ -209,13 +211,12 @@ def check_unit(estimator: Any, n_modes: int) -> bool:
     if estimator.perturbation == "sums" and not estimator.biases:
         raise ValueError('perturbation="sums" fits biases alone: set biases=True.')
     if not is_public and math.isfinite(estimator.epsilon):
-        warnings.warn(
+        warn(
             "`shape` is not declared, so it is read off the private coordinates, "
             "and no finite epsilon holds for this fit. Pass the public shape, such "
             "as shape=(n_users, n_items), or shape=encoder.declared_shape of a "
             "CoordinateEncoder with categories.",
             PrivacyLeakWarning,
-            stacklevel=callers_level(),
         )
     return is_public
 
@@ -238,12 +239,11 @@ def domain_of(
     if entries is None:
         return Domain((0.0, 1.0), is_declared=False)
     if math.isfinite(estimator.epsilon):
-        warnings.warn(
+        warn(
             "Neither value_bounds nor levels is given, so the range of the values "
             "is read off the private values. No finite epsilon holds for this "
             "fit; declare the range to protect the values.",
             PrivacyLeakWarning,
-            stacklevel=callers_level(),
         )
     return Domain(entries.value_range, is_declared=False)
 

@@ -1,13 +1,367 @@
-"""Rankings: the best columns of each row of scores, and how good they are."""
+"""Rankings of items: what is asked of them, the best ones, and which are similar.
+
+Two items are as similar as their predictions are correlated over people. A prediction
+is linear in a person's row. So the covariance of two items is that of people's
+regressors, between the rows of the two items. Terms that all items share, such as the
+biases of people, are left out. All other modes are at their average rows.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any, Literal, overload
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from .._validation import check_numeric, check_unmasked, checked
+from ..base import EstimatorMixin, PrivateEstimatorMixin
+from ..tensor import Rows
+from ._checks import known_indices
+
+# Number of scores that are ranked at once: so many stay in the processor's cache.
+_N_RANKED = 2**18
 # Columns in a group, and from how many groups for each of the best columns on it is
 # worthwhile to rank these first.
 _GROUP, _MANY_GROUPS = 32, 4
+# Number of items whose similarities to all others are in memory at once.
+_N_ASKED = 256
+
+
+class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
+    """Base class of estimators that rank items: of completions, and of choices.
+
+    A subclass has a parameter ``shape``, and keeps the result of a fit in
+    ``_fitted``, which knows the mode of protected units (``unit``) and units beyond the
+    shape (``new_units``), and has methods ``predict``, ``recommend``, ``similar_items``
+    and ``warn_of_lost_rows``.
+    """
+
+    _fitted: Any
+    _of_fit = ("_fitted",)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_fitted")
+
+    @property
+    def shape_(self) -> tuple[int, ...]:
+        """Sizes of the modes."""
+        return self._fitted.shape
+
+    @overload
+    def recommend(
+        self,
+        units: ArrayLike,
+        k: int = 10,
+        *,
+        context: ArrayLike | None = None,
+        candidates: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
+        exclude_observed: bool = True,
+        return_scores: Literal[False] = False,
+    ) -> NDArray[np.int64]: ...
+
+    @overload
+    def recommend(
+        self,
+        units: ArrayLike,
+        k: int = 10,
+        *,
+        context: ArrayLike | None = None,
+        candidates: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
+        exclude_observed: bool = True,
+        return_scores: Literal[True],
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
+
+    def recommend(
+        self,
+        units: ArrayLike,
+        k: int = 10,
+        *,
+        context: ArrayLike | None = None,
+        candidates: ArrayLike | None = None,
+        exclude: ArrayLike | None = None,
+        exclude_observed: bool = True,
+        return_scores: bool = False,
+    ) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Recommend the unobserved items with the largest predictions.
+
+        Items are the indices of mode 1. They are ranked for each given index of mode 0,
+        usually a user, in a context if one is given. Of items with equal predictions,
+        the one with the lower index comes first.
+
+        Parameters
+        ----------
+        units : int or array-like of shape (n_units,)
+            Indices of mode 0; -1 stands for an unknown index, as in `predict`. Of
+            choices, unknown users and users without a choice get the most popular
+            items.
+        k : int, default=10
+            Number of items.
+        context : array-like of shape (n_modes - 2,), default=None
+            Indices of the other modes, such as the week; -1, the default, stands for an
+            unknown index. An item is left out if it was observed at that index of mode
+            0, in any context. If `unit` is one of the other modes, the context holds
+            the index of the unit that asks. An item is then left out only if that unit
+            has an entry with it at the same index of mode 0; for an unknown unit, none
+            is left out. Choices have no context.
+        candidates : list of int, or list of n_units such lists, default=None
+            The only items that may be recommended: one list for all, or one for each
+            index in `units`. None admits every item. -1 in a list is ignored.
+        exclude : list of int, or list of n_units such lists, default=None
+            Items to leave out, in the same form.
+        exclude_observed : bool, default=True
+            Whether to leave out observed items, or a user's own choices.
+        return_scores : bool, default=False
+            Whether to return the predictions, too.
+
+        Returns
+        -------
+        items : ndarray of shape (k,) or (n_units, k)
+            Best first, padded with -1 if fewer than `k` items are left.
+        scores : ndarray of shape (k,) or (n_units, k)
+            Only with `return_scores`: what `predict` returns for these items, NaN for
+            -1. Items beyond the bounds of the values have the same prediction, but
+            keep their order. Of choices, they are neither values nor probabilities.
+
+        Raises
+        ------
+        ValueError
+            If an index is outside of a declared shape, `k` is not a positive integer,
+            there are several lists but not one for each index in `units`, or the items
+            are the protected units (``unit=1``): a ranking would reveal one unit's
+            entries to another.
+        """
+        check_is_fitted(self)
+        fitted = self._fitted
+        self._check_items_public("recommend ranks the indices of mode 1")
+        where = _places(self, fitted.new_units, units, context)
+        if not isinstance(exclude_observed, bool | np.bool_):
+            raise ValueError("exclude_observed must be True or False.")
+        wanted = Wanted(
+            _count(k),
+            _items_in(self, candidates, len(where), "candidates"),
+            _items_in(self, exclude, len(where), "exclude"),
+            bool(exclude_observed),
+        )
+        fitted.warn_of_lost_rows(where)
+        items, shape = fitted.recommend(where, wanted), (*np.shape(units), wanted.k)
+        if not return_scores:
+            return items.reshape(shape)
+        rows, places = np.nonzero(items >= 0)
+        where = where[rows]
+        where[:, 1] = items[rows, places]
+        scores = np.full(items.shape, np.nan)
+        scores[rows, places] = fitted.predict(where)
+        return items.reshape(shape), scores.reshape(shape)
+
+    def similar_items(self, items: ArrayLike, k: int = 10) -> NDArray[np.int64]:
+        """Find the items that the same people like, by the released model alone.
+
+        The similarity of two items is the correlation of their predictions over the
+        indices of mode 0 or, if a unit is protected, over units as the model expects
+        them. Of choices, it is the weight in the item's row of `similarity_`: how much
+        a choice of the item raises the score of the other. No unit's own entries are
+        read, so you may show the answer to everybody.
+
+        Parameters
+        ----------
+        items : int or array-like of shape (n_items,)
+            Indices of mode 1; -1 stands for an unknown item.
+        k : int, default=10
+            Number of similar items for each.
+
+        Returns
+        -------
+        similar : ndarray of shape (k,) or (n_items, k)
+            Most similar first, padded with -1 if fewer than `k` items have a positive
+            correlation, or weight. No item has one if the model has learned biases
+            only, or nothing about the given item. Of choices, only `items_` have
+            weights.
+
+        Raises
+        ------
+        ValueError
+            If an index is outside of a declared shape, `k` is not a positive integer,
+            or the items are the protected units (``unit=1``).
+        """
+        check_is_fitted(self)
+        self._check_items_public("similar_items compares the indices of mode 1")
+        check_numeric(items, "items")
+        asked = np.atleast_1d(items)
+        if asked.ndim != 1:
+            raise ValueError("items must be an index or a list of indices.")
+        known, k = _known_items(self, asked, "items"), _count(k)
+        return self._fitted.similar_items(known, k).reshape(*np.shape(items), k)
+
+    def _check_items_public(self, what: str) -> None:
+        """Refuse to rank items that are the protected units."""
+        if self._fitted.unit == 1:
+            raise ValueError(
+                f"{what}, but unit=1 protects them: the ranking would reveal the "
+                f"entries of the ranked units. Put the items into mode 1 and the "
+                f"protected units into another mode."
+            )
+
+
+# --- what is asked --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Wanted:
+    """What the rows of a ranking may hold.
+
+    Attributes
+    ----------
+    k : int
+        Number of items in a row.
+    candidates, exclude : sequence of ndarray of int, default=None
+        One list of items for all rows, or one for each; -1 is no item. Only candidates
+        may be recommended, and nothing that is excluded.
+    exclude_observed : bool, default=True
+        Whether to leave out what was observed.
+    """
+
+    k: int
+    candidates: Sequence[NDArray[np.int64]] | None = None
+    exclude: Sequence[NDArray[np.int64]] | None = None
+    exclude_observed: bool = True
+
+    def at(self, rows: NDArray[np.intp]) -> Wanted:
+        """What some of the rows may hold."""
+        candidates, exclude = (
+            lists
+            if lists is None or len(lists) == 1
+            else [lists[row] for row in rows.tolist()]
+            for lists in (self.candidates, self.exclude)
+        )
+        return replace(self, candidates=candidates, exclude=exclude)
+
+    def chunks(self, n_rows: int, n_items: int) -> Iterator[tuple[slice, Wanted]]:
+        """Yields parts of the rows that are ranked at once, with what they may hold."""
+        size = max(_N_RANKED // n_items, 1)
+        for start in range(0, n_rows, size):
+            rows = slice(start, min(start + size, n_rows))
+            yield rows, self.at(np.arange(rows.start, rows.stop))
+
+    def restrict(self, scores: NDArray[np.floating]) -> None:
+        """Make the scores of items that a row may not hold minus infinity."""
+        if self.candidates is not None:
+            others = ~_contains(self.candidates, scores.shape[1])
+            np.copyto(scores, -np.inf, where=others)
+        if self.exclude is not None:
+            np.copyto(scores, -np.inf, where=_contains(self.exclude, scores.shape[1]))
+
+
+def _contains(lists: Sequence[NDArray[np.int64]], n_items: int) -> NDArray[np.bool_]:
+    """Which items each of the lists holds: an array of shape (n_lists, n_items)."""
+    # The last column is that of no item.
+    found = np.zeros((len(lists), n_items + 1), dtype=bool)
+    for row, items in zip(found, lists, strict=True):
+        row[items] = True
+    return found[:, :-1]
+
+
+def _places(
+    estimator: RankingEstimator, new_users: ArrayLike, units: Any, context: Any
+) -> NDArray[np.int32]:
+    """Coordinates at which items are ranked; see `known_indices` for new users."""
+    check_numeric(units, "units")
+    first, n_others = np.atleast_1d(units), len(estimator.shape_) - 2
+    if first.ndim != 1:
+        raise ValueError("units must be an index or a list of indices.")
+    rest = np.full(n_others, -1)
+    if context is not None:
+        check_numeric(context, "context")
+        rest = np.asarray(context)
+    if rest.shape != (n_others,):
+        raise ValueError(f"context must hold {n_others} indices.")
+    where = _coordinates(estimator, "units", first, -1, *rest)
+    return known_indices(estimator, where, "recommend", new_users)
+
+
+def _count(k: Any) -> int:
+    """Return the length of a ranking."""
+    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k must be a positive integer, got {k!r}.")
+    return int(k)
+
+
+def lists_of(values: Any, n_units: int, name: str) -> list[Any]:
+    """Split what was passed into lists: a single one for all units, or one for each.
+
+    Raises
+    ------
+    ValueError
+        If it is neither a list nor as many lists as there are units.
+    """
+    check_unmasked(values, name)
+    if _is_list(values):
+        if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype != "O":
+            return [values]
+        # Tuples may be ids.
+        is_nested = [_is_list(one) and not isinstance(one, tuple) for one in values]
+        if not any(is_nested):
+            return [values]
+        if all(is_nested) and len(values) == n_units:
+            return list(values)
+    raise ValueError(
+        f"{name} must be a list of items for all units, or a list of such lists, one "
+        f"for each unit."
+    )
+
+
+def _is_list(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes | dict)
+
+
+def _items_in(
+    estimator: Any, values: Any, n_units: int, name: str
+) -> list[NDArray[np.int64]] | None:
+    """Return lists of items; see `Wanted`."""
+    if values is None:
+        return None
+    lists = []
+    for items in lists_of(values, n_units, name):
+        found = np.asarray(items if hasattr(items, "dtype") else list(items))
+        if len(found):
+            check_numeric(found, name)
+            found = _known_items(estimator, found, name)
+        lists.append(found.astype(np.int64))
+    return lists
+
+
+def _known_items(estimator: Any, items: NDArray[Any], name: str) -> NDArray[np.integer]:
+    """Return indices of items; -1 for unknown ones."""
+    unknown = [-1] * (len(estimator.shape_) - 2)
+    where = _coordinates(estimator, name, -1, items, *unknown)
+    return known_indices(estimator, where, "recommend")[:, 1]
+
+
+def _coordinates(estimator: Any, name: str, *columns: Any) -> NDArray[Any]:
+    """Columns of numbers as an array of a type that holds each of them exactly."""
+    arrays = [np.asarray(column) for column in columns]
+    is_signed = all(array.dtype.kind == "i" for array in arrays)
+    dtype = np.int64 if is_signed else np.longdouble
+    rows = np.empty((*np.broadcast(*arrays).shape, len(arrays)), dtype=dtype)
+    for column, array in zip(rows.T, arrays, strict=True):
+        column[:] = array
+    if is_signed:
+        return rows
+    options = {"estimator": estimator, "input_name": name, "ensure_min_samples": 0}
+    return checked(check_array, rows, **options)
+
+
+# --- the best -------------------------------------------------------------------------
 
 
 def best_of(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
@@ -70,36 +424,59 @@ def _first_best(scores: NDArray[np.floating], n: int) -> NDArray[np.int64]:
     return columns.reshape(n_rows, n)
 
 
-def ranking_scores(
-    metric: str,
-    recommended: NDArray[np.int64],
-    users: NDArray[np.int64],
-    pairs: NDArray[np.int64],
+# --- which are similar ----------------------------------------------------------------
+
+
+def item_vectors(
+    model: Rows, mode: int, average: NDArray[np.floating]
 ) -> NDArray[np.float64]:
-    """Score each user's recommendations.
+    """Vectors whose products are the similarities of items, between -1 and 1.
 
     Parameters
     ----------
-    metric : {"recall", "ndcg"}
-    recommended : ndarray of shape (n_users, k)
-        Items, best first; -1 where no item was left.
-    users : ndarray of shape (n_users,)
-        Users of the rows of `recommended`, ascending.
-    pairs : ndarray of shape (n, 2)
-        Distinct pairs of a user and an item to find, at least one for every user.
+    model : Rows
+        Its first mode holds people, or directions in which they differ.
+    mode : int
+        The mode of the items.
+    average : ndarray of shape (n_columns,)
+        The row of the average person.
 
     Returns
     -------
-    scores : ndarray of shape (n_users,)
+    vectors : ndarray of shape (n_items, n)
+        Zero for an item of which nothing is known.
     """
-    n_items = 1 + max(int(pairs[:, 1].max()), int(recommended.max()))
-    rows = np.searchsorted(users, pairs[:, 0])
-    held_out_keys = rows * n_items + pairs[:, 1]
-    keys = np.arange(len(users))[:, np.newaxis] * n_items + recommended
-    hits = np.isin(keys, held_out_keys) & (recommended >= 0)
-    sizes = np.bincount(rows, minlength=len(users))
-    if metric == "recall":
-        return hits.sum(axis=1) / sizes
-    gains = 1 / np.log2(np.arange(2, recommended.shape[1] + 2))
-    ideal = np.cumsum(gains)[np.minimum(sizes, len(gains)) - 1]
-    return hits @ gains / ideal
+    people = np.concatenate([model.means[0], average[np.newaxis]])
+    unknown = np.full(len(people), -1)
+    others = [model.rows_at(other, unknown) for other in range(1, model.n_modes)]
+    regressors = model.regressors(mode, [people, *others]).astype(float)
+    differences = regressors[:-1] - regressors[-1]
+    own = ~model.fixed[mode]
+    if mode == 1:
+        own[model.of_features] = True
+    spread = differences[:, own].T @ differences[:, own]
+    variances, directions = eigh(spread)
+    rows = model.means[mode][:, own].astype(float)
+    rows = rows @ (directions * np.sqrt(np.maximum(variances, 0.0)))
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    vectors = np.zeros((model.shape[mode], rows.shape[1]))
+    vectors[model.used[mode]] = rows / np.where(lengths > 0, lengths, 1.0)
+    return vectors
+
+
+def similar_to(
+    items: NDArray[np.integer], vectors: NDArray[np.float64], k: int
+) -> NDArray[np.int64]:
+    """The k other items with the largest similarities to each item, best first.
+
+    -1, if fewer have a positive one.
+    """
+    best = np.full((len(items), k), -1, dtype=np.int64)
+    for start in range(0, len(items), _N_ASKED):
+        asked = items[start : start + _N_ASKED]
+        scores: Any = vectors[asked] @ vectors.T
+        scores[np.arange(len(asked)), asked] = 0.0
+        # Of an unknown item, nothing is known.
+        scores[(scores <= 0) | (asked < 0)[:, np.newaxis]] = -np.inf
+        best[start : start + _N_ASKED] = best_of(scores, k)
+    return best

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,13 +25,13 @@ from .._sklearn_compat import (
 )
 from .._validation import (
     as_numpy,
-    callers_level,
     check_columns,
     check_numeric,
     check_same_length,
     check_unmasked,
     checked,
     names_of,
+    warn,
 )
 from ..base import EstimatorMixin, SentMixin
 from ..privacy import PrivacyGuarantee
@@ -58,11 +57,9 @@ from ._likely_mistakes import (
     warn_of_many_modes,
     warn_of_swapped_columns,
 )
-from ._local_users import N_RESERVED, LocalUsers
+from ._local import N_RESERVED, LocalUsers
+from ._ranking import lists_of
 from ._tucker import TuckerCompletion
-from ._wanted import lists_of
-
-_NOBODY = LocalUsers()
 
 
 def _has(method: str) -> Callable[[Any], bool]:
@@ -232,9 +229,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         with self._progress() as on_step, lock, names:
             table, y, _ = self._rows_of_fit(encoder, completion, X, y)
             users, others = _split(table, completion.unit == 0)
-            local = LocalUsers().joined_by(users[0]) if users else None
+            local = LocalUsers().joined_by(users[0]) if users else LocalUsers()
             where = _encoded(encoder.fit(others), others)
-            if local is not None:
+            if users:
                 where = np.column_stack([local.rows_of(users[0]), where])
             elif completion.unit == "entry":
                 self._warn_of_levels(encoder, completion.levels)
@@ -538,22 +535,18 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             self._check_unknown(fitted.completion)
             table, y = self._table_and_values(X, y, fitted.completion)
             users, where = fitted.encoded(table)
-            # Where entries are protected, unknown users are new ones.
-            must_be_known = where[:, int(fitted.takes_new_users) :]
+            # Unknown users are new ones.
+            must_be_known = where[:, int(fitted.users_may_join) :]
             kept = self._kept(np.all(must_be_known >= 0, axis=1), fitted.completion)
             if not len(kept):
                 return self
             where, y = where[kept], _rows(y, kept)
-            if fitted.takes_new_users:
-                fitted = fitted.joined_by(_users_in(table)[kept], where[:, 0])
-            local = fitted.local
-            if local is not None:
-                local = local.joined_by(users[0][kept])
-                where = np.column_stack([local.rows_of(users[0][kept]), where])
+            if fitted.users_may_join:
+                fitted = fitted.joined_by(users[0][kept], where[:, 0])
             # A shallow copy: earlier users of the other one are left alone.
             completion = copy.copy(fitted.completion)
             completion.fold_in(where, *([] if y is None else [y]))
-            self._fitted = replace(fitted, completion=completion, local=local)
+            self._fitted = replace(fitted, completion=completion)
         return self
 
     @available_if(_has("sample_users"))
@@ -829,11 +822,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 f"{n_unknown} rows have an id that is not among the declared "
                 f"`categories`. Declare it, leave the rows out, or set unknown='drop'."
             )
-        warnings.warn(
+        warn(
             f"{n_unknown} rows are left out: they have an id that is not among the "
-            f"declared `categories`.",
-            UserWarning,
-            stacklevel=callers_level(),
+            f"declared `categories`."
         )
         return kept
 
@@ -841,10 +832,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """Coordinates of the rows of a table; -1 for what is unknown."""
         if is_empty_list(X):
             return np.zeros((0, self.n_features_in_), dtype=np.int64)
-        users, where = fitted.encoded(self._checked(X, fitted.completion))
-        if fitted.local is not None:
-            fitted.warn_if_lost(len(where) > 0)
-            where = np.column_stack([fitted.local.rows_of(users[0]), where])
+        _, where = fitted.encoded(self._checked(X, fitted.completion))
+        fitted.warn_if_lost(len(where) > 0)
         return where
 
 
@@ -855,13 +844,11 @@ class _Fitted:
     Attributes
     ----------
     encoder : CoordinateEncoder
-        It encodes all columns, but that of users whom `local` knows.
+        It encodes all columns, but that of users if these are protected.
     completion : estimator
-    local : LocalUsers or None
-        None if the encoder knows the users.
-    new : LocalUsers
-        Users who were folded in and whom the encoder does not know; their rows are
-        beyond its own.
+    local : LocalUsers
+        Users whom the encoder does not know: all, or those who were folded in, whose
+        rows are beyond its own.
     kinds : set of str
         Kinds of the ids of users, by the type of their column; empty if it does not
         tell.
@@ -871,25 +858,34 @@ class _Fitted:
 
     encoder: CoordinateEncoder
     completion: Any
-    local: LocalUsers | None
+    local: LocalUsers
     kinds: set[str]
-    new: LocalUsers = _NOBODY
     frame: Any = None
+
+    @property
+    def hides_users(self) -> bool:
+        """Whether users are protected, so that the encoder knows none."""
+        return bool(self.completion.unit == 0)
+
+    @property
+    def users_may_join(self) -> bool:
+        """Whether users whom nobody knows can be folded in."""
+        return self.hides_users or bool(self.completion.unit == "entry")
 
     @property
     def item_column(self) -> int:
         """The column of items in the encoder."""
-        return int(self.local is None)
+        return int(not self.hides_users)
 
     def encoded(self, table: Any) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
-        """Split a table into users whom `local` knows, and coordinates of the others.
+        """The users of a table, and its coordinates: -1 for what is unknown.
 
         Where ids are private, only the types of columns may refuse them.
         """
-        users, others = _split(table, self.local is not None)
+        users, others = _split(table, self.hides_users)
         # The recommender has compared the names of columns.
         ids, times = self.encoder._split(others, reset=False, named=False)
-        by_type, types = not self.takes_new_users, types_of(table)
+        by_type, types = self.completion.unit != "entry", types_of(table)
         if users and self.kinds:
             check_kinds(self.kinds, kinds_of_type(types[0]), 0)
         for k, column in enumerate(ids):
@@ -897,40 +893,35 @@ class _Fitted:
             kinds = kinds_of_type(types[number]) if by_type else kinds_of(column)
             self._check_kinds(kinds, k)
         where = self.encoder._coordinates(ids, times)
-        if self.takes_new_users:
-            self._find_new(_users_in(table), where[:, 0])
+        if self.hides_users:
+            where = np.column_stack([np.full(len(where), -1), where])
+        if self.users_may_join:
+            users = users or [_users_in(table)]
+            self._find(users[0], where[:, 0])
         return users, where
-
-    @property
-    def takes_new_users(self) -> bool:
-        """Whether users whom the encoder does not know can be folded in."""
-        return bool(self.completion.unit == "entry")
 
     def joined_by(self, users: NDArray[Any], rows: NDArray[np.integer]) -> _Fitted:
         """The same with rows for new users, which are written in place of -1."""
-        first = self.encoder.shape_[0]
-        fitted = replace(self, new=self.new.joined_by(users[rows < 0], first))
-        fitted._find_new(users, rows)
+        first = 0 if self.hides_users else self.encoder.shape_[0]
+        fitted = replace(self, local=self.local.joined_by(users[rows < 0], first))
+        fitted._find(users, rows)
         return fitted
 
-    def _find_new(self, users: NDArray[Any], rows: NDArray[np.integer]) -> None:
-        """Write the rows of new users in place of -1."""
+    def _find(self, users: NDArray[Any], rows: NDArray[np.integer]) -> None:
+        """Write the rows of users whom `local` knows in place of -1."""
         unknown = rows < 0
-        if unknown.any():
-            rows[unknown] = self.new.rows_of(users[unknown])
+        rows[unknown] = self.local.rows_of(users[unknown])
 
     def rows_of(self, users: NDArray[Any]) -> NDArray[np.int64]:
         """Row of each user; -1 for None and for an unknown id."""
-        if self.local is None:
-            found = self._indices_of(users, 0)
-            if self.takes_new_users:
-                self._find_new(users, found)
-            return found
-        is_id = np.array([id_ is not None for id_ in users], dtype=bool)
-        rows = np.full(len(users), -1, dtype=np.int64)
-        if self.kinds:
-            check_kinds(self.kinds, kinds_of(users[is_id]), 0)
-        rows[is_id] = self.local.rows_of(users[is_id])
+        if self.hides_users:
+            rows = np.full(len(users), -1, dtype=np.int64)
+            is_id = np.array([id_ is not None for id_ in users], dtype=bool)
+            if self.kinds:
+                check_kinds(self.kinds, kinds_of(users[is_id]), 0)
+        else:
+            rows = self._indices_of(users, 0)
+        self._find(users, rows)
         return rows
 
     def has_items_among(self, asked: NDArray[Any], rows: NDArray[np.int64]) -> bool:
@@ -939,10 +930,10 @@ class _Fitted:
         If users are protected, their rows have no say, and numbers none either: those
         of users and of items often both count from 0.
         """
-        kinds = str if self.local is not None else object
+        kinds = str if self.hides_users else object
         asks = [id_ is not None and isinstance(id_, kinds) for id_ in asked]
         is_asked = np.array(asks, dtype=bool)
-        ids = asked[is_asked & (rows < 0) if self.local is None else is_asked]
+        ids = asked[is_asked if self.hides_users else is_asked & (rows < 0)]
         if not len(ids) or self.item_column >= len(self.encoder.categories_):
             return False
         return bool(np.any(self.encoder._indices_of(ids, self.item_column) >= 0))
@@ -993,7 +984,7 @@ class _Fitted:
 
     def warn_if_lost(self, asks_for_users: bool) -> None:
         """Warn once if a deep copy or pickle lost users and somebody asks for one."""
-        if self.local is not None and asks_for_users:
+        if self.hides_users and asks_for_users:
             self.local.warn_if_lost(
                 "This model was deep-copied or pickled. The ids of users are never "
                 "pickled or deep-copied, so all users are treated as unknown. To get "
@@ -1003,8 +994,8 @@ class _Fitted:
     def _check_kinds(self, kinds: set[str], column: int) -> None:
         """Refuse ids of other kinds than those that the encoder knows in a column."""
         if column < len(self.encoder.categories_):
-            known = self.encoder._known_kinds(column)
-            check_kinds(known, kinds, column + int(self.local is not None))
+            known = self.encoder._known(column).kinds
+            check_kinds(known, kinds, column + int(self.hides_users))
 
 
 def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
@@ -1017,9 +1008,9 @@ def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
     completion.set_params(shape=shape)
 
 
-def _split(table: Any, has_local: bool) -> tuple[list[NDArray[Any]], Any]:
-    """Split a table into users whom this object knows, if any, and what is encoded."""
-    if not has_local:
+def _split(table: Any, hides_users: bool) -> tuple[list[NDArray[Any]], Any]:
+    """Split a table into users, if these are protected, and what is encoded."""
+    if not hides_users:
         return [], table
     rest = list(range(1, table.shape[1]))
     return [_users_in(table)], safe_indexing(table, rest, axis=1)

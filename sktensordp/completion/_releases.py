@@ -19,10 +19,7 @@ from numpy.typing import NDArray
 from .._random import NoiseStreams
 from ..measure import NoisySums
 from ..tensor._unit_entries import UnitEntries
-from ._noise_shares import SharedNoise
-
-# Covers the rounding error of contributions.
-_ROUNDED_UP = 1 + 1e-9
+from ._noise_shares import ROUNDED_UP, SharedNoise
 
 
 class Question(Protocol):
@@ -187,7 +184,7 @@ class BoundedSums:
 
     def n_bits(self, n_units: int) -> int:
         """Number of bits that hold the steps of any sum over this many units."""
-        return 1 + math.ceil(math.log2(_ROUNDED_UP * self.largest(n_units) + 1))
+        return 1 + math.ceil(math.log2(ROUNDED_UP * self.largest(n_units) + 1))
 
     def rounded(self, totals: NDArray[Any]) -> NDArray[np.float64]:
         """The sums in whole steps: they are that already."""

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from .._json import Fields
 from ..measure import LARGEST, Arrays, message, read_message
 from ..tensor import CPForm, TuckerForm
-from ._noise_shares import NoiseShares
 from ._products import SHARE_BITS, ProductSums
 from ._releases import BoundedSums, Question
 from ._shared_model import SharedModel
@@ -59,21 +58,21 @@ class SumRequest:
     n_bits : int
         Answers are integers modulo ``2**n_bits``, above the range of all sums.
     question : Question
-    noise_shares : NoiseShares or None
-        What the server takes the parties to have declared.
+    is_noisy : bool, default=False
+        Whether the parties add noise to their answers.
     """
 
     fit: str
     number: int
     n_bits: int
     question: Question
-    noise_shares: NoiseShares | None = None
+    is_noisy: bool = False
 
     @property
     def _shapes(self) -> list[tuple[int, ...]]:
         """Of the question's sums, in an answer: exact, or rounded to get noise."""
-        noisy, sums = self.noise_shares is not None, self.question.sums
-        return [s.shape if noisy else s.zeros().shape for s in sums]
+        sums = self.question.sums
+        return [s.shape if self.is_noisy else s.zeros().shape for s in sums]
 
     @property
     def n_numbers(self) -> int:
@@ -92,7 +91,7 @@ class SumRequest:
 
     def integers(self, totals: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
         """Exact sums as integers, which a party adds noise to or not."""
-        if self.noise_shares is not None:
+        if self.is_noisy:
             of_sums = zip(self.question.sums, totals, strict=True)
             totals = [sums.rounded(total) for sums, total in of_sums]
         return np.concatenate([total.ravel() for total in totals]).astype(np.int64)
@@ -111,7 +110,7 @@ class Agreement:
     Attributes
     ----------
     settings : dict
-        By name, as values of JSON.
+        By name, as values of JSON; ``noise_shares`` is None if answers are exact.
     form : CPForm or TuckerForm
         The decomposition, with the units' mode first.
     sizes : tuple of int
@@ -142,7 +141,6 @@ class Agreement:
 def request_bytes(request: SumRequest, agreed: Agreement) -> bytes:
     """A request as bytes, for `read_request` of a party."""
     arrays: dict[str, NDArray[Any]] = {}
-    shares = request.noise_shares
     fields: dict[str, Any] = {
         "format": _FORMAT,
         "fit": request.fit,
@@ -150,9 +148,6 @@ def request_bytes(request: SumRequest, agreed: Agreement) -> bytes:
         "n_bits": request.n_bits,
         "n_numbers": request.n_numbers,
         "settings": agreed.settings,
-        "noise_shares": None
-        if shares is None
-        else [shares.n_parties, shares.n_dropouts, shares.n_colluders],
         "question": _question_fields(request.question, arrays),
         "step": request.question.sums[0].step,
         "sums": [_sum_fields(sums, arrays) for sums in request.question.sums],
@@ -209,16 +204,13 @@ _OF_MODES = ("biases", "uncertainty", "excess")
 # --- reading --------------------------------------------------------------------------
 
 
-def read_request(
-    data: bytes, agreed: Agreement, noise_shares: NoiseShares | None
-) -> SumRequest:
+def read_request(data: bytes, agreed: Agreement) -> SumRequest:
     """Read a request, and refuse whatever does not follow the rules of this module.
 
     Parameters
     ----------
     data : bytes
     agreed : Agreement
-    noise_shares : NoiseShares or None
         The party's own parameters.
 
     Returns
@@ -241,17 +233,8 @@ def read_request(
         raise ValueError(
             f"Server and parties must declare the same parameters. {difference}"
         )
-    own = noise_shares
-    declared = own and [own.n_parties, own.n_dropouts, own.n_colluders]
-    servers = fields.take("noise_shares")
-    if servers != declared:
-        raise ValueError(
-            "Server and parties must declare the same noise_shares. The server: "
-            f"{json.dumps(servers)[:100]}; this party: {noise_shares}."
-        )
     asked = fields.object("question")
-    read = _QUESTIONS[asked.text("kind", "|".join(_QUESTIONS))]
-    make, expected = read(asked, arrays, agreed)
+    make, expected = _question(asked, arrays, agreed)
     asked.end()
     step = fields.number("step", 0.0, LARGEST)
     sums = fields.list("sums", len(expected))
@@ -267,7 +250,7 @@ def read_request(
                 for found, shape in zip(sums, expected, strict=True)
             )
         ),
-        noise_shares,
+        agreed.settings["noise_shares"] is not None,
     )
     fields.constant("n_numbers", request.n_numbers)
     fields.end()
@@ -275,42 +258,18 @@ def read_request(
     return request
 
 
-# Makes a question of its sums.
-_Make = Callable[[Any], Question]
-# By the sums of a question, their shape; None for the products of rows.
-_Expected = list[tuple[int, int] | None]
-
-
-def _first_question(
-    _: Fields, __: Arrays, agreed: Agreement
-) -> tuple[_Make, _Expected]:
-    return FirstQuestion, [(1, piece.size) for piece in PIECES.values()]
-
-
-def _count_question(
-    fields: Fields, _: Arrays, agreed: Agreement
-) -> tuple[_Make, _Expected]:
-    make = partial(CountQuestion, totals=_totals(fields))
-    return make, [(size, 1) for size in agreed.sizes]
-
-
-def _pattern_question(
-    _: Fields, arrays: Arrays, agreed: Agreement
-) -> tuple[_Make, _Expected]:
-    n_rows = agreed.sizes[0]
-    most = min(n_rows, _MOST_ROWS)
-    shape = arrays.shape("rows")
-    if len(shape) != 1 or not 0 < shape[0] <= most:
-        arrays.refuse("rows")
-    rows = arrays.integers("rows", shape[0], n_rows - 1)
-    if len(np.unique(rows)) < len(rows) or arrays.shape("shares") != shape:
-        arrays.refuse("rows")
-    return partial(PatternQuestion, rows=rows, n_rows=n_rows), [None]
-
-
-def _block_question(
+def _question(
     fields: Fields, arrays: Arrays, agreed: Agreement
-) -> tuple[_Make, _Expected]:
+) -> tuple[Callable[..., Question], list[tuple[int, int] | None]]:
+    """A question but for its sums, and their shapes; None for products of rows."""
+    kind = fields.text("kind", "first|counts|pattern|block")
+    if kind == "first":
+        return FirstQuestion, [(1, piece.size) for piece in PIECES.values()]
+    if kind == "counts":
+        of_totals = _totals(fields)
+        return partial(CountQuestion, totals=of_totals), [(n, 1) for n in agreed.sizes]
+    if kind == "pattern":
+        return _pattern_question(arrays, agreed.sizes[0]), [None]
     model, sizes = _model(fields, arrays, agreed), agreed.sizes
     blocks = model.form.blocks((1, *sizes))
     n_blocks = len(blocks) - 1 if model.form else len(sizes)
@@ -335,12 +294,15 @@ def _block_question(
     return make, [(n_rows, n_columns), (1, n_totals(model))]
 
 
-_QUESTIONS = {
-    "first": _first_question,
-    "counts": _count_question,
-    "pattern": _pattern_question,
-    "block": _block_question,
-}
+def _pattern_question(arrays: Arrays, n_rows: int) -> Callable[..., Question]:
+    most = min(n_rows, _MOST_ROWS)
+    shape = arrays.shape("rows")
+    if len(shape) != 1 or not 0 < shape[0] <= most:
+        arrays.refuse("rows")
+    rows = arrays.integers("rows", shape[0], n_rows - 1)
+    if len(np.unique(rows)) < len(rows) or arrays.shape("shares") != shape:
+        arrays.refuse("rows")
+    return partial(PatternQuestion, rows=rows, n_rows=n_rows)
 
 
 def _totals(fields: Fields) -> UnitTotals:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -15,7 +16,6 @@ from .._sides import below, columns_of, hashes
 from .._sklearn_compat import safe_indexing
 from .._validation import check_same_length
 from ._checks import entries_from_sparse, is_sparse
-from ._ranking import ranking_scores
 from ._recommender import Recommender
 
 _METRICS = ("recall", "ndcg")
@@ -78,35 +78,36 @@ def make_fold_in_scorer(
     """
     if not 0 < history < 1:
         raise ValueError(f"history must be between 0 and 1, got {history}.")
-    return _FoldInScorer(scoring, history, random_state)
+    from sklearn.metrics import get_scorer
+
+    return _FoldInScorer(get_scorer(scoring), history, random_state)
 
 
+@dataclass(frozen=True)
 class _FoldInScorer:
     """A scorer that can be pickled."""
 
-    def __init__(self, scoring: str, history: float, random_state: int) -> None:
-        from sklearn.metrics import get_scorer
-
-        self._scorer = get_scorer(scoring)
-        self._history, self._random_state = history, random_state
+    scorer: Callable[..., float]
+    history: float
+    random_state: int
 
     def __repr__(self) -> str:
         return (
-            f"make_fold_in_scorer({self._scorer!r}, history={self._history}, "
-            f"random_state={self._random_state})"
+            f"make_fold_in_scorer({self.scorer!r}, history={self.history}, "
+            f"random_state={self.random_state})"
         )
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         model = estimator
         check_same_length(X, y)
         # The ids themselves decide, not what an encoder learned to call them.
-        is_history = below(hashes(columns_of(X), self._random_state), self._history)
+        is_history = below(hashes(columns_of(X), self.random_state), self.history)
         if isinstance(estimator, Pipeline):
             X, model = estimator[:-1].transform(X), estimator[-1]
         if np.all(is_history):
             return np.nan
         model = _with_history(model, X, y, is_history)
-        return self._scorer(model, *_rows(X, y, ~is_history))
+        return self.scorer(model, *_rows(X, y, ~is_history))
 
 
 def make_ranking_scorer(
@@ -182,17 +183,19 @@ def make_ranking_scorer(
     return RankingScorer(metric, int(k), float(history), int(random_state))
 
 
+@dataclass(frozen=True)
 class RankingScorer:
     """A scorer that can be pickled; see `make_ranking_scorer`."""
 
-    def __init__(self, metric: str, k: int, history: float, random_state: int) -> None:
-        self._metric, self._k = metric, k
-        self._history, self._random_state = history, random_state
+    metric: str
+    k: int
+    history: float
+    random_state: int
 
     def __repr__(self) -> str:
         return (
-            f"make_ranking_scorer({self._metric!r}, k={self._k}, "
-            f"history={self._history}, random_state={self._random_state})"
+            f"make_ranking_scorer({self.metric!r}, k={self.k}, "
+            f"history={self.history}, random_state={self.random_state})"
         )
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike | None = None) -> Any:
@@ -203,12 +206,12 @@ class RankingScorer:
         check_same_length(X, y)
         columns = columns_of(X)[:2]
         # The ids themselves decide, not what an encoder learned to call them.
-        numbers = hashes(columns, self._random_state)
+        numbers = hashes(columns, self.random_state)
         # The model has no answer for unknown users and items, unless it learns users
         # as they are folded in.
         if isinstance(estimator, Recommender):
             model, where = estimator, estimator._where(estimator._fitted, X)
-            if estimator._fitted.local is not None:
+            if estimator._fitted.hides_users:
                 # Any number that tells users apart will do.
                 users = np.asarray(columns[0]).tolist()
                 number_of = {user: k for k, user in enumerate(users)}
@@ -220,7 +223,7 @@ class RankingScorer:
             where = np.asarray(X)
         where = where[:, :2]
         is_known = np.all(where >= 0, axis=1)
-        in_history = is_known & below(numbers, self._history)
+        in_history = is_known & below(numbers, self.history)
         if np.any(in_history):
             model = _with_history(model, X, y, in_history)
         held_out = np.flatnonzero(is_known & ~in_history)
@@ -232,10 +235,10 @@ class RankingScorer:
         if isinstance(model, Recommender):
             some = safe_indexing(X, held_out[first])
             asked = model._where(model._fitted, some)[:, 0]
-            recommended = model.completion_.recommend(asked, self._k)
+            recommended = model.completion_.recommend(asked, self.k)
         else:
-            recommended = model.recommend(users, self._k)
-        return float(np.mean(ranking_scores(self._metric, recommended, users, pairs)))
+            recommended = model.recommend(users, self.k)
+        return float(np.mean(ranking_scores(self.metric, recommended, users, pairs)))
 
 
 def _with_history(model: Any, X: Any, y: Any, rows: NDArray[np.bool_]) -> Any:
@@ -248,3 +251,38 @@ def _rows(X: Any, y: Any, rows: NDArray[np.bool_]) -> tuple[Any, ...]:
     """Some rows, without values if there are none; data frames stay data frames."""
     kept = np.flatnonzero(rows)
     return tuple(safe_indexing(part, kept) for part in (X, y) if part is not None)
+
+
+def ranking_scores(
+    metric: str,
+    recommended: NDArray[np.int64],
+    users: NDArray[np.int64],
+    pairs: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Score each user's recommendations.
+
+    Parameters
+    ----------
+    metric : {"recall", "ndcg"}
+    recommended : ndarray of shape (n_users, k)
+        Items, best first; -1 where no item was left.
+    users : ndarray of shape (n_users,)
+        Users of the rows of `recommended`, ascending.
+    pairs : ndarray of shape (n, 2)
+        Distinct pairs of a user and an item to find, at least one for every user.
+
+    Returns
+    -------
+    scores : ndarray of shape (n_users,)
+    """
+    n_items = 1 + max(int(pairs[:, 1].max()), int(recommended.max()))
+    rows = np.searchsorted(users, pairs[:, 0])
+    held_out_keys = rows * n_items + pairs[:, 1]
+    keys = np.arange(len(users))[:, np.newaxis] * n_items + recommended
+    hits = np.isin(keys, held_out_keys) & (recommended >= 0)
+    sizes = np.bincount(rows, minlength=len(users))
+    if metric == "recall":
+        return hits.sum(axis=1) / sizes
+    gains = 1 / np.log2(np.arange(2, recommended.shape[1] + 2))
+    ideal = np.cumsum(gains)[np.minimum(sizes, len(gains)) - 1]
+    return hits @ gains / ideal

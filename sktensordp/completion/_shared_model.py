@@ -49,7 +49,7 @@ class SharedModel:
         Released counts of the entries in rows of the other modes; zero only without
         noise, for rows without entries.
     population : Population or None
-        What was released of units' numbers of entries; None in models of version 0.1.
+        What was released of units' numbers of entries; None while a model is fitted.
     """
 
     form: CPForm | TuckerForm

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from numbers import Integral
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,60 +47,6 @@ _LEAST_SIMILARITY = 0.05
 _N_AT_ONCE = 2**20
 
 
-_Released = TypeVar("_Released")
-
-
-@dataclass(frozen=True, eq=False)
-class SimilarItems:
-    """What was released of items that users have together.
-
-    Attributes
-    ----------
-    items : ndarray of shape (m,), int64
-    similarity : ndarray of shape (m, m)
-        By how much an item raises the scores of others.
-    shares : ndarray of shape (m,)
-        Expected share of each among a user's choices of these.
-    pairs : ndarray of shape (2, n_pairs), int
-        Pairs of rows, those with the largest products.
-    products : ndarray of shape (n_pairs,)
-        Their released centred products, without noise as far as possible, per user.
-    """
-
-    items: NDArray[np.int64]
-    similarity: NDArray[np.float64]
-    shares: NDArray[np.float64]
-    pairs: NDArray[np.intp]
-    products: NDArray[np.float64]
-
-    def products_of(
-        self, place: NDArray[np.int32], starts: NDArray[np.int64], items: NDArray[Any]
-    ) -> NDArray[np.float64]:
-        """The same products for some users, given the place of each item here."""
-        rows = place[items]
-        kept = rows >= 0
-        starts = np.append(0, np.cumsum(kept))[starts]
-        q, sizes = self.shares, np.diff(starts)
-        chosen = sparse.csr_array(
-            (np.ones(starts[-1]), rows[kept], starts), shape=(len(sizes), len(q))
-        )
-        # Lengths of the centred products with half of their diagonal.
-        off = np.repeat(sizes, sizes) * q[chosen.indices]
-        fourth = sparse.csr_array(
-            ((1 - off) ** 4 - off**4, chosen.indices, starts), shape=chosen.shape
-        ).sum(axis=1)
-        squares = sizes - 2 * sizes * (chosen @ q) + sizes**2 * np.sum(q**2)
-        lengths = squares**2 / 2 - (fourth + sizes**4 * np.sum(q**4)) / 4
-        weights = 1 / np.sqrt(np.maximum(lengths, 1.0))
-        weighted = sparse.csr_array(chosen * weights[:, np.newaxis])
-        left, right = self.pairs
-        both = (weighted.T @ chosen)[left, right]
-        along = weighted.T @ sizes
-        everything = np.sum(weights * sizes.astype(float) ** 2)
-        found = both - q[left] * along[right] - q[right] * along[left]
-        return (found + q[left] * q[right] * everything) / len(sizes)
-
-
 @dataclass(frozen=True, eq=False)
 class _Draws:
     """How items are drawn; see `draw_items`."""
@@ -118,45 +64,33 @@ class UserSampler:
     Attributes
     ----------
     population : Population
-    counts : ndarray of shape (n_items,)
-        Released counts. Each item of a user with n items counts
-        1 / sqrt(max(n, least_size)).
     error : float
-        Standard deviation of their noise; 0 if they are taken as they are.
+        Standard deviation of the noise in the model's counts; 0 if they are taken as
+        they are. Each item of a user with n items counts 1 / sqrt(max(n, least_size)).
     least_size : float
-    similar : SimilarItems
+    model : ItemModel
     """
 
     population: Population
-    counts: NDArray[np.float64]
     error: float
     least_size: float
-    similar: SimilarItems
+    model: ItemModel
 
     @classmethod
     def of_choices(cls, sums: ItemSums, model: ItemModel) -> Self:
         """The sampler of a model of choices."""
-        similar = SimilarItems(
-            model.items,
-            model.similarity,
-            model.shares,
-            model.pairs,
-            model.products / sums.totals.n_users,
-        )
-        return cls(sums.population, sums.counts, sums.counts_noise, 1.0, similar)
+        return cls(sums.population, sums.counts_noise, 1.0, model)
 
     @classmethod
     def of_entries(cls, population: Population, counts: NDArray[np.float64]) -> Self:
-        """The sampler of the items of ratings, whose similarities it does not use."""
-        none = np.empty(0)
-        no_pairs = np.empty((2, 0), np.intp)
-        similar = SimilarItems(no_pairs[0], np.empty((0, 0)), none, no_pairs, none)
-        return cls(population, counts, 0.0, population.typical_size, similar)
+        """The sampler of the items of ratings, of which no similarities are known."""
+        size = population.typical_size
+        return cls(population, 0.0, size, ItemModel.of_counts(counts))
 
     @property
     def n_items(self) -> int:
         """Number of items in the catalogue."""
-        return len(self.counts)
+        return len(self.model.counts)
 
     def sizes(
         self, n_users: int, lengths: NDArray[np.int64] | None, rng: np.random.Generator
@@ -189,9 +123,10 @@ class UserSampler:
     @cached_property
     def _rates(self) -> NDArray[np.float64]:
         """Counts per user. Rare items get what the others leave of all choices."""
-        is_rare = self.counts <= _WELL_KNOWN * self.error
-        expected = expected_counts(self.counts, self.error)[0]
-        rates = np.where(is_rare, expected, self.counts)
+        counts = self.model.counts
+        is_rare = counts <= _WELL_KNOWN * self.error
+        expected = expected_counts(counts, self.error)[0]
+        rates = np.where(is_rare, expected, counts)
         rates /= self.population.n_users
         sizes = np.arange(1, self.n_items + 1)
         whole = self._chances @ (sizes / np.sqrt(np.maximum(sizes, self.least_size)))
@@ -203,22 +138,22 @@ class UserSampler:
     @cached_property
     def _place(self) -> NDArray[np.int32]:
         place = np.full(self.n_items, -1, np.int32)
-        place[self.similar.items] = np.arange(len(self.similar.items))
+        place[self.model.items] = np.arange(len(self.model.items))
         return place
 
     @cached_property
     def _fitted(self) -> _Draws:
         """The draws whose counts and products agree best with the released ones."""
-        similar, rates = self.similar, self._rates
+        model, rates = self.model, self._rates
         draws = _Draws(
             rates / rates.sum(),
-            np.ones(len(similar.items)),
-            similar.similarity.astype(np.float32),
+            np.ones(len(model.items)),
+            model.similarity.astype(np.float32),
             _MOST_BY_WEIGHT,
         )
         rng = np.random.default_rng(0)
         mean = float(self._chances @ np.arange(1, self.n_items + 1))
-        n_users, n_pairs = math.ceil(_N_DRAWN / mean), len(similar.products)
+        n_users, n_pairs = math.ceil(_N_DRAWN / mean), len(model.products)
         n_rounds = _ROUNDS if n_pairs else _ROUNDS_OF_COUNTS
         for number in range(n_rounds):
             sizes, step = self.sizes(n_users, None, rng), min(1.0, _STEP / (1 + number))
@@ -228,12 +163,12 @@ class UserSampler:
             change **= max(step, _LEAST_STEP)
             weights = draws.weights * change
             weights = np.maximum(weights / weights.sum(), 1e-9 / self.n_items)
-            factors = draws.factors * change[similar.items]
+            factors = draws.factors * change[model.items]
             draws = replace(draws, weights=weights, factors=factors)
             if n_pairs and number < n_rounds - _ROUNDS_OF_COUNTS:
                 starts = np.append(0, np.cumsum(sizes))
-                products = similar.products_of(self._place, starts, drawn)
-                draws = _closer(draws, similar, products, step)
+                products = products_of(model, self._place, starts, drawn)
+                draws = _closer(draws, model, products, step)
         return draws
 
     def _drawn(
@@ -249,7 +184,7 @@ class UserSampler:
 
         starts = np.append(0, np.cumsum(sizes))
         items = np.empty(starts[-1], np.int32)
-        of_head = np.zeros(len(self.similar.items))
+        of_head = np.zeros(len(self.model.items))
         of_all = np.zeros(self.n_items if counts else 0)
         common = draw_items(
             starts,
@@ -257,7 +192,7 @@ class UserSampler:
             draws.weights,
             np.cumsum(draws.weights),
             self._place,
-            self.similar.items.astype(np.int32),
+            self.model.items.astype(np.int32),
             draws.factors.astype(np.float32),
             draws.similarity,
             draws.by_weight,
@@ -268,42 +203,57 @@ class UserSampler:
         )
         if counts:
             of_all += common * draws.weights
-            of_all[self.similar.items] += of_head
+            of_all[self.model.items] += of_head
             of_all /= len(sizes)
         return items, of_all
 
 
+def products_of(
+    model: ItemModel,
+    place: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    items: NDArray[Any],
+) -> NDArray[np.float64]:
+    """The products of a model's pairs for some users, given the place of each item."""
+    rows = place[items]
+    kept = rows >= 0
+    starts = np.append(0, np.cumsum(kept))[starts]
+    q, sizes = model.shares, np.diff(starts)
+    chosen = sparse.csr_array(
+        (np.ones(starts[-1]), rows[kept], starts), shape=(len(sizes), len(q))
+    )
+    # Lengths of the centred products with half of their diagonal.
+    off = np.repeat(sizes, sizes) * q[chosen.indices]
+    fourth = sparse.csr_array(
+        ((1 - off) ** 4 - off**4, chosen.indices, starts), shape=chosen.shape
+    ).sum(axis=1)
+    squares = sizes - 2 * sizes * (chosen @ q) + sizes**2 * np.sum(q**2)
+    lengths = squares**2 / 2 - (fourth + sizes**4 * np.sum(q**4)) / 4
+    weights = 1 / np.sqrt(np.maximum(lengths, 1.0))
+    weighted = sparse.csr_array(chosen * weights[:, np.newaxis])
+    left, right = model.pairs
+    both = (weighted.T @ chosen)[left, right]
+    along = weighted.T @ sizes
+    everything = np.sum(weights * sizes.astype(float) ** 2)
+    found = both - q[left] * along[right] - q[right] * along[left]
+    return (found + q[left] * q[right] * everything) / len(sizes)
+
+
 def _closer(
-    draws: _Draws, similar: SimilarItems, products: NDArray[np.float64], step: float
+    draws: _Draws, model: ItemModel, products: NDArray[np.float64], step: float
 ) -> _Draws:
     """Move draws towards the released products, given those of drawn users."""
-    wanted = similar.products
+    wanted = model.products
     slope = float((products @ wanted) / (wanted @ wanted))
     by_similarity = (1 - draws.by_weight) * max(slope, 0.2) ** -step
     by_weight = np.clip(1 - by_similarity, _LEAST_BY_WEIGHT, _MOST_BY_WEIGHT)
     ratio = (wanted + _LEAST_PRODUCT) / (np.maximum(products, 0.0) + _LEAST_PRODUCT)
     change = _STEP_OF_PAIRS * step * np.log(np.clip(ratio, 0.5, 2.0))
     similarity = draws.similarity.copy()
-    for left, right in (similar.pairs, similar.pairs[::-1]):
-        start = np.abs(similar.similarity[left, right])
+    for left, right in (model.pairs, model.pairs[::-1]):
+        start = np.abs(model.similarity[left, right])
         similarity[left, right] += change * np.maximum(start, _LEAST_SIMILARITY)
     return replace(draws, similarity=similarity, by_weight=float(by_weight))
-
-
-def checked_release(released: _Released | None) -> _Released:
-    """What a fit released for synthetic users.
-
-    Raises
-    ------
-    ValueError
-        If that is nothing: the model comes from an older version.
-    """
-    if released is None:
-        raise ValueError(
-            "This model was stored by an earlier version, which did not release how "
-            "many entries users have. Fit it again to sample users."
-        )
-    return released
 
 
 @dataclass(frozen=True)
@@ -372,11 +322,12 @@ def sample_choices(sampler: UserSampler, request: Request) -> NDArray[np.int64]:
 
 
 def sample_entries(
-    model: SharedModel, population: Population, domain: Domain, request: Request
+    model: SharedModel, domain: Domain, request: Request
 ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
     """Draw entries of users: coordinates and values."""
+    assert model.population is not None
     rng = request.rng
-    sampler = UserSampler.of_entries(population, model.counts[0])
+    sampler = UserSampler.of_entries(model.population, model.counts[0])
     choices = sample_choices(sampler, request)
     columns = [choices]
     for counts in model.counts[1:]:

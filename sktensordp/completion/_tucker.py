@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from .._docstrings import with_sections_of
 from .._sklearn_compat import Interval
 from .._validation import described
 from ..tensor import TuckerForm, cp_to_tucker
 from ._base import USUAL_RANK, BaseCompletion
-from ._docs import with_shared_text
 
 # Ranks that `rank=None` takes, by the number of modes: the time of a fit grows with the
 # square of the size of the core.
 _USUAL_RANKS = {2: USUAL_RANK, 3: USUAL_RANK, 4: 3, 5: 1}
 
 
-@with_shared_text
+@with_sections_of(BaseCompletion)
 class TuckerCompletion(BaseCompletion):
     """Differentially private tensor completion by biases and a Tucker decomposition.
 
@@ -32,7 +32,6 @@ class TuckerCompletion(BaseCompletion):
         and the product of the other ranks. With more modes, None fits biases alone, or
         rank 1 with ``biases=False``.
     $parameters
-    $random_state
 
     Attributes
     ----------
@@ -68,6 +67,10 @@ class TuckerCompletion(BaseCompletion):
     the product of all ranks but one.
 
     $notes
+
+    References
+    ----------
+    $references
 
     Examples
     --------
@@ -126,13 +129,9 @@ class TuckerCompletion(BaseCompletion):
 
     def _check_rank(self, shape: tuple[int, ...]) -> None:
         ranks = self._ranks(shape)
-        if not any(ranks):
-            if not self.biases:
-                raise ValueError(
-                    "There is nothing to fit: rank is 0 and biases is False."
-                )
-            return
         for mode, (size, rank) in enumerate(zip(shape, ranks, strict=True)):
+            if rank == 0:
+                continue
             others = math.prod(ranks) // rank
             if rank > size:
                 raise ValueError(

@@ -31,13 +31,9 @@ from .._validation import (
     range_of,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
-from ..completion._checks import (
-    AnyFrameMixin,
-    check_entries,
-    check_tensor,
-    entries_of_tensor,
-)
+from ..completion._checks import check_entries, check_tensor, entries_of_tensor
 from ..completion._client import PUBLIC_COORDINATES
+from ..completion._dense import AnyFrameMixin
 from ..completion._domain import Domain
 from ..completion._entries import Entries, extent
 from ..completion._values import entry_guarantee

@@ -1,8 +1,13 @@
 """Texts that the docstrings of the papers share."""
 
 from .._docstrings import with_texts
-from ..completion._docs import RANDOM_STATE
 from ..encoding._docs import TEXTS
+
+RANDOM_STATE = """\
+random_state : int or None, default=None
+    None draws from the operating system's entropy, as a real release must. An
+    int is for tests and papers: it repeats the noise in every clone, although
+    never in two fits of one object."""
 
 with_shared_text = with_texts(
     {

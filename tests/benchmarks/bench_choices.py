@@ -197,7 +197,7 @@ def load(arguments):
 
 
 def compare(arguments, folder):
-    from sktensordp.completion._ranking import ranking_scores
+    from sktensordp.completion._scoring import ranking_scores
     from sktensordp.model_selection import ItemHoldout
 
     name, pairs, shape = load(arguments)

@@ -31,8 +31,11 @@ from sktensordp.completion import (
     _products,
 )
 from sktensordp.completion._choices import Choices
-from sktensordp.completion._cooccurrence import plan_noise, release_sums
-from sktensordp.completion._item_choice import number_of_items
+from sktensordp.completion._cooccurrence import (
+    number_of_items,
+    plan_noise,
+    release_sums,
+)
 from sktensordp.completion._products import ProductSums
 from sktensordp.completion._ranking import best_of
 from sktensordp.exceptions import BudgetExceededError

@@ -101,7 +101,7 @@ def test_the_best_of_what_may_be_recommended(models, name, options):
 
 
 def test_lists_follow_their_rows_through_all_chunks(models, monkeypatch):
-    monkeypatch.setattr("sktensordp.completion._wanted._N_RANKED", 4 * SHAPE[1])
+    monkeypatch.setattr("sktensordp.completion._ranking._N_RANKED", 4 * SHAPE[1])
     users = np.arange(SHAPE[0])
     lists = [[user % 20, (user + 1) % 20] for user in users]
     for model in models.values():

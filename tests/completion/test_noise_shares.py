@@ -34,6 +34,7 @@ from tests.support.noise import drawing
 from tests.support.refusing import refused
 from tests.support.replaying import leaves, with_a_pattern
 from tests.support.requests import (
+    Sums,
     header,
     numbered,
     setting,
@@ -78,24 +79,11 @@ def parties_of(server, shares=SHARES, seeds=None):
     ]
 
 
-class Sums:
-    """A plain sum in place of secure aggregation; keeps what is asked and answered."""
-
-    def __init__(self, answering, present=lambda number, party: True):
-        self.answering, self.present = answering, present
-        self.requests, self.answers = [], []
+class Counted(Sums):
+    """The same, with the number of parties whose answers are in a sum."""
 
     def __call__(self, request):
-        self.requests.append(request)
-        self.answers.append(
-            [
-                one.answer(request)
-                for number, one in enumerate(self.answering)
-                if self.present(header(request)["number"], number)
-            ]
-        )
-        found = header(request)["n_numbers"]
-        return total([np.zeros(found), *self.answers[-1]]), len(self.answers[-1])
+        return super().__call__(request), len(self.answers[-1])
 
 
 def aggregated(sums, shares=SHARES, **options):
@@ -271,7 +259,7 @@ def test_the_noise_of_the_least_parties_is_that_of_a_server(counts):
 
 def test_answers_contain_shares_of_discrete_gaussian_noise(chi_square):
     """Against the exact answers; false-alarm rate 1e-6 for every test."""
-    sums = Sums(parties_of(model(), seeds=range(5)))
+    sums = Counted(parties_of(model(), seeds=range(5)))
     aggregated(sums)
     scale = sums.answering[0]._noise.scale
     exact = [party(model(), *of_party(k)) for k in range(5)]
@@ -306,12 +294,12 @@ def chi_square():
 def test_the_server_draws_no_noise_and_knows_how_much_there_is():
     answering = parties_of(model())
     with drawing() as streams:
-        fitted = aggregated(Sums(answering))
+        fitted = aggregated(Counted(answering))
     assert len({key for key, _ in streams}) == 5
     assert np.all(np.isfinite(fitted.factors_[1]))
     # At a large epsilon, little noise is left.
     shares = NoiseShares(3)
-    precise = Sums(parties_of(model(epsilon=100.0), shares))
+    precise = Counted(parties_of(model(epsilon=100.0), shares))
     found = aggregated(precise, shares, epsilon=100.0)
     expected = model(epsilon=math.inf).fit(RATINGS.data, RATINGS.target)
     X = np.column_stack([np.full(20, -1), np.arange(20)])
@@ -321,7 +309,7 @@ def test_the_server_draws_no_noise_and_knows_how_much_there_is():
 def test_sums_do_not_wrap_around():
     shares = NoiseShares(12, n_dropouts=10)
     everybody = parties_of(model(epsilon=0.1), shares)
-    sums = Sums(everybody)
+    sums = Counted(everybody)
     aggregated(sums, shares, epsilon=0.1)
     # All of these parties add the noise that two would have to add.
     noise, spread = everybody[0]._noise, math.sqrt(12)
@@ -335,7 +323,7 @@ def test_sums_do_not_wrap_around():
 
 def test_what_units_contribute_stays_within_what_is_accounted_for():
     """The exact sums of neighbours, who are sent the same requests."""
-    sums = Sums(parties_of(model(rank=2, perturbation="statistics")))
+    sums = Counted(parties_of(model(rank=2, perturbation="statistics")))
     aggregated(sums, rank=2, perturbation="statistics")
     exact = model(rank=2, perturbation="statistics")
     X, y = of_party(0)
@@ -361,7 +349,7 @@ def test_what_units_contribute_stays_within_what_is_accounted_for():
 
 def test_a_party_answers_one_request_of_each_number():
     first, second = parties_of(model(), ALONE)[:2]
-    sums = Sums([first])
+    sums = Counted([first])
     aggregated(sums, ALONE)
     for request, (answer,) in zip(sums.requests, sums.answers, strict=True):
         assert_array_equal(first.answer(request), answer)
@@ -383,7 +371,7 @@ def test_a_party_answers_one_request_of_each_number():
 
 
 def test_threads_cannot_get_two_answers_with_one_noise():
-    sums = Sums(parties_of(model(), ALONE)[:1])
+    sums = Counted(parties_of(model(), ALONE)[:1])
     aggregated(sums, ALONE)
     request = sums.requests[0]
     n_bits = header(request)["n_bits"]
@@ -405,7 +393,7 @@ def test_threads_cannot_get_two_answers_with_one_noise():
 
 
 def test_an_interrupted_answer_is_no_chance_to_ask_something_else(monkeypatch):
-    sums = Sums(parties_of(model(), ALONE)[:1])
+    sums = Counted(parties_of(model(), ALONE)[:1])
     aggregated(sums, ALONE)
     request = sums.requests[0]
     (one,) = parties_of(model(), ALONE)[:1]
@@ -419,7 +407,7 @@ def test_an_interrupted_answer_is_no_chance_to_ask_something_else(monkeypatch):
 
 
 def test_parties_decide_how_much_noise_they_add():
-    sums = Sums(parties_of(model(), ALONE)[:1])
+    sums = Counted(parties_of(model(), ALONE)[:1])
     aggregated(sums, ALONE)
     request = sums.requests[0]
     more = NoiseShares(500)
@@ -429,10 +417,10 @@ def test_parties_decide_how_much_noise_they_add():
         (parties_of(model(), ALONE)[0], without_noise(request)),
         (
             parties_of(model(), ALONE)[0],
-            setting(request, "noise_shares", to=[500, 0, 0]),
+            setting(request, "settings", "noise_shares", to=[500, 0, 0]),
         ),
     ):
-        with refused("must declare the same noise_shares"):
+        with refused("must declare the same parameters.*noise_shares = "):
             one.answer(asked)
     step = header(request)["step"]
     with refused("step of the server's lattice"):
@@ -442,11 +430,11 @@ def test_parties_decide_how_much_noise_they_add():
 def test_budgets_record_the_release_at_each_party_once():
     server, answering = model(), parties_of(model())
     with PrivacyBudget(4.0, delta=1e-6) as at_server:
-        request = Sums([])
+        request = Counted([])
         with pytest.raises(ValueError, match="number of answers"):
             fit_aggregated(server, request, noise_shares=SHARES)
     assert at_server.spent is None
-    sums = Sums(answering)
+    sums = Counted(answering)
     budgets = [PrivacyBudget(4.0, delta=1e-6) for _ in answering]
 
     def ask(request):
@@ -462,7 +450,7 @@ def test_budgets_record_the_release_at_each_party_once():
         assert budget.spent.epsilon == one.privacy_guarantee_.epsilon
     # A new party for the same units is another release.
     with budgets[0], drawing() as streams, pytest.raises(BudgetExceededError):
-        Sums(parties_of(model()))(next(iter(requests_of(sums, server))))
+        Counted(parties_of(model()))(next(iter(requests_of(sums, server))))
     assert not streams
 
 
@@ -473,14 +461,16 @@ def requests_of(sums, server):
 
 
 def test_the_guarantee_says_how_many_parties_it_needs():
-    planned = aggregated(Sums(parties_of(model())))
+    planned = aggregated(Counted(parties_of(model())))
     text = planned.privacy_guarantee_.statement
     assert "noise of at least 3 of the 5 parties" in text
     assert "one sum for each request, over one set of parties" in text
     assert "no sum of fewer than 4 answers" in text
     assert planned.privacy_guarantee_.claimed is None
     assert "exact sums" not in str(privacy_of(planned))
-    allowed = aggregated(Sums(parties_of(model()), lambda _, party: party != 2))
+    allowed = aggregated(
+        Counted(parties_of(model()), present=lambda _, party: party != 2)
+    )
     assert allowed.privacy_guarantee_ == planned.privacy_guarantee_
 
 
@@ -491,7 +481,10 @@ def test_a_fit_ends_if_more_parties_drop_out_than_planned(number, n_answers):
     with with_a_pattern():
         server = model()
         answering = parties_of(server)
-        few = Sums(answering, lambda asked, party: asked != number or party < n_answers)
+        few = Counted(
+            answering,
+            present=lambda asked, party: asked != number or party < n_answers,
+        )
         with (
             PrivacyBudget(math.inf, delta=1e-6) as budget,
             pytest.raises(ValueError, match=f"release {number} .* = 4 to .* = 5, got"),
@@ -581,7 +574,7 @@ def test_parties_round_products_before_they_add_noise():
     """Each its own. False-alarm rate of the variance: 1e-6."""
     server = model()
     with with_a_pattern():
-        sums = Sums(parties_of(server, seeds=range(5)))
+        sums = Counted(parties_of(server, seeds=range(5)))
         fit_aggregated(server, sums, noise_shares=SHARES)
     (number,) = [k for k, r in enumerate(sums.requests) if asks_products(r)]
     request, answers = sums.requests[number], sums.answers[number]
@@ -591,7 +584,7 @@ def test_parties_round_products_before_they_add_noise():
     scale, noise = sums.answering[0]._noise.scale, []
     for k, answer in enumerate(answers):
         alone = party(model(), *of_party(k))
-        (products,) = read_request(request, alone._agreed, SHARES).question.sums
+        (products,) = read_request(request, sums.answering[k]._agreed).question.sums
         limbs = alone.answer(without_noise(request)).astype(np.int64).reshape(2, -1)
         difference = signed(answer, n_bits) - products.rounded(limbs)
         noise.append(difference / scale)
@@ -622,7 +615,7 @@ def test_more_or_larger_products_than_planned_are_refused():
     with with_a_pattern():
         server = model()
         parties, other = parties_of(server), parties_of(server)[0]
-        sums = Sums(parties)
+        sums = Counted(parties)
         fit_aggregated(server, sums, noise_shares=SHARES)
     (request,) = [r for r in sums.requests if asks_products(r)]
     other.answer(request)
@@ -638,7 +631,7 @@ def test_more_or_larger_products_than_planned_are_refused():
 
 def test_more_sums_than_planned_are_refused():
     """Their number is part of the guarantee, however little of the budget they take."""
-    sums = Sums(parties_of(model(), ALONE)[:1])
+    sums = Counted(parties_of(model(), ALONE)[:1])
     aggregated(sums, ALONE)
     request, one = sums.requests[1], parties_of(model(), ALONE)[0]
     assert header(request)["question"]["kind"] == "counts"

@@ -24,7 +24,7 @@ from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.noise import drawing
 from tests.support.refusing import refused
 from tests.support.replaying import with_a_pattern
-from tests.support.requests import header, numbered, share_of, total
+from tests.support.requests import Sums, header, numbered, share_of, total
 
 pytestmark = pytest.mark.thorough
 RATINGS = make_ratings(n_users=60, n_items=30, n_ratings=1500, random_state=0)
@@ -47,19 +47,6 @@ def of_party(number):
 
 def parties(server, numbers=(0, 1, 2)):
     return [party(server, *of_party(k)) for k in numbers] + [party(server, *NO_UNITS)]
-
-
-class Sums:
-    """A plain sum in place of secure aggregation; keeps what is asked and answered."""
-
-    def __init__(self, answering, n_bits=None):
-        self.answering, self.n_bits = answering, n_bits
-        self.requests, self.answers = [], []
-
-    def __call__(self, request):
-        self.requests.append(request)
-        self.answers.append([one.answer(request) for one in self.answering])
-        return total(self.answers[-1], self.n_bits or header(request)["n_bits"])
 
 
 def assert_same(found, expected):

@@ -97,20 +97,24 @@ def test_of_another_mode_where_that_is_the_unit():
 
 WRONG = {
     "rows": ({1: FEATURES[:-1]}, r"must have shape \(80, n_features\)"),
+    "one row more": ({1: np.ones((SHAPE[1] + 1, 1))}, "must have shape"),
     "one column": ({1: FEATURES[:, 0]}, "must have shape"),
+    "infinity": ({1: FEATURES * np.inf}, "must be finite"),
     "text": ({1: [["drama"]] * SHAPE[1]}, "must be an array of numbers"),
     "nan": ({1: np.where(FEATURES > 6, np.nan, FEATURES)}, "missing entries"),
     "other mode": ({0: np.ones((SHAPE[0], 2))}, "describe the rows of mode 1"),
+    "no mode": ({1: FEATURES, 2: FEATURES}, "describe the rows of mode 1"),
     "too short": ([FEATURES], "one item for each of the 2 modes"),
     "in the wrong place": ([FEATURES, None], "describe the rows of mode 1"),
 }
 
 
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
 @pytest.mark.parametrize("unit", ["entry", 0])
 @pytest.mark.parametrize("wrong", [*WRONG])
-def test_wrong_features_are_refused(wrong, unit):
+def test_wrong_features_are_refused(wrong, unit, kind):
     features, message = WRONG[wrong]
-    model = make(unit=unit, epsilon=1.0, side_information=features)
+    model = make(kind, unit=unit, epsilon=1.0, side_information=features)
     with refused(message):
         model.fit(X, Y)
     assert not hasattr(model, "privacy_guarantee_")

@@ -155,9 +155,9 @@ def errors(model, n_users):
     popular = np.argsort(-model.item_counts_)[:30]
     counts = counts_of(table, SHAPE[1])[popular] / share / model.item_counts_[popular]
     starts = np.append(0, np.cumsum(np.bincount(table[:, 0])))
-    similar = sampler.similar
-    products = similar.products_of(sampler._place, starts, table[:, 1])
-    pairs = products[:20] / similar.products[:20]
+    found = sampler.model
+    products = _synthetic.products_of(found, sampler._place, starts, table[:, 1])
+    pairs = products[:20] / found.products[:20]
     return np.abs(counts - 1).max(), np.abs(pairs - 1).max()
 
 
@@ -185,13 +185,13 @@ def test_a_sampler_that_is_not_fitted_is_noticed(free, monkeypatch):
 
 
 def test_products_are_those_that_a_fit_releases(free):
-    similar, sampler = free._fitted.sampler.similar, free._fitted.sampler
+    model, sampler = free._fitted.model, free._fitted.sampler
     X = CHOICES[np.lexsort(CHOICES.T[::-1])]
     starts = np.append(0, np.cumsum(np.unique(X[:, 0], return_counts=True)[1]))
-    found = similar.products_of(sampler._place, starts, X[:, 1])
+    found = _synthetic.products_of(model, sampler._place, starts, X[:, 1])
     # But for what is taken for chance, which is shrunk.
-    assert np.corrcoef(found, similar.products)[0, 1] > 0.98
-    assert abs(found.sum() / similar.products.sum() - 1) < 0.2
+    assert np.corrcoef(found, model.products)[0, 1] > 0.98
+    assert abs(found.sum() / model.products.sum() - 1) < 0.2
 
 
 def test_public_lengths_are_drawn_from_and_reported():
@@ -280,16 +280,6 @@ def test_another_unit_after_the_fit_is_refused():
     model = completion(unit=1).fit(*entries((40, 12))).set_params(unit=0)
     with pytest.raises(ValueError, match="of the fit"):
         model.sample_users()
-
-
-def test_models_of_earlier_versions_say_what_to_do(free):
-    old = copy.copy(free)
-    state = vars(free._fitted).copy()
-    del state["sampler"]
-    old._fitted = object.__new__(type(free._fitted))
-    vars(old._fitted).update(state)
-    with pytest.raises(ValueError, match="Fit it again"):
-        old.sample_users()
 
 
 # --- tables of ids -------------------------------------------------------------------

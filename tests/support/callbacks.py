@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
-__all__ = ["HAS_CALLBACKS", "ProgressBar", "needs_callbacks"]
+__all__ = ["HAS_CALLBACKS", "ProgressBar", "Silent", "needs_callbacks"]
 
 HAS_CALLBACKS = find_spec("sklearn.callback") is not None
 if HAS_CALLBACKS:
@@ -14,3 +14,22 @@ else:
 needs_callbacks = pytest.mark.skipif(
     not HAS_CALLBACKS, reason="this version of scikit-learn has no callbacks"
 )
+
+
+class Silent:
+    """A callback that does nothing; a subclass does something at the end of a task."""
+
+    max_propagation_depth = None
+
+    def setup(self, estimator, context):
+        """Nothing to prepare."""
+
+    def teardown(self, estimator, context):
+        """Nothing to undo."""
+
+    def on_fit_task_begin(self, estimator, context):
+        """Nothing happens before the end of a task."""
+
+    def on_fit_task_end(self, estimator, context):
+        """Let the fit go on."""
+        return False

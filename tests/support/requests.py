@@ -45,7 +45,7 @@ def with_array(request, name, change):
 def without_noise(request):
     """The same question to parties that add no noise."""
     found = header(request)
-    asked = setting(request, "noise_shares", to=None)
+    asked = setting(request, "settings", "noise_shares", to=None)
     if found["question"]["kind"] == "pattern":
         # Two limbs for each of the products.
         asked = setting(asked, "n_numbers", to=2 * found["n_numbers"])
@@ -66,3 +66,33 @@ def share_of(request):
 def total(answers, n_bits=64):
     """The sum of the parties' answers, as a protocol would give it."""
     return np.sum(answers, axis=0, dtype=np.uint64) & np.uint64(2**n_bits - 1)
+
+
+class Sums:
+    """A plain sum in place of secure aggregation; keeps what is asked and answered.
+
+    Parameters
+    ----------
+    answering : list of Party
+    n_bits : int, default=None
+        Sums are modulo 2 to the power of this; None takes that of the request.
+    present : callable
+        Whether a party answers the request of a number.
+    """
+
+    def __init__(self, answering, n_bits=None, present=lambda number, party: True):
+        self.answering, self.n_bits, self.present = answering, n_bits, present
+        self.requests, self.answers = [], []
+
+    def __call__(self, request):
+        asked = header(request)
+        self.requests.append(request)
+        self.answers.append(
+            [
+                one.answer(request)
+                for number, one in enumerate(self.answering)
+                if self.present(asked["number"], number)
+            ]
+        )
+        nothing = np.zeros(asked["n_numbers"], np.uint64)
+        return total([nothing, *self.answers[-1]], self.n_bits or asked["n_bits"])

@@ -49,7 +49,7 @@ RELEASED = {
 # expected of it does.
 DEPENDS = {
     "completion/measurements/_unit_questions.py": {"_logarithms", "<listcomp>"},
-    "completion/_local_users.py": {"<genexpr>", "<listcomp>", "joined_by"},
+    "completion/_local.py": {"<genexpr>", "<listcomp>", "joined_by"},
 }
 REJECTS = "noise/_cap.py"
 LARGEST, LEAST = np.finfo(float).max, 5e-324

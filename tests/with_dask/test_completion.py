@@ -1,9 +1,7 @@
 """Completion from Dask: the same as on one machine, and what leaves a partition."""
 
-import itertools
 import os
 import pickle
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -18,20 +16,20 @@ from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.callbacks import needs_callbacks
 from tests.support.noise import drawing
 from tests.support.refusing import refused
+from tests.with_dask.partitions import (
+    NAMES,
+    KillAWorker,
+    framed,
+    in_partitions,
+    lazy_frame,
+    read_in_partitions,
+)
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("here")]
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
 _dask = pytest.importorskip("sktensordp.completion._dask")
 _partitions = pytest.importorskip("sktensordp.completion._partitions")
 RATINGS = make_ratings(n_users=120, n_items=60, n_ratings=4000, random_state=0)
-NAMES = ["user", "item", "week"]
-
-
-@pytest.fixture(autouse=True)
-def here():
-    """All tasks in this thread, unless a test has a cluster."""
-    with dask.config.set(scheduler="synchronous"):
-        yield
 
 
 def entries(n_modes=2, order=1, dtype=float):
@@ -39,20 +37,6 @@ def entries(n_modes=2, order=1, dtype=float):
     weeks = np.random.default_rng(0).integers(0, 4, (len(RATINGS.data), 1))
     X = np.concatenate([RATINGS.data[:, ::order], weeks], axis=1)[:, :n_modes]
     return X, RATINGS.target.astype(dtype)
-
-
-def in_partitions(X, y, cuts=(0, 1000, 1000, 1001, 3200, 4000)):
-    """The same as frames of Dask, one of whose partitions is empty."""
-    frame = framed(X).assign(value=y)
-    parts = [frame[a:b] for a, b in itertools.pairwise(cuts)]
-    lazy = dask.dataframe.from_delayed(
-        [dask.delayed(part) for part in parts], meta=frame[:0]
-    )
-    return lazy[NAMES[: X.shape[1]]], lazy["value"]
-
-
-def framed(X):
-    return pd.DataFrame(X, columns=NAMES[: X.shape[1]])
 
 
 def model(kind=CPCompletion, rank=2, **options):
@@ -402,9 +386,7 @@ def test_collections_that_do_not_belong_together():
 
 def unknown(data, n=2):
     """A Dask collection of unknown divisions."""
-    cuts = np.linspace(0, len(data), n + 1).astype(int)
-    parts = [dask.delayed(data[a:b]) for a, b in itertools.pairwise(cuts)]
-    return dask.dataframe.from_delayed(parts, meta=data[:0])
+    return lazy_frame(data, np.linspace(0, len(data), n + 1).astype(int))
 
 
 OTHER_FRAMES = {
@@ -491,57 +473,9 @@ def test_a_source_that_changes_is_not_given_the_same_noise_again(
             Path(tmp_path, "read").touch()
         return frame
 
-    parts = [dask.delayed(read)(0, 2000), dask.delayed(read)(2000, 4000)]
-    lazy = dask.dataframe.from_delayed(parts, meta=read(0, 0), verify_meta=False)
+    lazy = read_in_partitions(read, (0, 2000, 4000))
     with pytest.raises(RuntimeError, match="no longer holds the entries"):
-        model(perturbation=perturbation, n_pattern_components=0).fit(
-            lazy[NAMES[:2]], lazy["value"]
-        )
-
-
-@pytest.fixture(scope="module")
-def client():
-    distributed = pytest.importorskip("distributed")
-    # Some time after a worker was lost, a cluster looks whether it is back, and closes
-    # it for good if not. Then a test may just have killed it again.
-    option = "distributed.deploy.lost-worker-timeout"
-    with (
-        dask.config.set({option: "1 hour"}),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        yield client
-
-
-class KillAWorker:
-    """A callback that kills a worker process at the end of some sweeps."""
-
-    max_propagation_depth = None
-
-    def __init__(self, client, sweeps):
-        self._client, self._sweeps, self.n_killed, self._n = client, sweeps, 0, 0
-
-    def setup(self, estimator, context):
-        """Nothing to prepare."""
-
-    def teardown(self, estimator, context):
-        """Nothing to undo."""
-
-    def on_fit_task_begin(self, estimator, context):
-        """Nothing is killed before a sweep."""
-
-    def on_fit_task_end(self, estimator, context):
-        """Kill the worker that holds the most."""
-        self._n += 1
-        if self._n in self._sweeps:
-            held = self._client.has_what()
-            worker = max(held, key=lambda one: len(held[one]))
-            pid = self._client.run(os.getpid, workers=[worker])[worker]
-            os.kill(pid, signal.SIGKILL)
-            self.n_killed += 1
-        return False
+        model(perturbation=perturbation, n_pattern_components=0).fit(*lazy)
 
 
 @pytest.mark.slow
@@ -567,19 +501,15 @@ def test_workers_that_are_killed_are_survived(client, tmp_path):
         marker.write_text(marker.read_text() + "." if marker.exists() else ".")
         if begin == 1000 and marker.read_text() == "..":
             os._exit(1)
-        frame = pd.DataFrame(X[begin:end], columns=NAMES[:2])
-        return frame.assign(value=y[begin:end])
+        return framed(X[begin:end]).assign(value=y[begin:end])
 
-    cuts = [0, 1000, 2500, 4000]
-    parts = [dask.delayed(read)(a, b) for a, b in itertools.pairwise(cuts)]
-    meta = pd.DataFrame(X[:0], columns=NAMES[:2]).assign(value=y[:0])
-    lazy = dask.dataframe.from_delayed(parts, meta=meta, verify_meta=False)
+    lazy = read_in_partitions(read, (0, 1000, 2500, 4000))
     estimator = model(perturbation="input", n_pattern_components=0, max_iter=5)
     one = clone(estimator).fit(X, y)
     killer = KillAWorker(client, sweeps={3})
     parts = clone(estimator).set_callbacks(killer)
     with client.as_current(), dask.config.set(scheduler="distributed"):
-        parts.fit(lazy[NAMES[:2]], lazy["value"])
+        parts.fit(*lazy)
     assert killer.n_killed == 1
     assert len(Path(tmp_path, "1000").read_text()) > 2
     np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-6)

@@ -13,8 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.completion import CPCompletion
-from tests.support.callbacks import needs_callbacks
-from tests.with_dask.test_completion import client  # noqa: F401
+from tests.support.callbacks import Silent, needs_callbacks
 
 pytestmark = pytest.mark.thorough
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
@@ -48,10 +47,8 @@ def model(level, rank=5):
     return CPCompletion(rank, **options)
 
 
-class Sent:
+class Sent(Silent):
     """A callback that counts the bytes that all connections of Dask send in a sweep."""
-
-    max_propagation_depth = None
 
     def __init__(self, monkeypatch):
         from distributed.comm.tcp import TCP
@@ -65,15 +62,6 @@ class Sent:
             return n_bytes
 
         monkeypatch.setattr(TCP, "write", counted)
-
-    def setup(self, estimator, context):
-        """Nothing to prepare."""
-
-    def teardown(self, estimator, context):
-        """Nothing to undo."""
-
-    def on_fit_task_begin(self, estimator, context):
-        """Nothing is counted before the first sweep ends."""
 
     def on_fit_task_end(self, estimator, context):
         if context.task_name == "sweep":
@@ -146,7 +134,7 @@ def test_every_worker_has_one_chunk(n_workers):
         del own_client
 
 
-class Killer:
+class Killer(Silent):
     """A callback that kills all workers at once: in a sweep, and after another.
 
     Parameters
@@ -155,22 +143,11 @@ class Killer:
         Where files tell workers to wait in the next sweep, and that one does.
     """
 
-    max_propagation_depth = None
-
     def __init__(self, workers, folder, in_sweep, after_sweep):
         self._workers, self._n, self.n_killed = workers, 0, 0
         self._wait, self._waits = folder / "wait", folder / "waits"
         self._in_sweep, self._after_sweep = in_sweep, after_sweep
         workers.run(wait_when_told, str(self._wait), str(self._waits))
-
-    def setup(self, estimator, context):
-        """Nothing to prepare."""
-
-    def teardown(self, estimator, context):
-        """Nothing to undo."""
-
-    def on_fit_task_begin(self, estimator, context):
-        """The end of the sweep before is early enough."""
 
     def on_fit_task_end(self, estimator, context):
         self._n += context.task_name == "sweep"
@@ -213,7 +190,7 @@ def wait_when_told(told, waits):
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["entries", "units"])
 @needs_callbacks
-def test_all_workers_are_replaced_at_once(level, client, tmp_path):  # noqa: F811
+def test_all_workers_are_replaced_at_once(level, client, tmp_path):
     """In a sweep, and between two others: nothing is lost."""
     table, users = entries(), ["user", "item"]
     one = model(level).fit(table[users], table["value"])

@@ -1,12 +1,10 @@
 """Whole users protected in Dask: bit for bit the same as on one machine."""
 
-import itertools
 import os
 import pickle
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -17,19 +15,19 @@ from sktensordp.privacy import PrivacyBudget
 from tests.support.callbacks import needs_callbacks
 from tests.support.refusing import refused
 from tests.support.replaying import with_a_pattern
-from tests.with_dask.test_completion import (
+from tests.with_dask.partitions import (
+    CUTS,
     KillAWorker,
-    check_one_release_is_recorded,
-    client,  # noqa: F401
-    here,  # noqa: F401
+    framed,
+    in_partitions,
+    read_in_partitions,
 )
+from tests.with_dask.test_completion import check_one_release_is_recorded
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("here")]
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
 RATINGS = make_ratings(n_users=120, n_items=50, n_ratings=4000, random_state=0)
-NAMES = ["user", "item", "week"]
 SHAPE = (130, 50, 4)
-CUTS = (0, 1000, 1000, 1001, 3200, 4000)
 
 
 def entries(n_modes=2, unit=0):
@@ -42,19 +40,6 @@ def entries(n_modes=2, unit=0):
     X[5, 0] = 125
     order = [*range(1, unit + 1), 0, *range(unit + 1, n_modes)]
     return X[:, order], y
-
-
-def framed(X):
-    return pd.DataFrame(X, columns=NAMES[: X.shape[1]])
-
-
-def in_partitions(X, y, cuts=CUTS):
-    frame = framed(X).assign(value=y)
-    parts = [frame[a:b] for a, b in itertools.pairwise(cuts)]
-    lazy = dask.dataframe.from_delayed(
-        [dask.delayed(part) for part in parts], meta=frame[:0]
-    )
-    return lazy[NAMES[: X.shape[1]]], lazy["value"]
 
 
 def model(kind=CPCompletion, rank=2, n_modes=2, unit=0, **options):
@@ -279,16 +264,15 @@ def test_a_source_that_changes_is_refused_and_costs_nothing(change, tmp_path):
             Path(tmp_path, "read").touch()
         return framed(where).assign(value=y[begin : begin + len(where)])
 
-    parts = [dask.delayed(read)(0, 2000), dask.delayed(read)(2000, 4000)]
-    lazy = dask.dataframe.from_delayed(parts, meta=read(0, 0), verify_meta=False)
+    lazy = read_in_partitions(read, (0, 2000, 4000))
     changed = pytest.raises((RuntimeError, ValueError), match="partition")
     with PrivacyBudget(100.0, delta=1e-3) as budget, changed:
-        model().fit(lazy[NAMES[:2]], lazy["value"])
+        model().fit(*lazy)
     assert budget.spent is None
 
 
 @pytest.mark.slow
-def test_processes_find_the_same_and_answer(client):  # noqa: F811
+def test_processes_find_the_same_and_answer(client):
     X, y = entries()
     one = model(TuckerCompletion).fit(X, y)
     parts = model(TuckerCompletion)
@@ -301,7 +285,7 @@ def test_processes_find_the_same_and_answer(client):  # noqa: F811
 
 @pytest.mark.slow
 @needs_callbacks
-def test_workers_that_are_killed_are_survived(client, tmp_path):  # noqa: F811
+def test_workers_that_are_killed_are_survived(client, tmp_path):
     """One between passes, and one while it sums what its users contribute."""
     X, y = entries()
     marker = str(tmp_path / "killed")
@@ -309,9 +293,7 @@ def test_workers_that_are_killed_are_survived(client, tmp_path):  # noqa: F811
     def read(begin, end):
         return framed(X[begin:end]).assign(value=y[begin:end])
 
-    parts = [dask.delayed(read)(a, b) for a, b in itertools.pairwise(CUTS)]
-    meta = framed(X[:0]).assign(value=y[:0])
-    lazy = dask.dataframe.from_delayed(parts, meta=meta, verify_meta=False)
+    lazy = read_in_partitions(read, CUTS)
     one = model().fit(X, y)
     killer = KillAWorker(client, sweeps={3})
     parts = model().set_callbacks(killer)
@@ -335,7 +317,7 @@ def test_workers_that_are_killed_are_survived(client, tmp_path):  # noqa: F811
 
     client.run(die_once)
     with client.as_current(), dask.config.set(scheduler="distributed"):
-        parts.fit(lazy[NAMES[:2]], lazy["value"])
+        parts.fit(*lazy)
     assert killer.n_killed == 1
     assert Path(marker).exists()
     assert_same(parts, one)
