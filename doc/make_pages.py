@@ -179,12 +179,12 @@ def published():
     """Errors beside those of others."""
     rows = [[name, *cells] for name, cells in PUBLISHED.items()]
     for epsilon, (douban, flixster, music) in published_errors().items():
-        how = "no noise" if epsilon == "inf" else f"each rating at epsilon {epsilon}"
+        how = "no noise" if epsilon == "inf" else f"epsilon {epsilon}"
         cells = f"{douban:.4f}", f"{flixster:.4f}", f"{music:.2f}"
         rows.append([f"`CPCompletion`, {how}", *cells])
     for epsilon, (douban, flixster, music) in published_errors(1).items():
         if epsilon != "inf":
-            how = f"each rating at epsilon {epsilon}, answers from own ratings"
+            how = f"epsilon {epsilon}, own ratings"
             cells = f"{douban:.4f}", f"{flixster:.4f}", f"{music:.2f}"
             rows.append([f"`CPCompletion`, {how}", *cells])
     table = markdown(["method", *SPLITS.values()], rows)
