@@ -86,21 +86,13 @@ class TaskAwareEncoder(LinearEncoder):
     pipeline or search fits its steps to its own rows: to protect them, fit the encoder
     to public data, and pass it as scikit-learn's ``FrozenEstimator(encoder)``.
 
-    For a linear task, let L L^T be the covariance of the standardised samples,
-    P = K L, and Q the eigenvectors of P^T P. The code of h = L^+ (x - mean) is
-    diag(sigma) Q^T h. `fit` takes sigma from Proposition 4 of [1]_, and searches for
-    its noise-to-signal ratio together with the clip radius. Since the proposition
-    assumes codes that are not clipped, `fit` then refines sigma by gradient descent on
-    the expected loss. The code is clipped, not the sample, so that its sensitivity
-    holds for every input.
-
-    For other tasks, `fit` starts from the same closed form for the linearised task. It
-    trains the decoder by L-BFGS on several draws of noise, then encoder and decoder
-    together, from there and from a random start. It keeps the pair with the least loss
-    on held-out noise, which `random_state` does not affect. The loss on new people is
-    larger than on the fitting data, and the difference grows with epsilon.
-
-    The loss depends on the units of the columns: standardise them, or weight them by
+    For a linear task, `fit` takes the encoder from Proposition 4 of [1]_, searches for
+    its noise-to-signal ratio together with the clip radius, and refines it by descent
+    on the expected loss. For other tasks, it trains encoder and decoder from the same
+    closed form for the linearised task and from a random start, and keeps the pair with
+    the least loss on held-out noise, which `random_state` does not affect. The loss on
+    new people is larger than on the fitting data, and the difference grows with
+    epsilon. It depends on the units of the columns: standardise them, or weight them by
     the task.
 
     References

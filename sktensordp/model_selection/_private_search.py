@@ -122,15 +122,13 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         try costs k - 1 fits and a score. A splitter is `KFold`, `RepeatedKFold`,
         `ShuffleSplit`, `PredefinedSplit`, `GroupKFold` or `GroupShuffleSplit`. To
         protect all entries of a user, leave None, or pass `UserKFold` or `UserHoldout`:
-        the search holds out whole users, folds most of their rows in, and scores their
-        remaining rows, as `make_fold_in_scorer` does.
+        held-out users are then scored as by `make_fold_in_scorer`.
     test_size : float, default=0.2
         Share of the rows, or of the users, to hold out if `cv` is None.
     refit : bool or "keep", default=True
         True fits the best candidate again to all data, which costs one more fit.
-        "keep" keeps the best candidate as it was fitted to the (first) training set,
-        at no further cost, and folds in the users who were held out; if nothing was
-        tried, there is none to keep. False keeps no estimator.
+        "keep" keeps it as it was fitted to the (first) training set, at no further
+        cost, and folds in the users who were held out. False keeps no estimator.
     n_jobs : int, default=None
         As in ``RandomizedSearchCV``. The fits of one candidate run in parallel.
     random_state : int or None, default=None

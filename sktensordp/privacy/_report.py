@@ -125,12 +125,9 @@ def privacy_of(obj: Any) -> PrivacyReport:
     ColumnTransformer passes on columns without noise, or a step learns from data
     without noise, no guarantee holds for a whole row of X: epsilon is infinite, and the
     report names the columns and the step. This includes encoders of this package; if
-    one was fitted to public data, pass it as ``FrozenEstimator(encoder)``. A step of
-    scikit-learn whose fit reads no value, such as PolynomialFeatures, learns nothing.
-    The releases of transformers that work side by side add up. A release that
-    `privacy_of` cannot follow counts as unprotected, and the report names it. It also
-    names callbacks to which scikit-learn's estimators pass data, such as
-    `ScoringMonitor`.
+    one was fitted to public data, pass it as ``FrozenEstimator(encoder)``. A release
+    that `privacy_of` cannot follow counts as unprotected, and the report names it, and
+    callbacks to which scikit-learn's estimators pass data.
 
     Copies and pickles keep the count of what was released so far, and clones begin
     anew. The report cannot know what other copies have released since, here or in other

@@ -266,23 +266,19 @@ class PrivacyBudget:
 
     A copy of an estimator (a clone, a client, a pickle, ...) that is made while budgets
     are open belongs to them. Once one without a path is closed, the copy refuses to
-    release until that budget is open again, so a thread that outlives the block makes
-    no release that is not counted. An estimator that is not a copy is counted only
-    while the budget is open: wait for the threads that use it. See
+    release until that budget is open again. An estimator that is not a copy is counted
+    only while the budget is open: wait for the threads that use it. See
     `detach_from_budgets`.
 
     Without a path, an estimator that is sent to another process while the budget is
     open refuses to release there, and so does a forked process. With a path, the
-    release is recorded in the file, if it is made on the same machine. No budget sees
-    estimators that other processes create.
+    release is recorded in the file, if it is made on the same machine, but it must not
+    have an integer `random_state`: two processes would share their noise. No budget
+    sees estimators that other processes create.
 
     The file holds guarantees, times and names, but no data. It is trusted: whoever can
-    write to it can remove releases. Damage is noticed, because each release is stored
-    with a hash of itself and of the one before. If a backup is restored, later releases
-    are lost, and only processes that have the budget open notice it.
-
-    A budget with a path refuses a release with an integer `random_state`: each process
-    counts the releases of a seed from 0, so two of them would share their noise.
+    write to it can remove releases. Damage is noticed. If a backup is restored, later
+    releases are lost, and only processes that have the budget open notice it.
 
     Examples
     --------
