@@ -850,8 +850,8 @@ OF_OBJECTS = [
     Fault(
         "what is frozen counts in each fit of a search what all of them released",
         "privacy/_parts.py",
-        "counted = context.counted and not context.in_search",
-        "counted = context.counted",
+        '"made" if context.counts == "made" else "call"',
+        '"made" if context.counts != "call" else "call"',
         SO_FAR,
     ),
     Fault(
@@ -864,15 +864,15 @@ OF_OBJECTS = [
     Fault(
         "a report of several fits counts the first one",
         "privacy/_parts.py",
-        "    for fit in fits:",
-        "    for fit in fits[:1]:",
+        "[(fit, fit) for fit in fits]",
+        "[(fit, fit) for fit in fits[:1]]",
         ("privacy/test_stateless.py",),
     ),
     Fault(
         "metadata count twice in a pipeline that is fitted",
         "privacy/_parts.py",
-        "if pipeline.transform_input and context.planned:",
-        "if pipeline.transform_input:",
+        "more = len(pipeline.transform_input or ()) if context.planned else 0",
+        "more = len(pipeline.transform_input or ())",
         ("privacy/test_report_counts.py",),
     ),
 ]
@@ -1245,8 +1245,8 @@ OF_ACCOUNTING = [
     Fault(
         "a report counts the fits of a search once",
         "privacy/_searches.py",
-        "return ((n_splits - 1, 1),)",
-        "return ((1, 1),)",
+        "return ((n_splits - tested, tested),)",
+        "return ((1, tested),)",
         ("privacy/test_report_counts.py",),
     ),
     Fault(
@@ -1258,8 +1258,8 @@ OF_ACCOUNTING = [
     ),
     Fault(
         "a report leaves out the refit of a search",
-        "privacy/_searches.py",
-        "    findings.add(refit)",
+        "privacy/_parts.py",
+        "        findings.add(refit)",
         "",
         ("privacy/test_report_counts.py",),
     ),
@@ -1272,9 +1272,9 @@ OF_ACCOUNTING = [
     ),
     Fault(
         "a search takes a curve without an epsilon for that of other samples",
-        "privacy/_parts.py",
-        'return replace(guarantee, event=dp_event.NonPrivateDpEvent()), ""',
-        'return guarantee, ""',
+        "mechanisms/_base.py",
+        "return replace(guarantee, event=dp_event.NonPrivateDpEvent())",
+        "return guarantee",
         ("privacy/test_report_counts.py",),
     ),
     Fault(
@@ -1523,15 +1523,15 @@ OF_ENCODERS = [
     Fault(
         "a report counts folds by position where users are protected",
         "privacy/_searches.py",
-        "if own else _OTHERS_MOVE.format(name)",
-        "if own else ((n_splits, 0),)",
+        "                return _OTHERS_MOVE.format(name)",
+        "                return ((n_splits, 0),)",
         ("model_selection/test_folds.py",),
     ),
     Fault(
         "a report counts folds that follow from the protected values",
         "privacy/_searches.py",
-        "_BY_VALUES.format(name) if by_values else ((n_splits - 1, 1),)",
-        "((n_splits - 1, 1),)",
+        "if name in _STRATIFIED and (protects_y or name not in _TEST_ONCE):",
+        "if name in _STRATIFIED and name not in _TEST_ONCE:",
         ("model_selection/test_folds.py",),
     ),
     Fault(
@@ -2186,8 +2186,8 @@ OF_COMPLETION = [
     Fault(
         "a report of a recommender leaves out that ids are published",
         "privacy/_parts.py",
-        "    for step in steps:",
-        "    for step in steps[1:]:",
+        "[(step, step if alone else None) for step in steps]",
+        "[(step, step if alone else None) for step in steps[1:]]",
         ("completion/test_recommender.py",),
     ),
     Fault(

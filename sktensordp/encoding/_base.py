@@ -454,14 +454,12 @@ class LinearEncoder(
             return self._guarantee("none", dp_event.NonPrivateDpEvent())
         if self.mechanism != "gaussian":
             return self._guarantee(self.mechanism, PureDpEvent(float(self.epsilon)))
-        if not hasattr(fitted, "sample_shape_"):
-            return super()._planned_guarantee(fitted)
         # `fit` chooses the number of components. The event that covers every choice
         # has the noise of one component and the residual of the largest number.
         epsilon, delta = float(self.epsilon), float(self.delta)
         fewest, most = (
             code_noise("gaussian", n, epsilon, delta).event.events
-            for n in (1, math.prod(fitted.sample_shape_))
+            for n in (1, math.prod(self._planned_shape(fitted)))
         )
         planned = self._guarantee("gaussian", dp_event.ComposedDpEvent(most))
         event = dp_event.ComposedDpEvent([fewest[0], most[1]])

@@ -27,7 +27,12 @@ from ..privacy.calibration._sensitivity import SensitivitySet, declared_set
 from ._chunks import in_chunks
 from ._gaussian_noise import event_for_any_length
 from ._noise import Clipping
-from ._samples import check_sample_shape, shape_of_sample, validated
+from ._samples import (
+    check_sample_shape,
+    checked_tensor_shape,
+    shape_of_sample,
+    validated,
+)
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -251,15 +256,22 @@ class ReleasingTransformer(
         return release
 
     def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyLeakWarning)
+            return self._plan_release(self._planned_shape(fitted), None)[1]
+
+    def _planned_shape(self, fitted: object) -> tuple[int, ...]:
+        """Shape of the samples: as declared, or as in a fitted mechanism."""
+        declared = getattr(self, "tensor_shape", None)
+        if declared is not None:
+            return checked_tensor_shape(declared)
         if not hasattr(fitted, "sample_shape_"):
             raise TypeError(
                 f"The guarantee of {type(self).__name__} depends on the shape of the "
                 f"samples, which is unknown before a fit. Declare `tensor_shape`, or "
                 f"fit it; for a search, pass refit=True."
             )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PrivacyLeakWarning)
-            return self._plan_release(fitted.sample_shape_, None)[1]
+        return fitted.sample_shape_
 
     def _for_any_shape(
         self, guarantee: PrivacyGuarantee, fitted: Any
@@ -269,9 +281,20 @@ class ReleasingTransformer(
         Epsilon and delta are parameters, and hold for every shape. Of all else that the
         event tells, the shape decides.
         """
+        from dp_accounting import dp_event
+
         from ..privacy.accounting._curves import event_epsilon
         from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
+        if not guarantee.protects:
+            # At some other delta it might protect, but only for this shape.
+            return replace(guarantee, event=dp_event.NonPrivateDpEvent())
+        if guarantee.claimed is not None:
+            raise ValueError(
+                f"The true guarantee of {type(self).__name__} depends on the shape of "
+                f"its input, which may differ between the fits of a search, so it is "
+                f"not known."
+            )
         epsilon, delta = guarantee.epsilon, guarantee.delta
         shape, found = getattr(fitted, "sample_shape_", ()), None
         if len(shape) == 1 and getattr(self, "tensor_shape", None) is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import operator
 import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -20,8 +19,7 @@ from .._sklearn_compat import routing_enabled
 from ..completion import Recommender
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
-from ..privacy._parts import collect
-from ..privacy._searches import Context, Findings
+from ..privacy._parts import Context, Findings, collect
 
 
 def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
@@ -52,7 +50,7 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
     for step in steps_of(estimator):
         if hasattr(type(step), "_planned_guarantee"):
             guarantees.append(_planned_guarantee(step, sample_shape))
-        elif collect(step, Context(planned=True)).releases:
+        elif collect(step, Context("plan")).releases:
             raise ValueError(
                 f"How often {type(step).__name__} fits private estimators is not known "
                 f"beforehand. Search over the private estimator itself, or over a "
@@ -211,7 +209,7 @@ def _findings_by_step(estimator: Any) -> Iterator[tuple[str, Any, Findings]]:
     noisy = False
     for name, step in _named_steps(estimator):
         if not hasattr(type(step), "_planned_guarantee"):
-            yield name, step, collect(step, Context(planned=True, noisy=noisy))
+            yield name, step, collect(step, Context("plan", noisy=noisy))
             continue
         learns = getattr(step, "_learns_in_fit", False) and not noisy
         learners = [type(step).__name__] if learns else []
@@ -251,8 +249,6 @@ def _keeps_shape(step: Any) -> bool:
 def _planned_guarantee(step: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
     """Guarantee of a private step, for samples of a shape that may be unknown (())."""
     fitted = None
-    if getattr(step, "tensor_shape", None) is not None:
-        sample_shape = tuple(map(operator.index, step.tensor_shape))
     if sample_shape and hasattr(step, "_shape_of"):
         fitted = SimpleNamespace(sample_shape_=sample_shape)
     with warnings.catch_warnings():

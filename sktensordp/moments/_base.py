@@ -286,6 +286,12 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             event = RevealingDpEvent(delta, PureDpEvent(epsilon))
         return self._guarantee(event, declared=declared)
 
+    def _for_any_shape(
+        self, guarantee: PrivacyGuarantee, fitted: object
+    ) -> PrivacyGuarantee:
+        """The planned guarantee, if samples may have another shape than in `fitted`."""
+        return self._planned_guarantee(None)
+
     def _declared(self) -> Any:
         """What is declared about targets, checked; None if it is not."""
         return None

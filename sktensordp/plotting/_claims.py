@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..privacy import PrivacyGuarantee, compose
+from ..privacy import PrivacyGuarantee
 from ..privacy._guarantee import check_guarantee
 from ..privacy._numbers import shown
-from ..privacy._parts import collect
-from ..privacy._report import report_of
-from ..privacy._searches import Context
+from ..privacy._parts import Context, collect
+from ..privacy._report import composed, counted, report_of
 
 # A legend lists at most this many epsilons; of more, only the range.
 _MOST_LISTED = 6
@@ -113,14 +112,12 @@ def guarantee_of_candidate(search: Any, params: Mapping) -> PrivacyGuarantee | N
 
     candidate = clone(search.estimator).set_params(**clone(params, safe=False))
     fitted = getattr(search, "best_estimator_", None)
-    context = Context(planned=True, like=fitted, fixed=True)
-    releases = collect(candidate, context).releases
-    planned = [r.guarantee for r in releases for _ in range(r.in_fit)]
-    known = [guarantee for guarantee in planned if guarantee is not None]
-    if not known or len(known) < len(planned):
+    findings = collect(candidate, Context("plan", like=fitted, fixed=True))
+    guarantees = [release.guarantee for release in findings.releases]
+    if not guarantees or None in guarantees:
         return None
     try:
-        return known[0] if len(known) == 1 else compose(*known)
+        return composed(counted(findings))
     except ValueError:  # They protect different units.
         return None
 
@@ -140,7 +137,7 @@ def guarantee_of_fits(fits: Iterable[Any]) -> PrivacyGuarantee | None:
     guarantee : PrivacyGuarantee or None
     """
     try:
-        one_call = Context(counted=False)
+        one_call = Context("call")
         guarantees = [report_of(fit, collect(fit, one_call)).guarantee for fit in fits]
     except (TypeError, ValueError):
         return None

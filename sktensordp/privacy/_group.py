@@ -1,9 +1,10 @@
 """Guarantees of groups: what holds for several units that change together."""
 
 import math
-import operator
 import re
 from typing import Any
+
+from ._numbers import checked_integer
 
 _GROUP = re.compile(r"(.*), any (\d+) together")
 _SOURCE = "Dong, Roth and Su (2022), group privacy"
@@ -27,12 +28,7 @@ def for_group(guarantee: Any, size: int, *, local: bool, delta: float | None) ->
     from .accounting._curves import event_epsilon
     from .accounting._events import GroupDpEvent, ShuffledDpEvent, kinds_in
 
-    if isinstance(size, bool):
-        raise TypeError("size must be an integer, got a bool.")
-    try:
-        size = operator.index(size)
-    except TypeError:
-        raise TypeError(f"size must be an integer, got {size!r}.") from None
+    size = checked_integer(size, "size")
     if not 1 <= size < 2**31:
         raise ValueError(f"size must be from 1 to 2**31 - 1, got {size}.")
     relation, size_of_one = split_relation(guarantee.relation)

@@ -1,7 +1,6 @@
 """Guarantees: what one release, or several together, reveal."""
 
 import math
-import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -11,7 +10,7 @@ from . import _risk
 from ._conditions import clauses, united
 from ._group import for_group, group_relation, split_relation
 from ._html import coloured, curve, rows
-from ._numbers import check_number, exact, shown
+from ._numbers import check_number, checked_integer, exact, shown
 from ._shuffled import shuffled
 
 # Relation of a query whose sensitivity the caller vouches for.
@@ -365,12 +364,7 @@ class PrivacyGuarantee:
         """
         from dp_accounting import dp_event
 
-        try:
-            count = operator.index(count)
-        except TypeError:
-            raise TypeError(
-                f"count must be an integer, got {type(count).__name__}."
-            ) from None
+        count = checked_integer(count, "count")
         if not 1 <= count < 2**63:
             raise ValueError(f"count must be from 1 to 2**63 - 1, got {count}.")
         total = count * self.delta if count * self.delta < 1 else self.delta

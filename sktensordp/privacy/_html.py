@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ._numbers import shown
+
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
@@ -38,6 +40,34 @@ def rows(cells: Iterable[tuple[str, object]]) -> str:
         for name, value in cells
     )
     return f"<table>{body}</table>"
+
+
+def releases_table(
+    lines: Iterable[tuple[int, int | None, float, str]],
+    unprotected: Iterable[str],
+    caption: str = "",
+) -> str:
+    """A table of releases, and a list of what they leave out.
+
+    Parameters
+    ----------
+    lines : iterable of (int, int or None, float, str)
+        Depth, times, epsilon and name of every release; a heading has times None.
+    unprotected : iterable of str
+    caption : str, default=""
+        In HTML.
+    """
+    body = "".join(
+        f"<tr><td>{'&emsp;' * depth}{html.escape(name)}</td>"
+        f"<td>{'' if count is None else count}</td>"
+        f"<td>{'' if count is None else shown(epsilon)}</td></tr>"
+        for depth, count, epsilon, name in lines
+    )
+    items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in unprotected)
+    return (
+        f"<table>{caption}<tr><th>release</th><th>times</th><th>epsilon</th></tr>"
+        f"{body}</table>" + (f"<p>Not protected:</p><ul>{items}</ul>" if items else "")
+    )
 
 
 @lru_cache(maxsize=64)

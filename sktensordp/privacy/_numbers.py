@@ -2,6 +2,8 @@
 
 import decimal
 import math
+import operator
+from contextlib import suppress
 from typing import Any
 
 # True would count as 1.
@@ -13,6 +15,14 @@ def check_number(value: Any, name: str) -> None:
     is_number = hasattr(value, "__float__") and type(value).__name__ not in _BOOLEANS
     if getattr(value, "ndim", 0) or not is_number:
         raise TypeError(f"{name} must be one number, got {type(value).__name__}.")
+
+
+def checked_integer(value: Any, name: str) -> int:
+    """A parameter as an integer; True is none."""
+    if type(value).__name__ not in _BOOLEANS:
+        with suppress(TypeError):
+            return operator.index(value)
+    raise TypeError(f"{name} must be an integer, got {type(value).__name__}.")
 
 
 def shown(value: float) -> str:

@@ -1,26 +1,136 @@
-"""Findings about an estimator, and about those that pass their data to others."""
+"""One walk through an estimator and all that it fits: what each of them reveals.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
+Each kind of composition has one rule: steps in sequence, transformers side by side,
+searches, and wrappers. What an estimator without a rule does with the private
+estimators in it is not known, and protects nobody.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from ._guarantee import PrivacyGuarantee, unit_name
 from ._searches import (
-    Context,
-    Findings,
-    Release,
-    collect_search,
+    PARAMETERS_CHANGED,
+    READS_CV,
+    SCORES_CAVEAT,
+    RecordCounts,
+    candidates_of,
     is_search,
-    unprotected_release,
+    parameters_changed,
+    record_counts,
+    stored_cv,
 )
 from ._stateless import reads_nothing
 from .budgets._open import contents
 
-# A private estimator, and its guarantee if that is known.
-_HiddenEstimator = tuple[Any, PrivacyGuarantee | None]
+
+@dataclass(frozen=True)
+class Release:
+    """What an estimator releases, and how often one record goes into it.
+
+    Parameters
+    ----------
+    name : str
+    guarantee : PrivacyGuarantee or None
+        None if not even the unit is known.
+    in_fit : int, default=1
+        How often, at most, one record goes into the release while the estimator is
+        fitted.
+    in_pass : int, default=0
+        The same for one later call that predicts, transforms or scores the record.
+    why : str, default=""
+        Why it is not known what the release reveals. The guarantee then tells the unit
+        alone.
+    protects : {"X", "y", "Xy"}, default=""
+        Of which the values are protected. Nothing that protected values decide is
+        public.
+    """
+
+    name: str
+    guarantee: PrivacyGuarantee | None
+    in_fit: int = 1
+    in_pass: int = 0
+    why: str = ""
+    protects: str = ""
+
+
+@dataclass
+class Findings:
+    """What is known about the privacy of an estimator.
+
+    Parameters
+    ----------
+    releases : list of Release
+    unprotected : list of str
+        Sentences on what the guarantees leave out.
+    publishers : list of str
+        Classes that publish which ids occur in the data.
+    learners, learners_of_y : list of str
+        Classes whose fit learns from X without noise, or may learn so from y.
+    divided : bool
+        Whether records were divided among several fits, nobody knows how.
+    noisy : bool
+        Whether the output is computed only from X with noise.
+    raw : bool
+        Whether the output has columns that no mechanism made, next to noisy ones.
+    fixed : bool
+        Whether the output has the shape that it had in the fitted object.
+    """
+
+    releases: list[Release] = field(default_factory=list)
+    unprotected: list[str] = field(default_factory=list)
+    publishers: list[str] = field(default_factory=list)
+    learners: list[str] = field(default_factory=list)
+    learners_of_y: list[str] = field(default_factory=list)
+    divided: bool = False
+    noisy: bool = False
+    raw: bool = False
+    fixed: bool = False
+
+    def add(self, other: "Findings") -> None:
+        """Add the findings of a component, except those about its output."""
+        self.releases += other.releases
+        self.unprotected += other.unprotected
+        self.publishers += other.publishers
+        self.learners += other.learners
+        self.learners_of_y += other.learners_of_y
+        self.divided |= other.divided
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where an estimator stands: in which pipeline or search, and after what.
+
+    Parameters
+    ----------
+    counts : {"made", "refit", "call", "plan"}, default="made"
+        Which releases count: those that fitted estimators have made; in the refit of a
+        search, the same, but one call of what is frozen; one call of what is fitted;
+        one fit that parameters plan.
+    like : object, default=None
+        For a plan, the same estimator, fitted, perhaps with other parameters; None if
+        unknown.
+    noisy : bool, default=False
+        Whether its input X already has noise.
+    fixed : bool, default=False
+        Whether its input X surely has the shape that `like` saw.
+    """
+
+    counts: Literal["made", "refit", "call", "plan"] = "made"
+    like: object = None
+    noisy: bool = False
+    fixed: bool = False
+
+    @property
+    def planned(self) -> bool:
+        return self.counts == "plan"
+
+
+_Rule = Callable[[Any, Context], Findings]
 
 
 def collect(obj: Any, context: Context) -> Findings:
@@ -37,7 +147,7 @@ def collect(obj: Any, context: Context) -> Findings:
     -------
     findings : Findings
     """
-    findings = _collected(obj, context)
+    findings = _rule(obj, context)(obj, context)
     findings.unprotected += [
         f"What the callback {type(callback).__name__} computes: {type(obj).__name__} "
         f"passes it the data of its fit."
@@ -49,81 +159,57 @@ def collect(obj: Any, context: Context) -> Findings:
     return findings
 
 
-def _collected(obj: Any, context: Context) -> Findings:
-    """What `collect` returns, without callbacks."""
-    from sklearn.frozen import FrozenEstimator
-
-    if isinstance(obj, FrozenEstimator):
-        # No search fits it again, so its guarantee is that of the earlier fit. All fits
-        # of a search share it, so that it has counted the releases of all of them.
-        counted = context.counted and not context.in_search
-        inner = Context(noisy=context.noisy, counted=counted)
-        findings = collect(obj.estimator, inner)
-        findings.fixed = context.fixed and context.like is obj
-        # It learned earlier; its fit does nothing now.
-        findings.learners, findings.learners_of_y = [], []
-        return findings
-    if hasattr(type(obj), "_planned_guarantee"):
-        return _collect_private(obj, context)
-    context = replace(context, alone=False)
-    if isinstance(obj, list):
-        return _add_published_ids(_collect_fits(obj, context))
-    if hasattr(type(obj), "_fitted_steps"):
-        return _add_published_ids(_collect_steps(obj, context))
-    if is_search(obj) and (context.planned or hasattr(obj, "cv_results_")):
-        followed = collect_search(obj, context, collect)
-    elif type(obj) in (collectors := _collectors()):
-        followed = collectors[type(obj)](obj, context)
-    else:
-        followed = None
-    findings = _collect_other(obj, context) if followed is None else followed
-    return _add_published_ids(findings)
-
-
-def _collectors() -> dict[type, Callable[[Any, Context], Findings]]:
-    """Functions for the estimators of scikit-learn that pass data to others.
-
-    Subclasses in other packages are left out: for example, a pipeline that resamples
-    uses a record more often.
-    """
+def _rule(obj: Any, context: Context) -> _Rule:
+    """The rule for what an object does with its data and the estimators in it."""
     from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
     from sklearn.ensemble import VotingClassifier, VotingRegressor
+    from sklearn.frozen import FrozenEstimator
     from sklearn.pipeline import FeatureUnion, Pipeline
 
-    return {
+    if hasattr(type(obj), "_planned_guarantee"):
+        return _collect_private
+    if hasattr(type(obj), "_fitted_steps"):
+        return _collect_recommender
+    if is_search(obj) and (context.planned or hasattr(obj, "cv_results_")):
+        return _collect_search
+    # Subclasses in other packages are left out: for example, a pipeline that resamples
+    # uses a record more often.
+    rules: dict[type, _Rule] = {
+        list: _collect_fits,
         Pipeline: _collect_pipeline,
-        ColumnTransformer: _collect_column_transformer,
+        ColumnTransformer: _collect_union,
         FeatureUnion: _collect_union,
         VotingClassifier: _collect_voting,
         VotingRegressor: _collect_voting,
         TransformedTargetRegressor: _collect_transformed_target,
+        FrozenEstimator: _collect_frozen,
     }
+    return rules.get(type(obj), _collect_other)
+
+
+# --- what is fitted once -------------------------------------------------------------
 
 
 def _collect_private(obj: Any, context: Context) -> Findings:
     """Findings about an estimator that states a guarantee."""
     findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
     findings.unprotected += obj._unprotected()
-    findings.dense = bool(getattr(obj, "_dense", False))
     name, method = type(obj).__name__, obj._released_by
-    if getattr(obj, "_learns_in_fit", False) and not (context.alone or context.noisy):
-        # The steps around it were fitted to the same rows.
+    if getattr(obj, "_learns_in_fit", False) and not context.noisy:
         findings.learners.append(name)
-    guarantee: PrivacyGuarantee | None = getattr(obj, "privacy_guarantee_", None)
-    why = ""
+    guarantee: PrivacyGuarantee | None
+    guarantee, why = getattr(obj, "privacy_guarantee_", None), ""
     made: dict[PrivacyGuarantee | None, int] = {}
     if context.planned:
         guarantee, why = _planned_or_reason(obj, context)
-        findings.unprotected += [why] if why else []
-    elif context.counted:
+    elif context.counts != "call":
         made.update(getattr(obj, "_made", {}))
-    if not made:
-        # What is not fitted has released nothing.
-        made = {guarantee: 1} if context.planned or guarantee is not None else {}
+    # What is not fitted has released nothing.
+    if not made and (context.planned or guarantee is not None):
+        made = {guarantee: 1}
     in_pass = int(method == "transform")
-    protects_y = getattr(obj, "_protects_y", False)
     findings.releases += [
-        Release(f"{method} of {name}", each, count, in_pass, why, protects_y)
+        Release(f"{method} of {name}", each, count, in_pass, why, _protected(obj, each))
         for each, count in made.items()
     ]
     if guarantee is not None and guarantee.protects and in_pass:
@@ -131,103 +217,85 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     return findings
 
 
-def _collect_fits(fits: Sequence[Any], context: Context) -> Findings:
-    """Findings about fits of their own, such as those of a cross-validation."""
-    findings = Findings(noisy=context.noisy, divided=len(fits) > 1)
-    for fit in fits:
-        findings.add(collect(fit, replace(context, like=fit)))
-    return findings
-
-
-def _collect_steps(obj: Any, context: Context) -> Findings:
-    """Findings about an estimator of this package that fits clones as its steps."""
-    steps = obj._fitted_steps()
-    if context.planned:
-        try:
-            steps = obj._steps()
-        except (TypeError, ValueError) as error:
-            why = str(error)
-            return Findings([Release(f"fit of {type(obj).__name__}", None, why=why)])
-    findings = Findings()
-    for step in steps:
-        # A fit of this object alone has a guarantee that its steps know exactly.
-        like = step if context.like is obj else None
-        findings.add(collect(step, replace(context, like=like)))
-    return findings
+def _protected(obj: Any, guarantee: PrivacyGuarantee | None) -> str:
+    """Of which a guarantee protects the values: "X", "y", or both."""
+    if guarantee is None:
+        return ""
+    if guarantee.unit == "entry":
+        # Coordinates are public; values come as y, or as a dense X.
+        return "Xy" if getattr(obj, "_dense", False) else "y"
+    has_targets = isinstance(guarantee.unit, int) or getattr(obj, "_protects_y", False)
+    return "Xy" if has_targets else "X"
 
 
 def _planned_or_reason(
     obj: Any, context: Context
 ) -> tuple[PrivacyGuarantee | None, str]:
-    """Guarantee of fits with these parameters, or None and the reason."""
-    from dp_accounting import dp_event
-
-    like, is_known = context.like, True
-    if obj._released_by == "transform":
-        declared, of_fitted = (getattr(x, "tensor_shape", None) for x in (obj, like))
-        is_known = declared is not None or (context.fixed and of_fitted is None)
-        if declared is not None:
-            like = SimpleNamespace(sample_shape_=tuple(declared))
+    """Guarantee of a fit with these parameters, or None and the reason."""
+    declared, of_fitted = (
+        getattr(x, "tensor_shape", None) for x in (obj, context.like)
+    )
+    is_known = declared is not None or (context.fixed and of_fitted is None)
     try:
-        guarantee = obj._planned_guarantee(like)
+        guarantee = obj._planned_guarantee(context.like)
+        if getattr(obj, "_learns_in_fit", False):
+            source = f"{guarantee.source}, as an upper bound for any code of a fit"
+            guarantee = replace(guarantee, source=source)
+        if hasattr(obj, "_for_any_shape") and not is_known:
+            guarantee = obj._for_any_shape(guarantee, context.like)
     except (TypeError, ValueError) as error:
         return None, str(error)
-    if getattr(obj, "_learns_in_fit", False):
-        source = f"{guarantee.source}, as an upper bound for any code of a fit"
-        guarantee = replace(guarantee, source=source)
-    if is_known:
-        return guarantee, ""
-    if not guarantee.protects:
-        # At some other delta it might protect, but only for this shape.
-        return replace(guarantee, event=dp_event.NonPrivateDpEvent()), ""
-    if guarantee.claimed is not None:
-        return None, (
-            f"The true guarantee of {type(obj).__name__} depends on the shape of its "
-            f"input, which may differ between the fits of a search, so it is not known."
-        )
-    return obj._for_any_shape(guarantee, context.like), ""
+    return guarantee, ""
 
 
 def _keeps_shape(obj: Any, context: Context) -> bool:
     """Whether the output of `obj` has the shape that it has in the fitted object."""
     from sklearn.base import OneToOneFeatureMixin
 
-    like = context.like
+    # The codes of an encoder have another shape than its input.
     return context.fixed and all(
-        isinstance(x, OneToOneFeatureMixin) for x in (obj, like)
+        isinstance(x, OneToOneFeatureMixin)
+        and getattr(x, "output", "decoded") == "decoded"
+        for x in (obj, context.like)
     )
 
 
 def _collect_other(obj: Any, context: Context) -> Findings:
-    """Findings about an estimator that gives no guarantee and is not followed.
+    """Findings about an estimator that gives no guarantee and has no rule.
 
     It is not known how it uses the private estimators that it contains.
     """
+    if _is_identity(obj):
+        # If another step had its place, later steps saw another shape.
+        fixed = context.fixed and _is_identity(context.like)
+        return Findings(noisy=context.noisy, fixed=fixed)
+    if isinstance(obj, (type, tuple, set, dict)):  # which are no estimators
+        return Findings()
     name = type(obj).__name__
-    hidden = _hidden_estimators(obj, context)
-    if hidden and not isinstance(obj, (tuple, set, dict)):
-        return _collect_hidden(name, hidden)
+    hidden = _hidden_in(obj, context.like, name)
+    if hidden.releases:
+        return hidden
     findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
+    if getattr(obj, "_publishes_ids", False):
+        findings.publishers += [name]
     if reads_nothing(obj):
-        has_function = name == "FunctionTransformer" and not _is_identity(obj)
-        if has_function and not context.noisy:
+        if name == "FunctionTransformer" and not context.noisy:
             findings.unprotected += [
                 f"{name} must compute each row from that row alone; its function is "
                 f"not checked."
             ]
-    elif context.noisy:
+        return findings
+    if context.noisy:
         findings.unprotected += [_learned_from_y(obj)]
     elif hasattr(obj, "_unprotected"):
         findings.unprotected += obj._unprotected()
+        return findings
     else:
         findings.unprotected += [
             f"What {name} learned in its fit; it gives no guarantee."
         ]
         findings.learners += [name]
-    if name in findings.learners or context.noisy:
-        findings.learners_of_y += [name] if _may_read_y(obj) else []
-    if getattr(obj, "_publishes_ids", False):
-        findings.publishers += [name]
+    findings.learners_of_y += [name] if _may_read_y(obj) else []
     return findings
 
 
@@ -253,109 +321,98 @@ def _may_read_y(obj: Any) -> bool:
     return hasattr(obj, "predict") or get_tags(obj).target_tags.required
 
 
-def _collect_hidden(name: str, hidden: Iterable[_HiddenEstimator]) -> Findings:
-    """Findings about private estimators that `name` fits an unknown number of times."""
-    findings = Findings()
-    for estimator, guarantee in hidden:
-        inner = type(estimator).__name__
-        why = f"It is not known how often {name} fits {inner}."
-        release_name = f"{estimator._released_by} of {inner} in {name}"
-        if guarantee is None:
-            findings.releases += [Release(release_name, None, why=why)]
-        else:
-            findings.releases += [unprotected_release(release_name, guarantee, why)]
-        findings.unprotected += [why]
-    return findings
+def _hidden_in(holder: Any, like: Any, name: str) -> Findings:
+    """Findings about private estimators that `name` fits an unknown number of times.
 
-
-def _hidden_estimators(obj: Any, context: Context) -> list[_HiddenEstimator]:
-    """Private estimators in an object: one for each class, unit and relation.
-
-    A class of which no guarantee is known comes once, with None.
+    Parameters
+    ----------
+    holder : object
+        Holds them as parameters, attributes or elements.
+    like : object
+        May hold fitted ones, which tell the unit.
+    name : str
     """
-    by_class: dict[type, dict[tuple[str | int, str], _HiddenEstimator]] = {}
-    classes = {type(estimator) for estimator in _private_estimators_in(obj)}
-    for estimator in [
-        *_private_estimators_in(obj),
-        *_private_estimators_in(context.like),
-    ]:
-        if type(estimator) not in classes:
+
+    def inside(of: Any) -> list[Any]:
+        def is_private(item: Any) -> bool:
+            return item is not of and hasattr(type(item), "_planned_guarantee")
+
+        return [item for item in contents(of, stop=is_private) if is_private(item)]
+
+    releases: dict[type, Release] = {}
+    hidden = inside(holder)
+    kinds = set(map(type, hidden))
+    for estimator in hidden + [one for one in inside(like) if type(one) in kinds]:
+        kind = type(estimator)
+        if kind in releases and releases[kind].guarantee is not None:
             continue
         guarantee = getattr(estimator, "privacy_guarantee_", None)
         if guarantee is None:
-            try:
-                guarantee = estimator._planned_guarantee(None)
-            except (TypeError, ValueError):
-                by_class.setdefault(type(estimator), {})
-                continue
-        key = guarantee.unit, guarantee.relation
-        by_class.setdefault(type(estimator), {})[key] = (estimator, guarantee)
-    return [
-        hidden
-        for kind, by_unit in by_class.items()
-        for hidden in by_unit.values() or [(_first(obj, kind), None)]
-    ]
+            guarantee, _ = _planned_or_reason(estimator, Context("plan"))
+        release = f"{estimator._released_by} of {kind.__name__} in {name}"
+        why = f"It is not known how often {name} fits {kind.__name__}."
+        releases[kind] = Release(release, guarantee, why=why)
+    return Findings(list(releases.values()))
 
 
-def _first(obj: Any, kind: type) -> Any:
-    return next(e for e in _private_estimators_in(obj) if type(e) is kind)
-
-
-def _private_estimators_in(obj: Any) -> list[Any]:
-    """Private estimators that an object holds, as parameters or as attributes."""
-    estimators: list[Any] = []
-
-    def is_private(item: Any) -> bool:
-        if item is obj or not hasattr(type(item), "_planned_guarantee"):
-            return False
-        estimators.append(item)
-        return True
-
-    for _ in contents(obj, stop=is_private):
-        pass
-    return estimators
+# --- one after the other -------------------------------------------------------------
 
 
 def _collect_pipeline(pipeline: Any, context: Context) -> Findings:
-    findings, before = Findings(), ""
-    fitted_steps = dict(getattr(context.like, "steps", ()))
-    last = len(pipeline.steps) - 1
-    for k, (name, step) in enumerate(pipeline.steps):
-        like = fitted_steps.get(name)
-        if _is_identity(step):
-            # If another step had its place, later steps saw another shape.
-            same = name in fitted_steps and _is_identity(like)
-            context = replace(context, fixed=context.fixed and same)
-            continue
+    fitted, given = (
+        {name: "passthrough" if step is None else step for name, step in steps}
+        for steps in (getattr(context.like, "steps", ()), pipeline.steps)
+    )
+    steps = [(step, fitted.get(name)) for name, step in given.items()]
+    # A step also transforms this metadata, for every later step that asks.
+    more = len(pipeline.transform_input or ()) if context.planned else 0
+    return _collect_steps(steps, context, more)
+
+
+def _collect_recommender(obj: Any, context: Context) -> Findings:
+    """Findings about an estimator of this package that fits clones as its steps."""
+    try:
+        steps = obj._steps() if context.planned else obj._fitted_steps()
+    except (TypeError, ValueError) as error:
+        return Findings([Release(f"fit of {type(obj).__name__}", None, why=str(error))])
+    # A fit of this object alone has a guarantee that its steps know exactly.
+    alone = context.like is obj
+    return _collect_steps([(step, step if alone else None) for step in steps], context)
+
+
+def _collect_steps(
+    steps: Iterable[tuple[Any, Any]], context: Context, more: int = 0
+) -> Findings:
+    """Findings about steps, each of which works on what the one before passes on.
+
+    Parameters
+    ----------
+    steps : iterable of tuple
+        Each step, and the fitted one like it.
+    context : Context
+    more : int, default=0
+        How often each step transforms a record for each of the later steps, besides.
+    """
+    findings, before, steps = Findings(), "", list(steps)
+    for later, (step, like) in zip(reversed(range(len(steps))), steps, strict=True):
         in_step = collect(step, replace(context, like=like))
-        if pipeline.transform_input and context.planned:
-            # A step also transforms this metadata, for every later step that asks.
-            more = len(pipeline.transform_input) * (last - k)
-            in_step.releases = [
-                replace(r, in_fit=r.in_fit + more * r.in_pass) for r in in_step.releases
-            ]
-        if before and not context.noisy:
-            in_step.unprotected += _unit_caveats(before, in_step)
+        in_step.releases = [
+            replace(r, in_fit=r.in_fit + more * later * r.in_pass)
+            for r in in_step.releases
+        ]
+        units = [r.guarantee.unit for r in in_step.releases if r.guarantee is not None]
+        # The step before may mix the cells of a sample. A whole sample stays one.
+        if before and not context.noisy and "cell" in units:
+            in_step.unprotected.append(
+                f"The guarantee is for {unit_name('cell')} in the output of {before}, "
+                f"not in X."
+            )
         findings.add(in_step)
-        context = replace(context, noisy=in_step.noisy, fixed=in_step.fixed)
-        before = type(step).__name__
         findings.raw = in_step.raw or (findings.raw and not in_step.noisy)
+        context = replace(context, noisy=in_step.noisy, fixed=in_step.fixed)
+        before = before if _is_identity(step) else type(step).__name__
     findings.noisy, findings.fixed = context.noisy, context.fixed
     return findings
-
-
-def _unit_caveats(before: str, findings: Findings) -> list[str]:
-    """Caveats on guarantees for cells, which are units within a sample.
-
-    They hold for the output of the step `before`, which may mix the cells of a
-    sample. A whole sample stays one sample.
-    """
-    units = [r.guarantee.unit for r in findings.releases if r.guarantee is not None]
-    return [
-        f"The guarantee is for {unit_name(unit)} in the output of {before}, not in X."
-        for unit in dict.fromkeys(units)
-        if unit == "cell"
-    ]
 
 
 def _is_identity(step: Any) -> bool:
@@ -367,161 +424,35 @@ def _is_identity(step: Any) -> bool:
 
     if type(step) is FunctionTransformer:
         return step.func is None
-    return step is None or (isinstance(step, str) and step == "passthrough")
+    return isinstance(step, str) and step == "passthrough"
 
 
-def _is_dropped(transformer: Any) -> bool:
-    return isinstance(transformer, str) and transformer == "drop"
+# --- side by side --------------------------------------------------------------------
 
 
-def _collect_union(union: Any, context: Context) -> Findings:
-    fitted = dict(getattr(context.like, "transformer_list", ()))
-    transformers = [
-        (name, transformer, fitted.get(name), context.fixed and name in fitted, None)
-        for name, transformer in union.transformer_list
-        if not _is_dropped(transformer)
-    ]
-    active = {name for name, inner in fitted.items() if not _is_dropped(inner)}
-    return _collect_side_by_side(union, transformers, active, context)
-
-
-def _collect_column_transformer(obj: Any, context: Context) -> Findings:
-    from sklearn.compose import make_column_selector
-
-    fitted = context.like if context.planned else obj
-    output_slices = getattr(fitted, "output_indices_", {})
-    fitted_transformers = {
-        name: (transformer, columns)
-        for name, transformer, columns in getattr(fitted, "transformers_", ())
-    }
-    given: Iterable[tuple[str, Any, Any, Any, bool]]
-    if context.planned:
-        given = _planned_transformers(obj, fitted, fitted_transformers)
-    else:
-        given = [
-            (name, *rest, None, True) for name, rest in fitted_transformers.items()
-        ]
-    transformers = []
-    for name, transformer, columns, like, same in given:
-        if _is_dropped(transformer) or _selects_none(columns):
-            continue
-        output = output_slices.get(name) if same else None
-        n_columns = None if output is None else output.stop - output.start
-        fixed = context.fixed and same
-        transformers.append((name, transformer, like, fixed, n_columns))
-    active = {
-        name
-        for name, (transformer, columns) in fitted_transformers.items()
-        if not _is_dropped(transformer) and not _selects_none(columns)
-    }
-    findings = _collect_side_by_side(obj, transformers, active, context)
-    if context.planned and not context.noisy:
-        selections = [columns for _, _, columns in obj.transformers]
-        if any(callable(s) and type(s) is not make_column_selector for s in selections):
-            findings.learners.append(type(obj).__name__)
-    return findings
-
-
-def _planned_transformers(
-    obj: Any, fitted: Any, fitted_transformers: dict[str, tuple[Any, Any]]
-) -> Iterator[tuple[str, Any, Any, Any, bool]]:
-    """The transformers of a ColumnTransformer that is not fitted.
-
-    Yields
-    ------
-    name : str
-    transformer : estimator or str
-    columns : selection or None
-        None if not known.
-    like : estimator or None
-        The fitted transformer of that name.
-    same : bool
-        Whether that saw the same columns.
-    """
-    fitted_columns = {
-        name: columns for name, _, columns in getattr(fitted, "transformers", ())
-    }
-    unchanged = set()
-    for name, transformer, columns in obj.transformers:
-        same = (
-            name in fitted_transformers
-            and name in fitted_columns
-            and _same_columns(columns, fitted_columns[name])
-        )
-        like, known_columns = fitted_transformers.get(name, (None, None))
-        if same:
-            unchanged.add(name)
-        elif callable(columns):
-            known_columns = None
-        else:
-            known_columns = columns
-        yield name, transformer, known_columns, like, same
-    same = (
-        bool(unchanged)
-        and unchanged == fitted_columns.keys()
-        and len(unchanged) == len(obj.transformers)
-    )
-    # If no columns remained, the fitted object has no remainder.
-    like, known_columns = fitted_transformers.get("remainder", (None, ()))
-    yield "remainder", obj.remainder, known_columns if same else None, like, same
-
-
-def _same_columns(columns: Any, others: Any) -> bool:
-    """Whether two selections surely select the same columns, even of fewer rows."""
-    from sklearn.compose import make_column_selector
-
-    if callable(columns):
-        # Selectors compare names and types; other functions are not inspected.
-        kinds = {type(columns), type(others)}
-        return kinds == {make_column_selector} and repr(vars(columns)) == repr(
-            vars(others)
-        )
-    if isinstance(columns, slice) or isinstance(others, slice):
-        return type(columns) is type(others) and columns == others
-    return not callable(others) and np.array_equal(columns, others)
-
-
-def _selects_none(columns: Any) -> bool:
-    """Whether a selection is empty, so that its transformer is not fitted."""
-    if columns is None or isinstance(columns, (str, slice)) or not np.ndim(columns):
-        return False
-    columns = np.asarray(columns)
-    return not columns.any() if columns.dtype == bool else not columns.size
-
-
-def _collect_side_by_side(
-    obj: Any,
-    transformers: Sequence[tuple[str, Any, Any, bool, int | None]],
-    active: set[str],
-    context: Context,
-) -> Findings:
-    """Findings about transformers of the same rows: their releases add up.
-
-    Parameters
-    ----------
-    obj : ColumnTransformer or FeatureUnion
-    transformers : sequence of tuple
-        Name and transformer; a fitted one like it; whether its input surely has the
-        shape that the fitted one saw; and the number of its output columns, None if not
-        known.
-    active : set of str
-        Names of the fitted transformers that are not dropped.
-    context : Context
-        Of `obj`.
-
-    Returns
-    -------
-    findings : Findings
-    """
+def _collect_union(obj: Any, context: Context) -> Findings:
+    """Findings about transformers of the same rows: their releases add up."""
+    like = context.like if context.planned else obj
+    given, seen = _branches(obj, fitted=not context.planned), _branches(like)
+    same = not context.planned or _same_columns(obj, like)
+    if same:
+        # As the fit resolved them. If no columns remained, it has no remainder.
+        known = [columns for _, _, columns in seen] + [()]
+        given = [(n, t, c) for (n, t, _), c in zip(given, known, strict=False)]
+    like_by_name = {name: transformer for name, transformer, _ in seen}
+    sizes = getattr(like, "output_indices_", {}) if same else {}
+    given, seen = _active(given), _active(seen)
     findings = Findings(noisy=True)
-    findings.fixed = {name for name, *_ in transformers} == active
-    for name, transformer, like, fixed, n_columns in transformers:
-        if _is_identity(transformer):
-            inner = Findings(noisy=context.noisy, fixed=fixed and _is_identity(like))
-        else:
-            inner = collect(transformer, replace(context, like=like, fixed=fixed))
+    findings.fixed = same and [name for name, *_ in given] == [n for n, *_ in seen]
+    for name, transformer, _ in given:
+        inner_context = replace(
+            context, like=like_by_name.get(name), fixed=context.fixed and same
+        )
+        inner = collect(transformer, inner_context)
         if not inner.noisy:
-            columns = "columns" if n_columns is None else f"{n_columns} column(s)"
+            columns = "columns"
+            if name in sizes:
+                columns = f"{sizes[name].stop - sizes[name].start} column(s)"
             inner.unprotected.append(
                 f"{type(obj).__name__} passes on {columns} that no noise mechanism "
                 f"made (transformer {name!r}), and later steps learn from them."
@@ -531,70 +462,221 @@ def _collect_side_by_side(
         findings.fixed &= inner.fixed
         findings.raw |= inner.raw or not inner.noisy
     findings.raw &= any(r.in_pass for r in findings.releases)
+    if context.planned and not context.noisy and _selects_by_function(obj):
+        findings.learners.append(type(obj).__name__)
     return findings
 
 
+_Branch = tuple[str, Any, Any]
+
+
+def _branches(union: Any, *, fitted: bool = True) -> list[_Branch]:
+    """Name, transformer and columns of what a union holds; columns None if all."""
+    if hasattr(union, "transformer_list"):
+        return [(name, one, None) for name, one in union.transformer_list]
+    if fitted:
+        return list(getattr(union, "transformers_", ()))
+    return [*union.transformers, ("remainder", union.remainder, None)]
+
+
+def _active(branches: list[_Branch]) -> list[_Branch]:
+    """Those that are fitted: not dropped, and not without columns."""
+    return [
+        (name, transformer, columns)
+        for name, transformer, columns in branches
+        if not _is_dropped(transformer) and not _selects_none(columns)
+    ]
+
+
+def _is_dropped(estimator: Any) -> bool:
+    return isinstance(estimator, str) and estimator == "drop"
+
+
+def _selects_none(columns: Any) -> bool:
+    """Whether a selection is empty, so that its transformer is not fitted."""
+    if not np.ndim(columns):
+        return False
+    columns = np.asarray(columns)
+    return not columns.any() if columns.dtype == bool else not columns.size
+
+
+def _same_columns(obj: Any, like: Any) -> bool:
+    """Whether a union surely selects what the fitted `like` did, even of fewer rows."""
+    if type(like) is not type(obj) or _selects_by_function(obj):
+        return False
+    if not hasattr(like, "transformer_list") and not hasattr(like, "transformers_"):
+        return False
+    selections = [
+        [(name, columns) for name, _, columns in _branches(union, fitted=False)]
+        for union in (obj, like)
+    ]
+    names, found = [name for name, _ in selections[0]], [n for n, *_ in _branches(like)]
+    # Compared as bytes, since arrays and selectors do not compare by value.
+    return found in (names, names[:-1]) and len(set(map(pickle.dumps, selections))) == 1
+
+
+def _selects_by_function(union: Any) -> bool:
+    """Whether a function selects columns. Selectors compare names and types alone."""
+    from sklearn.compose import make_column_selector
+
+    return any(
+        callable(columns) and type(columns) is not make_column_selector
+        for _, _, columns in _branches(union, fitted=False)
+    )
+
+
 def _collect_voting(voting: Any, context: Context) -> Findings:
+    like = context.like if context.planned else voting
+    fitted = dict(getattr(like, "named_estimators_", {}))
+    given = voting.estimators if context.planned else fitted.items()
+    return _collect_each(
+        [(one, fitted.get(name)) for name, one in given if not _is_dropped(one)],
+        context,
+    )
+
+
+def _collect_fits(fits: list[Any], context: Context) -> Findings:
+    """Findings about fits of their own, such as those of a cross-validation."""
+    findings = _collect_each([(fit, fit) for fit in fits], context)
+    findings.divided |= len(fits) > 1
+    return findings
+
+
+def _collect_each(estimators: Iterable[tuple[Any, Any]], context: Context) -> Findings:
+    """Findings about estimators, each with the fitted one like it."""
     findings = Findings(noisy=context.noisy)
-    if context.planned:
-        fitted = getattr(context.like, "named_estimators_", {})
-        for name, estimator in voting.estimators:
-            if not _is_dropped(estimator):
-                like = fitted.get(name)
-                findings.add(collect(estimator, replace(context, like=like)))
-    else:
-        for estimator in getattr(voting, "estimators_", ()):
-            findings.add(collect(estimator, context))
+    for estimator, like in estimators:
+        findings.add(collect(estimator, replace(context, like=like)))
+    return findings
+
+
+# --- wrappers ------------------------------------------------------------------------
+
+
+def _collect_frozen(frozen: Any, context: Context) -> Findings:
+    """Findings about what no fit changes: its guarantee is that of the earlier fit.
+
+    All fits of a search share it, so that it has counted the releases of all of them.
+    """
+    counts: Literal["made", "call"] = "made" if context.counts == "made" else "call"
+    findings = collect(frozen.estimator, Context(counts, noisy=context.noisy))
+    findings.fixed = context.fixed and context.like is frozen
+    # It learned earlier.
+    findings.learners, findings.learners_of_y = [], []
     return findings
 
 
 def _collect_transformed_target(model: Any, context: Context) -> Findings:
     from sklearn.linear_model import LinearRegression
+    from sklearn.preprocessing import FunctionTransformer
 
-    transformer, regressor, like = model.transformer, model.regressor, context.like
+    name, like = type(model).__name__, context.like
     if context.planned:
-        regressor = LinearRegression() if regressor is None else regressor
+        transformer, regressor = model.transformer, model.regressor
         like = getattr(like, "regressor_", None)
+        if transformer is None:
+            transformer = FunctionTransformer(model.func, model.inverse_func)
+        regressor = LinearRegression() if regressor is None else regressor
     else:
-        transformer = getattr(model, "transformer_", None)
-        regressor = getattr(model, "regressor_", None)
-    name = type(model).__name__
-    hidden = _hidden_estimators(
-        [transformer, model.func, model.inverse_func], Context()
-    )
-    findings = Findings()
-    if hidden:
-        # It transforms some of y more than once.
-        findings.add(_collect_hidden(name, hidden))
-    elif model.func is not None or reads_nothing(transformer):
-        if not _is_identity(transformer):
-            findings.unprotected += [
-                f"{name} must compute each value of y from that value alone; its "
-                f"function is not checked."
-            ]
-    elif transformer is not None:
+        transformer = getattr(model, "transformer_", "passthrough")
+        regressor = getattr(model, "regressor_", "passthrough")
+    # It transforms some of y more than once.
+    findings = _hidden_in([transformer], None, name)
+    if findings.releases or _is_identity(transformer):
+        pass
+    elif reads_nothing(transformer):
+        findings.unprotected += [
+            f"{name} must compute each value of y from that value alone; its function "
+            f"is not checked."
+        ]
+    else:
         learner = type(transformer).__name__
         findings.unprotected += [
             f"What {learner} computes from y, all of it together: {name} passes y "
             f"through it before anything protects y."
         ]
         findings.learners_of_y += [learner]
-    if regressor is not None:
-        findings.add(collect(regressor, replace(context, like=like)))
+    findings.add(collect(regressor, replace(context, like=like)))
     findings.noisy = context.noisy
     return findings
 
 
-def _add_published_ids(findings: Findings) -> Findings:
-    """Count published ids as a release, if all data of a user is protected."""
-    known = [r.guarantee for r in findings.releases if r.guarantee is not None]
-    for_users = [guarantee for guarantee in known if isinstance(guarantee.unit, int)]
-    for name in findings.publishers if for_users else ():
-        why = (
-            f"{name} publishes the ids that occur in the data. Declare all ids in "
-            f"`categories`."
-        )
-        findings.releases += [unprotected_release(f"fit of {name}", for_users[0], why)]
-    if for_users:
-        findings.publishers = []
+# --- searches ------------------------------------------------------------------------
+
+
+def _collect_search(search: Any, context: Context) -> Findings:
+    """Findings about a search, fitted or planned, each of whose fits is a release."""
+    from sklearn.base import clone
+
+    planned = context.planned
+    counts = record_counts(search, planned=planned)
+    candidates = candidates_of(search, planned=planned)
+    if counts is None or candidates is None:
+        return _collect_other(search, context)
+    best = getattr(context.like if planned else search, "best_estimator_", None)
+    # Without `refit`, the attribute would be that of an earlier fit.
+    like = best if planned or search.refit else None
+    fixed = context.fixed or not planned
+    findings, releases_of_any = Findings(noisy=True), []
+    for params in candidates:
+        # Cloned, since parameters can be estimators that other parameters change.
+        params = clone(params, safe=False)
+        candidate = clone(search.estimator).set_params(**params)
+        fit = collect(candidate, Context("plan", like, context.noisy, fixed))
+        if fit.releases not in releases_of_any:
+            releases_of_any.append(fit.releases)
+        fit.releases = [
+            _repeated(f"candidate {params}: {release.name}", release, counts)
+            for release in fit.releases
+        ]
+        findings.add(fit)
+        findings.noisy &= fit.noisy
+    if planned:
+        # It is not known which candidate will be refitted.
+        findings.releases += [
+            replace(release, name=f"refit with any of these: {release.name}")
+            for releases in (releases_of_any if search.refit else ())
+            for release in releases
+        ]
+    elif best is not None and (
+        search.refit or all(r.guarantee for r in findings.releases)
+    ):
+        # `refit` may have been set to False before this fit, or after it.
+        name = f"refit with {search.best_params_}" if search.refit else ""
+        refit = _refit_of(best, name or "refit, maybe of an earlier fit", context)
+        if search.refit and refit.releases and parameters_changed(search):
+            guarantee = refit.releases[0].guarantee
+            findings.releases += [
+                Release("fits of the search", guarantee, why=PARAMETERS_CHANGED)
+            ]
+        findings.add(refit)
+        findings.noisy = refit.noisy
+    findings.unprotected += [SCORES_CAVEAT]
+    if not planned and stored_cv(search) is None:
+        findings.unprotected += [READS_CV]
     return findings
+
+
+def _refit_of(best: Any, name: str, context: Context) -> Findings:
+    """Findings about what a fitted search has refitted."""
+    counts: Literal["call", "refit"] = "call" if context.counts == "call" else "refit"
+    refit = collect(best, replace(context, like=None, counts=counts))
+    refit.releases = [
+        replace(release, name=f"{name}: {release.name}") for release in refit.releases
+    ]
+    return refit
+
+
+def _repeated(name: str, release: Release, counts: RecordCounts) -> Release:
+    """A release of a candidate, counted as often as the search makes it."""
+    if release.guarantee is None:
+        return replace(release, name=name, in_pass=0)
+    times = counts.max_uses(
+        release.guarantee.unit,
+        protects_y="y" in release.protects,
+        in_fit=release.in_fit,
+        in_pass=release.in_pass,
+    )
+    if isinstance(times, int):
+        return replace(release, name=name, in_fit=times, in_pass=0)
+    return replace(release, name=name, in_fit=1, in_pass=0, why=times)

@@ -1,24 +1,22 @@
 """Guarantees of fits that are still to come, and the epsilon of each in a plan."""
 
 import math
-import operator
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 from ._guarantee import PrivacyGuarantee
-from ._numbers import check_number
-from ._parts import collect
+from ._numbers import check_number, checked_integer
+from ._parts import Context, collect
 from ._report import report_of
-from ._searches import Context, Findings
 from .budgets._budget import PrivacyBudget
 
 # How far below the largest epsilon the answer may be, as a share of it.
-_PRECISION = 1e-4
+_PRECISION = 9e-5
 # The share of an equal part of the budget below which delta must be what is in the way.
 _SMALLEST = 1e-3
-# After so many tries, the search halves what is left.
-_MOST_LINES = 12
+# The largest share that counts, and the least logarithm of one.
+_MOST, _LEAST = 1e4, 1e-12
 
 
 def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
@@ -64,10 +62,7 @@ def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
     (epsilon = 2, delta = 1e-06)-differential privacy for everything at one index of
     mode 0 (add-or-remove), if answers for a person are shown to that person only.
     """
-    planned = Context(planned=True, like=estimator, fixed=True)
-    findings = (
-        Findings() if isinstance(estimator, type) else collect(estimator, planned)
-    )
+    findings = collect(estimator, Context("plan", like=estimator, fixed=True))
     for release in findings.releases:
         if release.guarantee is None:
             raise ValueError(f"{release.name}: {release.why}")
@@ -132,12 +127,7 @@ def epsilon_per_release(
     check_number(epsilon, "epsilon")
     if not 0 < epsilon < math.inf:
         raise ValueError(f"epsilon must be > 0 and finite, got {epsilon}.")
-    try:
-        n_releases = operator.index(n_releases)
-    except TypeError:
-        raise TypeError(
-            f"n_releases must be an integer, got {type(n_releases).__name__}."
-        ) from None
+    n_releases = checked_integer(n_releases, "n_releases")
     if n_releases < 1:
         raise ValueError(f"n_releases must be at least 1, got {n_releases}.")
     PrivacyBudget(epsilon, delta)  # raises if delta is out of range
@@ -153,20 +143,22 @@ def epsilon_per_release(
         )
     budget = PrivacyBudget(epsilon, delta, adaptive=adaptive)
 
-    def share(one: float) -> float:
-        """The share of the budget that the fits use up; above 1 they do not fit."""
+    def excess(one: float) -> float:
+        """Logarithm of the share of the budget that the fits use up: above 0 if any."""
         guarantee = planned_guarantee(planned.set_params(**{names[0]: one}))
         if not guarantee.protects:
             raise ValueError(
                 f"No epsilon is small enough: one fit gives no finite guarantee. "
                 f"{guarantee.statement}"
             )
-        estimate = budget._limit.share(guarantee.event, n_releases)
+        share = budget._limit.share(guarantee.event, n_releases)
+        # Bounded, since the share may be 0 or infinite.
+        found = math.log(min(max(share, 1 / _MOST), _MOST))
         if budget._limit.admits_all(guarantee.event, n_releases):
-            return min(estimate, 1.0)
-        return max(estimate, math.nextafter(1.0, 2.0))
+            return min(found, -_LEAST)
+        return max(found, _LEAST)
 
-    found = _largest(share, float(epsilon), float(epsilon) / n_releases)
+    found = _largest(excess, float(epsilon), float(epsilon) / n_releases)
     if found is None:
         raise ValueError(
             "No epsilon is small enough: what the fits reveal besides, such as their "
@@ -176,30 +168,28 @@ def epsilon_per_release(
 
 
 def _largest(
-    share: Callable[[float], float], most: float, start: float
+    excess: Callable[[float], float], most: float, start: float
 ) -> float | None:
-    """Largest epsilon up to `most` that leaves a share of at most 1; None for none."""
-    if (at_most := share(most)) <= 1:
+    """Largest epsilon up to `most` without an excess; None if there is none.
+
+    It is looked for from `start` on.
+    """
+    from scipy.optimize import brentq
+
+    if (at_most := excess(most)) <= 0:
         return most
-    low, high, shares = 0.0, most, {most: at_most}
-    one = start
-    while high - low > _PRECISION * low:
-        shares[one] = share(one)
-        low, high = (one, high) if shares[one] <= 1 else (low, one)
-        if not low and high < start * _SMALLEST:
+    known = {math.log(most): at_most}
+
+    def at(log: float) -> float:
+        if log not in known:
+            known[log] = excess(math.exp(log))
+        return known[log]
+
+    low = math.log(start)
+    while at(low) > 0:
+        low -= math.log(2)
+        if low < math.log(start * _SMALLEST):
             return None
-        one = _between(low, high, shares)
-    return low
-
-
-def _between(low: float, high: float, shares: dict[float, float]) -> float:
-    """Where to look next: where the share is 1 on a line, in logarithms."""
-    if not low:
-        return high / 2
-    middle, step = math.sqrt(low * high), 1 + 0.9 * _PRECISION
-    if len(shares) > _MOST_LINES or not math.isfinite(shares[high]):
-        return middle
-    below, above = (math.log(shares[x]) for x in (low, high))
-    guess = low * (high / low) ** (below / (below - above))
-    # Just beyond the nearer end, so that the next answer may be the last one.
-    return min(max(guess, low * step), max(high / step, low * step))
+    # The brackets that it leaves have an admitted end and another one.
+    brentq(at, low, math.log(most), xtol=_PRECISION)
+    return max(math.exp(log) for log, found in known.items() if found <= 0)

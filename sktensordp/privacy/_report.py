@@ -6,15 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._guarantee import PrivacyGuarantee, compose
-from ._numbers import epsilon_line, shown
-from ._parts import collect
-from ._searches import (
-    SCORES_CAVEAT,
-    Context,
-    Findings,
-    Release,
-    unprotected_release,
-)
+from ._html import releases_table
+from ._numbers import epsilon_line
+from ._parts import Context, Findings, collect
+from ._searches import SCORES_CAVEAT
 
 _DIVIDED = (
     "It is not known whether one record decides which others the fits of a list get."
@@ -63,17 +58,9 @@ class PrivacyReport:
     def _repr_html_(self) -> str:
         why = html.escape(self.guarantee.statement)
         void = "" if self.guarantee.protects else f"<p>{why}</p>"
-        rows = "".join(
-            f"<tr><td>{html.escape(name)}</td><td>{count}</td>"
-            f"<td>{shown(guarantee.epsilon)}</td></tr>"
-            for name, count, guarantee in self.releases
-        )
-        items = "".join(f"<li>{html.escape(s)}</li>" for s in self.unprotected)
-        return (
-            f"{self.guarantee._line('All together: ')}{void}"
-            f"<table><tr><th>release</th><th>times</th><th>epsilon</th></tr>{rows}"
-            f"</table><p>Not protected:</p><ul>{items}</ul>"
-        )
+        lines = [(0, n, one.epsilon, name) for name, n, one in self.releases]
+        table = releases_table(lines, self.unprotected)
+        return f"{self.guarantee._line('All together: ')}{void}{table}"
 
 
 def privacy_of(obj: Any) -> PrivacyReport:
@@ -166,8 +153,7 @@ def privacy_of(obj: Any) -> PrivacyReport:
     >>> report.unprotected[-1].partition(",")[0]
     "ColumnTransformer passes on 1 column(s) ... made (transformer 'remainder')"
     """
-    findings = Findings() if isinstance(obj, type) else collect(obj, Context())
-    return report_of(obj, findings)
+    return report_of(obj, collect(obj, Context()))
 
 
 def report_of(obj: Any, findings: Findings) -> PrivacyReport:
@@ -178,61 +164,78 @@ def report_of(obj: Any, findings: Findings) -> PrivacyReport:
     TypeError, ValueError
         As `privacy_of`.
     """
+    releases = counted(findings)
     if not findings.releases:
         raise TypeError(
             f"Nothing in this {type(obj).__name__} gives a guarantee. Pass a fitted "
             f"estimator of this package, or a pipeline or search that holds one."
         )
+    if not releases:
+        raise TypeError(findings.releases[0].why)
+    guarantee, voids = composed(releases), _voids(obj, findings)
+    if voids and guarantee.protects:
+        statement = (
+            f"{' '.join(voids)} The private part alone has {guarantee._headline()}, "
+            f"counting only the data that reached it. {guarantee.statement}"
+        )
+        guarantee = _not_private(guarantee, statement, guarantee.source)
+    unprotected = findings.unprotected + [r.why for r in findings.releases if r.why]
+    return PrivacyReport(guarantee, tuple(dict.fromkeys(unprotected)), releases)
+
+
+def _voids(obj: Any, findings: Findings) -> list[str]:
+    """Reasons for which no finite epsilon holds, whatever the releases guarantee."""
+    protected = {what for release in findings.releases for what in release.protects}
+    learners = findings.learners if "X" in protected else []
+    if hasattr(type(obj), "_planned_guarantee"):
+        # An encoder alone may have been fitted to public data, and the report is about
+        # what it releases of others.
+        learners = []
+    learners = learners + (findings.learners_of_y if "y" in protected else [])
+    names = ", ".join(dict.fromkeys(learners))
+    voids = [f"{names} learned from data without noise."] if names else []
+    voids += ["Some columns are passed on without noise."] if findings.raw else []
+    return voids + ([_DIVIDED] if findings.divided else [])
+
+
+def counted(findings: Findings) -> tuple[tuple[str, int, PrivacyGuarantee], ...]:
+    """Name, count and guarantee of each release; none if no guarantee is known at all.
+
+    Published ids are a release, too, where all data of a user are protected.
+    """
     known = [r.guarantee for r in findings.releases if r.guarantee is not None]
     if not known:
-        raise TypeError(findings.releases[0].why)
-    releases = tuple(
-        (r.name, r.in_fit, r.guarantee or _unknown_guarantee(r, known[0]))
-        for r in findings.releases
-    )
-    unprotected = tuple(dict.fromkeys(findings.unprotected))
-    guarantee = _overall_guarantee(_composed(releases), findings)
-    return PrivacyReport(guarantee, unprotected, releases)
+        return ()
+    releases = []
+    for release in findings.releases:
+        guarantee = release.guarantee or known[0]
+        if release.why:
+            guarantee = _not_private(guarantee, release.why)
+        releases.append((release.name, release.in_fit, guarantee))
+    for_users = [guarantee for guarantee in known if isinstance(guarantee.unit, int)]
+    for name in dict.fromkeys(findings.publishers if for_users else ()):
+        why = (
+            f"{name} publishes the ids that occur in the data. Declare all ids in "
+            f"`categories`."
+        )
+        releases.append((f"fit of {name}", 1, _not_private(for_users[0], why)))
+    return tuple(releases)
 
 
-def _overall_guarantee(
-    composed: PrivacyGuarantee, findings: Findings
+def _not_private(
+    like: PrivacyGuarantee, statement: str, source: str = "not private"
 ) -> PrivacyGuarantee:
-    """The composed guarantee, or none if raw data reach a fit or the output."""
+    """Guarantee of a release that counts as protecting nothing.
+
+    `like` gives the unit and the relation.
+    """
     from dp_accounting import dp_event
 
-    learners = findings.learners
-    if composed.unit == "entry":
-        # Coordinates are public; values come as y, or as a dense X.
-        learners = findings.learners_of_y + (
-            findings.learners if findings.dense else []
-        )
-    elif isinstance(composed.unit, int):
-        learners = findings.learners + findings.learners_of_y
-    names = dict.fromkeys(learners)
-    is_known = not (names or findings.raw or findings.divided)
-    if is_known or not composed.protects:
-        return composed
-    statement = (
-        [f"{', '.join(names)} learned from data without noise."] if names else []
-    )
-    statement += ["Some columns are passed on without noise."] if findings.raw else []
-    statement += [_DIVIDED] if findings.divided else []
-    statement += [
-        f"The private part alone has {composed._headline()}, counting only the data "
-        f"that reached it. {composed.statement}"
-    ]
-    return composed.derived(dp_event.NonPrivateDpEvent(), statement=" ".join(statement))
+    event = dp_event.NonPrivateDpEvent()
+    return like.derived(event, statement=statement, source=source)
 
 
-def _unknown_guarantee(release: Release, like: PrivacyGuarantee) -> PrivacyGuarantee:
-    """Guarantee for a release whose own is not known: it protects nothing."""
-    guarantee = unprotected_release(release.name, like, release.why).guarantee
-    assert guarantee is not None
-    return guarantee
-
-
-def _composed(
+def composed(
     releases: Sequence[tuple[str, int, PrivacyGuarantee]],
 ) -> PrivacyGuarantee:
     """Composition of all releases, each as often as it was made."""

@@ -1,10 +1,9 @@
 """Which messages may be shuffled, and what that guarantees."""
 
 import math
-import operator
 from typing import TYPE_CHECKING, Any
 
-from ._numbers import check_number, exact, shown
+from ._numbers import check_number, checked_integer, exact, shown
 
 if TYPE_CHECKING:
     from .accounting._events import ShuffledDpEvent
@@ -34,14 +33,7 @@ def shuffled_event(guarantee: Any, n_messages: int) -> "ShuffledDpEvent":
     """
     from .accounting._events import ShuffledDpEvent
 
-    if isinstance(n_messages, bool):
-        raise TypeError("n_messages must be an integer, got a bool.")
-    try:
-        n_messages = operator.index(n_messages)
-    except TypeError as error:
-        raise TypeError(
-            f"n_messages must be an integer, got {n_messages!r}."
-        ) from error
+    n_messages = checked_integer(n_messages, "n_messages")
     if not 2 <= n_messages < 2**53:
         raise ValueError(
             f"n_messages must be from 2 to 2**53 - 1, got {n_messages}. One message "

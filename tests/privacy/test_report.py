@@ -25,12 +25,15 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     Normalizer,
     OrdinalEncoder,
+    PolynomialFeatures,
     StandardScaler,
 )
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import make_ratings
+from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMechanism
+from sktensordp.moments import MultilinearRidge
 from sktensordp.privacy import PrivacyBudget, PrivacyReport, privacy_of
 
 N = 24
@@ -375,6 +378,41 @@ def test_a_guarantee_of_its_own_comes_first():
     outer = GridSearchCV(search, {"epsilon": [1.0, 2.0]}, cv=3).fit(CELLS, Y)
     report = privacy_of(outer)
     assert report.guarantee.epsilon == 2 * (1 + 2) + outer.best_params_["epsilon"]
+
+
+TARGETS = MultilinearRidge(norm_bound=3, target_bounds=(0, 1), tensor_shape=(5, 1))
+
+
+def test_targets_that_are_protected_are_not_scaled_by_what_others_hold():
+    scaled = TransformedTargetRegressor(TARGETS, transformer=StandardScaler())
+    for model, protects in (
+        (scaled, False),
+        (TransformedTargetRegressor(TARGETS), True),
+    ):
+        assert privacy_of(model.fit(X, Y)).guarantee.protects is protects
+
+
+@pytest.mark.parametrize(
+    ("steps", "grid"),
+    [
+        (
+            [("n", laplace()), ("e", TaskAwareEncoder(1.0, task=[[1.0] * 5]))],
+            {"e__output": ["decoded", "code"]},
+        ),
+        ([("e", PolynomialFeatures())], {"e__degree": [1, 2]}),
+    ],
+    ids=["codes", "features"],
+)
+@pytest.mark.parametrize("last", [GaussianMechanism(bounds=(0, 1)), TARGETS], ids=str)
+def test_shapes_of_candidates_are_not_those_of_the_best_one(steps, grid, last):
+    """What is planned for them holds for all shapes; see `test_report_counts`."""
+    last = clone(last).set_params(tensor_shape=None)
+    ends = [("last", last)] + [("r", Ridge())] * hasattr(last, "transform")
+    search = GridSearchCV(Pipeline([*steps, *ends]), grid, cv=2, scoring=lambda *_: 0.0)
+    report = privacy_of(search.fit(X, Y))
+    found = [g for name, _, g in report.releases if type(last).__name__ in name]
+    _, planned, best = found
+    assert planned.event != best.event
 
 
 def test_guarantees_of_different_units_do_not_add_up():

@@ -20,7 +20,7 @@ from .._guarantee import (
     unit_and_relation,
     unit_name,
 )
-from .._html import coloured
+from .._html import coloured, releases_table
 from .._numbers import check_number, epsilon_line, exact, shown, shown_below
 from ._open import BRANCHES, OPEN, Branch, Marks, marked, open_branches
 
@@ -881,17 +881,7 @@ class PrivacyBudget:
             return self._html()
 
     def _html(self) -> str:
-        rows = "".join(
-            f"<tr><td>{'&emsp;' * depth}{html.escape(name)}</td>"
-            f"<td>{'' if count is None else count}</td>"
-            f"<td>{'' if count is None else shown(epsilon)}</td></tr>"
-            for depth, count, epsilon, name in self._account.lines()
-        )
-        items = "".join(f"<li>{html.escape(s)}</li>" for s in self._sentences)
-        unprotected = f"<p>Not protected:</p><ul>{items}</ul>" if items else ""
-        return (
-            f"{coloured(self._headline(), holds=math.isfinite(self._epsilon))}"
-            f"<table><caption>{html.escape(self._spent_line())}<br>"
-            f"{html.escape(self._left_line())}</caption><tr><th>release</th>"
-            f"<th>times</th><th>epsilon</th></tr>{rows}</table>{unprotected}"
-        )
+        said = "<br>".join(map(html.escape, (self._spent_line(), self._left_line())))
+        line = coloured(self._headline(), holds=math.isfinite(self._epsilon))
+        caption = f"<caption>{said}</caption>"
+        return line + releases_table(self._account.lines(), self._sentences, caption)
