@@ -294,8 +294,7 @@ PAPERS = {
     *("Yang et al., tensors", "Yang et al., matrices"),
     *("Yuan et al.", "Wei et al.", "Cheng et al.", "Chien et al., code"),
 }
-# At delta = 1e-5: mu = 16 t of the paper for IDN, the table of doc/local.md, and the
-# composition in doc/soundness.md.
+# At delta = 1e-5: mu = 16 t of the paper for IDN, and what doc/soundness.md prints.
 NUMBERS = {"IDN as printed": 9.71, "TLDP-L": 15.8, "TLDP-G": 39.8, "least squares": 3.1}
 
 
