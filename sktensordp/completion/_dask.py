@@ -33,7 +33,7 @@ from ..tensor._pattern import Pattern, leading_pattern, pattern_from
 from ..tensor._rows import OfMode
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
-from ._entries import MOST_COMPARED, Entries, signs
+from ._entries import MOST_COMPARED, Entries
 from ._likely_mistakes import check_extent
 from ._local import LocalRows
 from ._partitions import (
@@ -376,12 +376,11 @@ def _draws(
     streams: NoiseStreams | None,
     first: list[int],
 ) -> tuple[NDArray[Any], ...]:
-    """Coordinates, what is drawn, and signs, doubled for values to compare."""
+    """Coordinates, what is drawn, and whether it is compared with the model."""
     start, end = first[part.number : part.number + 2]
     drawn = randomizer.draw(part.values, streams, start, first[-1])
-    every, tags = math.ceil(first[-1] / MOST_COMPARED), signs(start, end)
-    tags[-start % every :: every] *= 2
-    return part.where, drawn, tags
+    every = math.ceil(first[-1] / MOST_COMPARED)
+    return part.where, drawn, np.arange(start, end) % every == 0
 
 
 def _clipped(part: _Part, unit: int, domain: Domain) -> tuple[NDArray[Any], ...]:
@@ -521,8 +520,8 @@ class PartitionedDraws:
     entries : PartitionedEntries
     randomizer : EntryRandomizer
     chunks : sequence of Delayed
-        Coordinates, what was drawn, and signs, which are doubled for values to compare.
-        In memory.
+        Coordinates, what was drawn, and whether it is compared with the model. In
+        memory.
     """
 
     entries: PartitionedEntries
@@ -574,20 +573,19 @@ def _sum_of(
 
 
 def _compared(chunk: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
-    chosen = np.abs(chunk[2]) == 2
-    where, drawn, tags = (column[chosen] for column in chunk)
-    return where, drawn, tags // 2
+    where, drawn, is_compared = chunk
+    return where[is_compared], drawn[is_compared]
 
 
 def _observed(
     chunk: tuple[NDArray[Any], ...], own: NDArray[np.integer], sent: Any
 ) -> Observations:
     """The randomised values of a chunk, at their coordinates."""
-    (where, drawn, tags), (used, mode, randomizer, dtype, offset, scale) = chunk, sent
+    (where, drawn, _), (used, mode, randomizer, dtype, offset, scale) = chunk, sent
     values = (randomizer.values_of(drawn, dtype) - offset) / scale
     outputs = drawn if randomizer.has_table else None
     used = [*used[:mode], own, *used[mode + 1 :]]
-    return Observations.of(where, values, used, outputs, np.sign(tags))
+    return Observations.of(where, values, used, outputs)
 
 
 def _energy(chunk: Observations) -> tuple[float]:
