@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from numpy.typing import ArrayLike
 
 from .._sklearn_compat import StrOptions
 from ._base import NoiseMechanism
 from ._docs import with_shared_text
-from ._structured import DirectionalNoise, ModeDesign
+from ._structured import DirectionalNoise, ModeDesign, OfMatrices
 from ._utility import SINGULAR_VECTORS, check_directions, check_utility, mode_weights
 
 
@@ -145,7 +145,7 @@ class TensorVariateGaussian(DirectionalNoise):
         return bases, weights
 
 
-class MatrixGaussian(TensorVariateGaussian):
+class MatrixGaussian(OfMatrices, TensorVariateGaussian):
     """Matrix Gaussian mechanism (MGM): tensor variate Gaussian noise for matrices.
 
     Samples are matrices. This is `TensorVariateGaussian` for two modes, with the same
@@ -168,16 +168,3 @@ class MatrixGaussian(TensorVariateGaussian):
     """
 
     _noise_name = "matrix Gaussian noise"
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = self.tensor_shape is not None
-        return tags
-
-    def _design(self, shape: tuple[int, ...]) -> ModeDesign:
-        if len(shape) != 2:
-            raise ValueError(
-                f"The samples of MatrixGaussian must be matrices, got shape {shape}. "
-                f"For rows of features, pass tensor_shape."
-            )
-        return super()._design(shape)

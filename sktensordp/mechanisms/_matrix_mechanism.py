@@ -35,6 +35,7 @@ from ..tensor import mode_products
 from ._base import PlannedRelease, ReleasingTransformer
 from ._docs import with_shared_text
 from ._gaussian_noise import whitened_noise
+from ._structured import flat_product
 
 _POWER = 1.9
 # Multipliers of slack cells tend to 0. This floor makes sum(lam) too large by at most
@@ -203,12 +204,10 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
             float(self.delta),
             rescale=True,
         )
-        variance = np.ones(1)
-        for matrix in answering:
-            norms = np.square(matrix)
-            norms = norms if norms.ndim == 1 else norms.sum(axis=1)
-            variance = np.multiply.outer(variance, norms).ravel()
-        variance *= noise.scale**2
+        squares = [
+            np.square(w) if w.ndim == 1 else np.square(w).sum(1) for w in answering
+        ]
+        variance = flat_product(squares, (n_queries,)) * noise.scale**2
         guarantee = PrivacyGuarantee(
             epsilon=float(self.epsilon),
             delta=float(self.delta),

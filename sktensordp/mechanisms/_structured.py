@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..privacy import gaussian_mu
 from ..privacy.calibration._gaussian import floored, least_cost_variances
 from ..privacy.calibration._sensitivity import SensitivitySet
-from ._base import NoiseMechanism, PlannedNoise
+from ._base import NoiseMechanism, PlannedNoise, PlannedRelease
 from ._gaussian_noise import GaussianNoise, diagonal_noise, rotated_noise
 
 # Theorem behind the guarantee.
@@ -81,6 +81,25 @@ class DirectionalNoise(NoiseMechanism):
             error *= float(p @ s**2)
         variance = flat_product(variances, shape).reshape(shape) * noise.scale**2
         return noise.randomizer, noise.event, variance, error * noise.scale**2
+
+
+class OfMatrices(DirectionalNoise):
+    """Noise for samples that are matrices."""
+
+    tensor_shape: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = self.tensor_shape is not None
+        return tags
+
+    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+        if len(shape) != 2:
+            raise ValueError(
+                f"The samples of {type(self).__name__} must be matrices, got shape "
+                f"{shape}. For rows of features, pass tensor_shape."
+            )
+        return super()._plan_release(shape, X)
 
 
 def _planned_diagonal(

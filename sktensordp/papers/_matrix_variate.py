@@ -10,14 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..mechanisms._base import NoiseMechanism, PlannedNoise
 from ..mechanisms._docs import with_shared_text
-from ..mechanisms._structured import DirectionalNoise, ModeDesign
+from ..mechanisms._structured import ModeDesign, OfMatrices
 from ..mechanisms._utility import array_of
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._yang_2021 import PublishedDirections, positive, zeta
 
 
 @with_shared_text
-class MatrixVariateGaussian(DirectionalNoise):
+class MatrixVariateGaussian(OfMatrices):
     """Matrix variate Gaussian mechanism (MVG): noise with given covariances.
 
     One call of `transform` is (epsilon, delta)-differentially private for each sample,
@@ -102,17 +102,7 @@ class MatrixVariateGaussian(DirectionalNoise):
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = self.tensor_shape is not None
-        return tags
-
     def _design(self, shape: tuple[int, ...]) -> ModeDesign:
-        if len(shape) != 2:
-            raise ValueError(
-                f"The samples of {type(self).__name__} must be matrices, got shape "
-                f"{shape}. For rows of features, pass tensor_shape."
-            )
         directions, sigmas = [], []
         for k, name in enumerate(("row_covariance", "column_covariance")):
             basis, variances = _check_covariance(getattr(self, name), shape[k], name)
