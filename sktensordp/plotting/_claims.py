@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from ..privacy import PrivacyGuarantee
 from ..privacy._guarantee import check_guarantee
@@ -18,7 +18,7 @@ from ..privacy._report import composed, counted, report_of
 # A legend lists at most this many epsilons; of more, only the range.
 _MOST_LISTED = 6
 # Guarantees at the points of a curve; None where unknown.
-_OfCurve = Sequence[PrivacyGuarantee | None]
+OfCurve = Sequence[PrivacyGuarantee | None]
 
 
 def by_label(
@@ -54,34 +54,12 @@ def claims_and_notes(guarantees: Mapping[str, PrivacyGuarantee]) -> dict[str, An
     }
 
 
-def truths_and_notes(
-    epsilons: Mapping[str, ArrayLike], guarantees: Mapping[str, _OfCurve]
-) -> dict[str, Any]:
-    """What legends say of curves over epsilon: parameters of their displays.
-
-    Parameters
-    ----------
-    epsilons : dict of str to array-like
-        By label, the epsilons at which the curve is drawn.
-    guarantees : dict of str to list of PrivacyGuarantee or None
-        Guarantees at these epsilons; None where unknown.
-
-    Returns
-    -------
-    parameters : dict
-        "true_epsilons" has the true epsilons of the curves whose epsilons are not all
-        true, NaN where unknown.
-    """
-    truths = {}
-    for label, of_curve in guarantees.items():
-        drawn = np.asarray(epsilons[label], dtype=float).tolist()
-        if not all(map(_is_true, drawn, of_curve)):
-            true = [math.nan if g is None else g.epsilon for g in of_curve]
-            truths[label] = np.array(true)
-    return {"true_epsilons": truths, "notes": difference_notes(guarantees)}
+def true_epsilon(guarantee: PrivacyGuarantee | None) -> float:
+    """Epsilon of a guarantee; NaN if it is not known."""
+    return math.nan if guarantee is None else guarantee.epsilon
 
 
-def _is_true(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
+def is_true(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
     """Whether the guarantee has the epsilon at which it is drawn."""
     if guarantee is None:
         return False
@@ -145,7 +123,7 @@ def guarantee_of_fits(fits: Iterable[Any]) -> PrivacyGuarantee | None:
 
 
 def difference_notes(
-    guarantees: Mapping[str, _OfCurve], *, at_delta: bool = True
+    guarantees: Mapping[str, OfCurve], *, at_delta: bool = True
 ) -> dict[str, str]:
     """How the guarantees of curves differ, besides epsilon: a note by label.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..privacy._numbers import shown
-from ._claims import at_claim
+from ._claims import OfCurve, at_claim, difference_notes, is_true, true_epsilon
 from ._style import STYLES, claimed_style, new_axes, place_legend, shade
 
 if TYPE_CHECKING:
@@ -60,6 +60,16 @@ class EpsilonsDisplay(CurvesDisplay):
 
     curves: Mapping[str, Any]
     true_epsilons: Mapping[str, ArrayLike] | None
+
+    def _with_guarantees(self, guarantees: Mapping[str, OfCurve]) -> Self:
+        """Note the true epsilons of mere claims, and how the guarantees differ."""
+        self.true_epsilons = {
+            label: np.array(list(map(true_epsilon, of_curve)))
+            for label, of_curve in guarantees.items()
+            if not all(map(is_true, self._epsilons(label).tolist(), of_curve))
+        }
+        self.notes = difference_notes(guarantees)
+        return self
 
     def _epsilons(self, label: str) -> NDArray[np.float64]:
         """Epsilons at which a curve is drawn."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown, shown_below
-from ._claims import estimators_by_label, truths_and_notes
+from ._claims import estimators_by_label
 from ._curves import EpsilonsDisplay
 from ._docs import with_shared_text
 from ._style import AXIS_WIDTH, REFERENCE_STYLES, shade, wrapped
@@ -152,8 +152,7 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         for label, model in estimators_by_label(estimator).items():
             model, rows = step_that_releases(model, X, n_users)
             curve = expected_error(model, rows, y, epsilons=epsilons, n_users=n_users)
-            curves[label] = curve
-            shape = np.shape(rows)[1:]
+            curves[label], shape = curve, np.shape(rows)[1:]
             guarantees[label] = _fit_guarantees(model, shape, curve.epsilons)
             if target is None:
                 continue
@@ -163,9 +162,8 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
                 needed[label] = epsilon_needed(
                     model, rows, y, error=target, n_users=n_users
                 )
-        drawn = {label: curve.epsilons for label, curve in curves.items()}
-        texts = truths_and_notes(drawn, guarantees)
-        return cls(curves, target=target, needed=needed, **texts).plot(ax=ax)
+        display = cls(curves, target=target, needed=needed)
+        return display._with_guarantees(guarantees).plot(ax=ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the curves and the target.

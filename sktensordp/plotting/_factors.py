@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._validation import check_modes
 from ._columns import MEANINGS, choose_components, column_names, components_by_name
 from ._style import shade, wrapped
 
@@ -103,22 +103,23 @@ class FactorsDisplay:
                 "column per mode."
             )
         (n_modes,) = numbers
-        self.modes = _mode_numbers(range(n_modes) if modes is None else modes, n_modes)
-        if not self.modes:
+        drawn = list(range(n_modes) if modes is None else modes)
+        if not check_modes(drawn, n_modes, "modes"):
             raise ValueError("modes must hold at least one mode.")
-        self.ordered = _mode_numbers(ordered, n_modes)
-        self.private = _mode_numbers(private, n_modes)
+        self.modes = [mode % n_modes for mode in drawn]
+        self.ordered = check_modes(ordered, n_modes, "ordered")
+        self.private = check_modes(private, n_modes, "private")
         if modes is not None and (unreleased := {*self.modes} & {*self.private}):
-            mode = min(unreleased)
             raise ValueError(
-                f"The factors of mode {mode} are not released, because each of its "
-                f"indices is protected. Leave {mode} out of `modes`."
+                f"The factors of mode {min(unreleased)} are not released, because each "
+                f"of its indices is protected. Leave the mode out of `modes`."
             )
         numbered = [f"mode {mode}" for mode in range(n_modes)]
         self.mode_names = numbered if mode_names is None else list(mode_names)
         self.n_labels = n_labels
-        named = _mode_numbers(labels or (), n_modes)
-        self.labels = dict(zip(named, map(list, (labels or {}).values()), strict=True))
+        labels = {} if labels is None else labels
+        check_modes(labels, n_modes, "labels")
+        self.labels = {mode % n_modes: list(names) for mode, names in labels.items()}
         for mode, names in self.labels.items():
             for column in self._columns(mode):
                 if column is not None and len(column) != len(names):
@@ -204,12 +205,11 @@ class FactorsDisplay:
             )
         factors = estimator.factors_
         named = components_by_name(factors, column_names(estimator))
-        ordered = estimator.smooth_modes if ordered is None else ordered
         return cls(
             choose_components(named, components),
             modes=modes,
             labels=labels,
-            ordered=() if ordered is None else ordered,
+            ordered=estimator.smooth_modes if ordered is None else ordered,
             private=[mode for mode, factor in enumerate(factors) if factor is None],
             n_labels=n_labels,
             mode_names=getattr(estimator, "feature_names_in_", None),
@@ -407,12 +407,3 @@ def _shortened(name: object) -> str:
         return text
     half = _LONGEST_NAME // 2
     return f"{text[:half]}…{text[1 - half :]}"
-
-
-def _mode_numbers(modes: Iterable[int], n_modes: int) -> list[int]:
-    """Modes counted from the first one; negative numbers count from the last."""
-    numbers = [operator.index(mode) for mode in modes]
-    for mode in numbers:
-        if not -n_modes <= mode < n_modes:
-            raise ValueError(f"There is no mode {mode}: there are {n_modes} modes.")
-    return [mode % n_modes for mode in numbers]

@@ -14,12 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ..privacy import PrivacyGuarantee
-from ._claims import (
-    estimators_by_label,
-    guarantee_of_candidate,
-    guarantee_of_fits,
-    truths_and_notes,
-)
+from ._claims import estimators_by_label, guarantee_of_candidate, guarantee_of_fits
 from ._curves import EpsilonsDisplay
 from ._docs import with_shared_text
 from ._style import AXIS_WIDTH, REFERENCE_STYLES, wrapped
@@ -168,13 +163,10 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
             )
         sign, score_name = _sign_and_name(search.scoring, search.estimator)
         points: list[_Point] = []
-        columns = [
-            results[column]
-            for column in ("params", "mean_test_score", "std_test_score")
-        ]
-        for params, mean, std in zip(*columns, strict=True):
+        for i, params in enumerate(results["params"]):
             others = dict(params)
             epsilon = others.pop(name)
+            mean, std = results["mean_test_score"][i], results["std_test_score"][i]
             has_noise = np.isfinite(epsilon)
             guarantee = guarantee_of_candidate(search, params) if has_noise else None
             alone = "cross-validation" if has_noise else type(search.estimator).__name__
@@ -283,18 +275,15 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
                 without_noise[label] = score
             else:
                 by_label[label].append((epsilon, score, *others))
-        curves, epsilons, guarantees = {}, {}, {}
+        curves, guarantees = {}, {}
         for label, of_curve in by_label.items():
             by_epsilon = sorted(of_curve, key=itemgetter(0))
             *columns, guarantees[label] = zip(*by_epsilon, strict=True)
-            drawn, mean, spread = map(np.array, columns)
-            curves[label], epsilons[label] = (drawn, mean, spread), drawn
-        return cls(
-            curves,
-            references={**(references or {}), **_references(without_noise)},
-            score_name=score_name,
-            **truths_and_notes(epsilons, guarantees),
-        )
+            epsilons, mean, spread = map(np.array, columns)
+            curves[label] = epsilons, mean, spread
+        references = {**(references or {}), **_references(without_noise)}
+        display = cls(curves, references=references, score_name=score_name)
+        return display._with_guarantees(guarantees)
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the curves and the references.

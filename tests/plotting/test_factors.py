@@ -169,7 +169,7 @@ def test_long_orders_have_few_ticks():
 def test_a_protected_mode_is_not_drawn(data):
     model = completion(unit=0, epsilon=50.0, perturbation="statistics").fit(*data)
     display = FactorsDisplay.from_estimator(model)
-    assert display.private == [0]
+    assert display.private == (0,)
     (text,) = display.axes_[0, 0].texts
     wanted = "mode 0: not released, because each of its indices is protected"
     assert text.get_text() == wanted
@@ -246,10 +246,10 @@ def test_decompositions_of_tensorly():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"modes": [3]}, "There is no mode 3"),
+        ({"modes": [3]}, "modes must hold numbers of modes, from -3 to 2"),
         ({"modes": []}, "at least one mode"),
-        ({"ordered": [-4]}, "There is no mode -4"),
-        ({"labels": {5: ["a"]}}, "There is no mode 5"),
+        ({"ordered": [-4]}, "ordered must hold numbers of modes"),
+        ({"labels": {5: ["a"]}}, "labels must hold numbers of modes"),
         ({"labels": {2: ["a"]}}, "one name for each of its 6 indices, got 1"),
         ({"components": ["term 7"]}, "no component 'term 7'.*'term 0'"),
         ({"components": []}, "at least one component"),
