@@ -63,17 +63,8 @@ def quick_bound(
     bound : float or ndarray
         At least 0.
     """
-    return np.maximum(_signed_bound(hits, false_hits, n, claim, alpha), 0.0)
-
-
-def _signed_bound(
-    hits: ArrayLike,
-    false_hits: ArrayLike,
-    n: int,
-    claim: Pure | Gaussian,
-    alpha: float,
-) -> Any:
-    return claim.parameter(_lower(hits, n, alpha / 2), _upper(false_hits, n, alpha / 2))
+    rates = _lower(hits, n, alpha / 2), _upper(false_hits, n, alpha / 2)
+    return np.maximum(claim.parameter(*rates), 0.0)
 
 
 def certified_bound(
@@ -147,7 +138,8 @@ def _p_value(
     hits: int, false_hits: int, n: int, claim: Pure | Gaussian, alpha: float
 ) -> Callable[[float], float]:
     """The p-value of one stage, as a function of the parameter."""
-    observed = float(_signed_bound(hits, false_hits, n, claim, alpha))
+    rates = _lower(hits, n, alpha / 2), _upper(false_hits, n, alpha / 2)
+    observed = float(claim.parameter(*rates))
     if not np.isfinite(observed):
         return lambda parameter: 1.0
     gamma = alpha / 50

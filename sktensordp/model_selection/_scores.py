@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ._plan import steps_of
 STEPS = 2**20
 
 
+@dataclass(frozen=True)
 class RowScore:
     """One score per row, clipped to a declared range.
 
@@ -30,13 +32,9 @@ class RowScore:
         Whether to report minus the root of minus the mean instead of the mean.
     """
 
-    def __init__(
-        self,
-        of_rows: Callable[[Any, ArrayLike, ArrayLike], ArrayLike],
-        bounds: tuple[float, float],
-        root: bool = False,
-    ) -> None:
-        self.of_rows, self.bounds, self.root = of_rows, bounds, root
+    of_rows: Callable[[Any, ArrayLike, ArrayLike], ArrayLike]
+    bounds: tuple[float, float]
+    root: bool = False
 
     def steps(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
         """Scores of the rows, as numbers of steps above the lower bound."""
