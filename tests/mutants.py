@@ -54,7 +54,10 @@ class Places(ast.NodeVisitor):
         elif isinstance(node, ast.BinOp):
             self._operator(node.left, node.op, node.right)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not):
-            self.found.append((self._begin(node), self._begin(node.operand), ""))
+            # The operand may stand in parentheses, which its node does not include.
+            begin = self._begin(node)
+            size = len("-" if isinstance(node.op, ast.USub) else "not")
+            self.found.append((begin, begin + size, ""))
         elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
             new = node.value + 1 if isinstance(node.value, int) else 2 * node.value
             self.found.append((self._begin(node), self._end(node), repr(new or 1.0)))

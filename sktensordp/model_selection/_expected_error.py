@@ -182,11 +182,8 @@ def expected_error(
         raise ValueError("epsilons must be a list of positive numbers.")
     estimator, X = step_that_releases(estimator, X, n_users)
     error_at = _error_by_epsilon(estimator, X, y, n_users)
-    of_unit = grid
-    check_integer(group, "group", 1)
-    if group > 1:
-        group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
-        of_unit = np.array([_unit_epsilon(group_epsilon, e) for e in grid.tolist()])
+    group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
+    of_unit = np.array([_unit_epsilon(group_epsilon, e) for e in grid.tolist()])
     errors = np.array([error_at(epsilon) for epsilon in of_unit.tolist()], dtype=float)
     supposing = ""
     if isinstance(getattr(estimator, "unit", None), Integral):
@@ -261,10 +258,7 @@ def epsilon_needed(
         raise ValueError(f"error must be a positive number, got {error!r}.")
     estimator, X = step_that_releases(estimator, X, n_users)
     error_at = _error_by_epsilon(estimator, X, y, n_users)
-    group_epsilon: Callable[[float], float] = float
-    check_integer(group, "group", 1)
-    if group > 1:
-        group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
+    group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
     high = 1.0
     while error_at(high) > error:
         if high >= _LARGEST:
@@ -302,6 +296,9 @@ def _group_epsilon_by_epsilon(
     estimator: Any, X: ArrayLike, group: int
 ) -> Callable[[float], float]:
     """Epsilon of `group` units together as a function of the estimator's epsilon."""
+    check_integer(group, "group", 1)
+    if group == 1:
+        return float
     model, sample_shape = clone(estimator), np.shape(X)[1:]
 
     def epsilon_of_group(epsilon: float) -> float:

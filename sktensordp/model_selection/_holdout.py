@@ -7,6 +7,7 @@ its own ids, of public numbers and of a seed.
 """
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any
 
@@ -72,11 +73,8 @@ class _Splitter:
         """In how many training sets a unit is at most, for `privacy_of`."""
         return int(self.n_splits)
 
-    def __repr__(self) -> str:
-        parameters = ", ".join(f"{k}={v!r}" for k, v in vars(self).items())
-        return f"{type(self).__name__}({parameters})"
 
-
+@dataclass(eq=False)
 class UserKFold(_Splitter):
     """Folds of whole users, in which no user decides another user's fold.
 
@@ -124,18 +122,14 @@ class UserKFold(_Splitter):
     [[7, 4]]
     """
 
-    def __init__(
-        self,
-        n_splits: int = 5,
-        *,
-        mode: int = 0,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        check_integer(n_splits, "n_splits", 2)
-        check_integer(mode, "mode", 0)
-        self.n_splits = n_splits
-        self.mode = mode
-        self.random_state = random_state
+    n_splits: int = 5
+    _: KW_ONLY
+    mode: int = 0
+    random_state: int | np.random.RandomState | None = None
+
+    def __post_init__(self) -> None:
+        check_integer(self.n_splits, "n_splits", 2)
+        check_integer(self.mode, "mode", 0)
 
     def _held_out(
         self, columns: list[Any], seed: int, number: int
@@ -152,6 +146,7 @@ class UserKFold(_Splitter):
         return int(self.n_splits) - (unit == self.mode)
 
 
+@dataclass(eq=False)
 class UserHoldout(_Splitter):
     """Split rows so that some users are held out, with everything they chose.
 
@@ -187,21 +182,16 @@ class UserHoldout(_Splitter):
     [[0, 3], [0, 4], [1, 3], [1, 5]]
     """
 
-    def __init__(
-        self,
-        test_size: float = 0.2,
-        *,
-        mode: int = 0,
-        n_splits: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        _check_share(test_size)
-        check_integer(n_splits, "n_splits", 1)
-        check_integer(mode, "mode", 0)
-        self.test_size = test_size
-        self.mode = mode
-        self.n_splits = n_splits
-        self.random_state = random_state
+    test_size: float = 0.2
+    _: KW_ONLY
+    mode: int = 0
+    n_splits: int = 1
+    random_state: int | np.random.RandomState | None = None
+
+    def __post_init__(self) -> None:
+        _check_share(self.test_size)
+        check_integer(self.n_splits, "n_splits", 1)
+        check_integer(self.mode, "mode", 0)
 
     def _held_out(
         self, columns: list[Any], seed: int, number: int
@@ -215,6 +205,7 @@ class UserHoldout(_Splitter):
         return float(self.test_size)
 
 
+@dataclass(eq=False)
 class ItemHoldout(_Splitter):
     """Split rows so that a share of every user's items is held out.
 
@@ -246,18 +237,14 @@ class ItemHoldout(_Splitter):
     [[0, 3], [1, 5]]
     """
 
-    def __init__(
-        self,
-        test_size: float = 0.2,
-        *,
-        n_splits: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        _check_share(test_size)
-        check_integer(n_splits, "n_splits", 1)
-        self.test_size = test_size
-        self.n_splits = n_splits
-        self.random_state = random_state
+    test_size: float = 0.2
+    _: KW_ONLY
+    n_splits: int = 1
+    random_state: int | np.random.RandomState | None = None
+
+    def __post_init__(self) -> None:
+        _check_share(self.test_size)
+        check_integer(self.n_splits, "n_splits", 1)
 
     def _held_out(
         self, columns: list[Any], seed: int, number: int
