@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
+from threadpoolctl import threadpool_limits
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
 from sktensordp.encoding import TaskAwareEncoder
@@ -258,6 +259,16 @@ def test_an_int_repeats_in_clones_alone(case):
     # A copy has come as far as the original, and goes on with the same noise.
     stored = pickle.loads(pickle.dumps(one))
     assert release(stored, case) == release(one, case)
+
+
+@pytest.mark.parametrize("case", SAMPLES[::4])
+def test_threads_do_not_matter_to_an_int(case):
+    found = set()
+    for n_threads in (1, 3):
+        method, rows = task(ready(case, random_state=5), case, n=many(case))
+        with threadpool_limits(n_threads, user_api="openmp"):
+            found.add(noise(method(rows)))
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(
