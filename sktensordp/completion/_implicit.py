@@ -76,8 +76,8 @@ class ImplicitCompletion(RankingEstimator):
         would reveal the rarest item and the number of users. If a `CoordinateEncoder`
         declares `categories` for both columns, pass its `declared_shape`.
     max_items : int or None, default=None
-        Largest number of items whose co-occurrences are released; noisy counts decide
-        how many it is. All other items are recommended by their counts. None means
+        Largest number of items whose co-occurrences are released; the fit chooses the
+        number by noisy counts. All other items are recommended by their counts. None means
         1,500 with noise and 15,000 without, or all items if there are fewer. With 0,
         everybody gets the most popular items, by noisy counts that spend the whole
         budget. The time of a fit grows with the third power of this number, and its
@@ -120,9 +120,8 @@ class ImplicitCompletion(RankingEstimator):
     holds them (joint differential privacy). The `shape`, the possible users and items,
     is public.
 
-    A repeated pair counts once. The releases depend only on the set of pairs, and not
-    on their order or on batches. Any set of pairs can be fitted, even an
-    empty one, or one in which all users are alike.
+    A repeated pair counts once; order and batches do not matter. Any set of pairs can
+    be fitted, even an empty one.
 
     The noise is Gaussian, on a lattice. Sums over users are sums of integers, and
     exact. The proof is at the top of ``completion/_cooccurrence.py`` and in

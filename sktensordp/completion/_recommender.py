@@ -93,12 +93,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         them.
     unknown : {"drop", "error"}, default="drop"
         What `fit` and `fold_in` do with a row if one of its ids is not among the
-        `categories` of its column, such as an item that is no longer on offer: leave
-        the row out, or refuse the table. Users of `fold_in` may be new. If entries are
-        protected, the warning or error states how many such rows there are. If `unit`
-        is a mode, only "drop" is possible, since an error would reveal that somebody
-        has such an id. If hardly anything is left, for example because columns were
-        swapped, the fit warns; it judges by what it released.
+        `categories` of its column: leave the row out, or refuse the table. Users of
+        `fold_in` may be new. If entries are protected, the warning or error states how
+        many such rows there are. If `unit` is a mode, only "drop" is possible, since an
+        error would reveal that somebody has such an id; the fit then warns if what it
+        released shows that hardly anything is left.
 
     Attributes
     ----------
@@ -123,19 +122,15 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     -----
     **Who is protected.** By default, the value of each entry, and who rated what is
     public. If the completion has ``personal=True``, or users are folded in, they are
-    answered from their own raw values. With ``unit=0``, everything of each user is
+    answered from their own raw values. With ``unit=0``, everything about each user is
     protected, including who is in the data: whoever gets a pickle, a deep copy or the
     recommendations for others learns no more about a user than `privacy_guarantee_`
-    allows.
-
-    With ``unit=0``, this object alone knows which user has which row, in this process
-    only. No public attribute, pickle, deep copy or text holds the ids of users. After
+    allows. No public attribute, pickle, deep copy or text holds the ids of users. After
     loading, every user is unknown until `fold_in` gets that user's entries again.
 
-    Rows are drawn at random among 2**31 - 2, so the rows of all other users have the
-    same distribution whether or not a user is in the data. Given the rows, the
-    guarantee is that of `completion_`; so it holds for the recommender, too. The number
-    of rows affects nothing but the lattice of the noise.
+    With ``unit=0``, users' rows are drawn at random among 2**31 - 2, so the rows of all
+    other users have the same distribution whether or not a user is in the data. Given
+    the rows, the guarantee is that of `completion_`; so it holds for the recommender.
 
     Equal ids are one user: 17 and 17.0 are the same, and "17" is another. Ids of
     another type than the known ones are refused. If `unit` is a mode, only the public

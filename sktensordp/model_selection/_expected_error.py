@@ -146,14 +146,13 @@ def expected_error(
 
     Notes
     -----
-    The expected error of a completion is computed for a model of the values that is
-    the same for all data: biases, an interaction of low rank and a residual. Their
-    proportions, and the variance of the values (0.22 times the square of half the
-    range), are close to those of ratings. If another variance is publicly known,
-    declare it by `level_prior`. If `unit` is a mode, a model also gives the number of
-    entries of each row. The error is available for the perturbations "input", "sums"
-    and "statistics", and for "auto" as that of the one that a fit is expected to
-    choose, with biases and without smooth modes.
+    The expected error of a completion is that of a model of the values which is the
+    same for all data, and close to ratings: biases, an interaction of low rank and a
+    residual, with a variance of 0.22 times the square of half the range. If another
+    variance is publicly known, declare it by `level_prior`. If `unit` is a mode, a
+    model also gives the number of entries of each row. The error is available for the
+    perturbations "input", "sums" and "statistics", and for "auto" as that of the one
+    that a fit is expected to choose, with biases and without smooth modes.
 
     Where `unit` is a mode, or with ``personal=True``, answers for a user are for that
     user only; `supposing` of the result states this.
