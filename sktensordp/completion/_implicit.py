@@ -77,9 +77,9 @@ class ImplicitCompletion(RankingEstimator):
         declares `categories` for both columns, pass its `declared_shape`.
     max_items : int or None, default=None
         Largest number of items whose co-occurrences are released; the fit chooses the
-        number by noisy counts. All other items are recommended by their counts. None means
-        1,500 with noise and 15,000 without, or all items if there are fewer. With 0,
-        everybody gets the most popular items, by noisy counts that spend the whole
+        number by noisy counts. All other items are recommended by their counts. None
+        means 1,500 with noise and 15,000 without, or all items if there are fewer. With
+        0, everybody gets the most popular items, by noisy counts that spend the whole
         budget. The time of a fit grows with the third power of this number, and its
         memory with the square.
     random_state : int or None, default=None
