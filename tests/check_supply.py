@@ -43,7 +43,7 @@ python3.14 tests/check_supply.py --add newest
 ```
 
 Dependencies of dependencies are at their newest. The extras {installed} are installed;
-{left_out} are not. The tests ran on two cores.
+{left_out} are not. The tests ran on two cores. An empty cell repeats the one before it.
 
 """
 
@@ -126,20 +126,30 @@ def tested(resolution, folder, left_out):
 
 
 def table(columns):
-    """The lines of a table, whose columns have the same rows."""
-    rows = zip(*(column.items() for column in columns), strict=True)
-    lines = [f"| {' | '.join([row[0][0], *(c for _, c in row)])} |" for row in rows]
-    return [lines[0], "|---" * (1 + len(columns)) + "|", *lines[1:]]
+    """The lines of a table, whose columns have the same rows.
+
+    A cell is empty if it would repeat the one before it.
+    """
+    rows = []
+    for row in zip(*(column.items() for column in columns), strict=True):
+        (name, *_), cells = row[0], [cell for _, cell in row]
+        pairs = zip(["", *cells], cells, strict=False)
+        shown = [cell if not name or cell != before else "" for before, cell in pairs]
+        rows.append(f"| {' | '.join([name, *shown])} |")
+    return [rows[0], "|---" * (1 + len(columns)) + "|", *rows[1:]]
 
 
 def columns_of(page):
     """The columns of the table on the page."""
     lines = [line for line in page.splitlines() if line.startswith("|")]
     del lines[1]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-    names = [name for name, *_ in rows]
-    by_column = zip(*(cells for _, *cells in rows), strict=True)
-    return [dict(zip(names, cells, strict=True)) for cells in by_column]
+    columns = []
+    for line in lines:
+        name, *cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        columns = columns or [{} for _ in cells]
+        for k, cell in enumerate(cells):
+            columns[k][name] = cell or columns[k - 1][name]
+    return columns
 
 
 def main():
