@@ -42,7 +42,19 @@ def product_sums(
     for r in range(starts.size - 1):
         for p in range(n_columns):
             total[p] = 0.0
-        for e in range(starts[r], starts[r + 1]):
+        begin, end = starts[r], starts[r + 1]
+        # Entries of a matrix by fours: totals are then read and written once for all.
+        while n_others == 1 and begin + 4 <= end:
+            a, b = table[others[begin, 0]], table[others[begin + 1, 0]]
+            c, d = table[others[begin + 2, 0]], table[others[begin + 3, 0]]
+            for p in range(n_plain):
+                total[p] += (a[p] + b[p]) + (c[p] + d[p])
+            w, x = np.float64(values[begin]), np.float64(values[begin + 1])
+            y, z = np.float64(values[begin + 2]), np.float64(values[begin + 3])
+            for p in range(n_plain, n_columns):
+                total[p] += (w * a[p] + x * b[p]) + (y * c[p] + z * d[p])
+            begin += 4
+        for e in range(begin, end):
             row = table[first[0] + others[e, 0]]
             for m in range(1, n_others - 1):
                 other = table[first[m] + others[e, m]]
