@@ -6,6 +6,7 @@ Nothing else of the package calls this module.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -125,11 +126,11 @@ def check_table(
             f"completion must be a completion or a Recommender, got "
             f"{type(completion).__name__}."
         )
-    inner: Any = completion
-    encoder = None
     if isinstance(completion, Recommender):
         inner, encoder = completion.completion, completion.encoder
         encoder = CoordinateEncoder() if encoder is None else encoder
+    else:
+        inner, encoder = completion, None
     if math.isfinite(inner.epsilon):
         warn(
             "check_table is not private: it reads all data without noise. Show its "
@@ -206,7 +207,7 @@ def _of_ids(
 
 
 def _of_indices(
-    columns: list[NDArray[Any]], shape: tuple[int, ...] | None
+    columns: list[NDArray[Any]], shape: Sequence[int] | None
 ) -> dict[str, Any]:
     """What is said of coordinates: those outside of the shape are refused."""
     outside = np.zeros(len(columns[0]), dtype=bool)

@@ -1,5 +1,6 @@
 """What a completion of a dense tensor has besides: `transform`, and frames."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,9 @@ class AnyFrameMixin:
             self._sklearn_output_config = {**config, "transform": transform}
         return self
 
-    def _framed(self, completed: NDArray[Any], X: Any, names: Any = None) -> Any:
+    def _framed(
+        self, completed: NDArray[Any], X: Any, names: Sequence[Any] | None = None
+    ) -> Any:
         """The output as the frame that `set_output` asks for, if it does.
 
         Its columns have the names of those of `X`, or else the given ones.

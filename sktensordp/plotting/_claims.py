@@ -71,16 +71,20 @@ def is_true(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
     return guarantee.epsilon <= epsilon * (1 + 1e-6) + slack
 
 
-def guarantee_of_candidate(search: Any, params: Mapping) -> PrivacyGuarantee | None:
+def guarantee_of_candidate(
+    estimator: Any, params: Mapping[str, Any], like: Any
+) -> PrivacyGuarantee | None:
     """Guarantee of one fit of a candidate; None if it is not known.
 
     Parameters
     ----------
-    search : GridSearchCV or RandomizedSearchCV
-        Fitted. A guarantee that depends on the shape of the data is known only after a
-        refit.
+    estimator : estimator
+        What is searched, or fitted at several epsilons.
     params : dict
         Parameters of the candidate.
+    like : object or None
+        What saw the shape of the data: the fitted estimator, perhaps with other
+        parameters, or an object with the `sample_shape_` of a mechanism.
 
     Returns
     -------
@@ -88,9 +92,8 @@ def guarantee_of_candidate(search: Any, params: Mapping) -> PrivacyGuarantee | N
     """
     from sklearn.base import clone
 
-    candidate = clone(search.estimator).set_params(**clone(params, safe=False))
-    fitted = getattr(search, "best_estimator_", None)
-    findings = collect(candidate, Context("plan", like=fitted, fixed=True))
+    candidate = clone(estimator).set_params(**clone(params, safe=False))
+    findings = collect(candidate, Context("plan", like=like, fixed=True))
     guarantees = [release.guarantee for release in findings.releases]
     if not guarantees or None in guarantees:
         return None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown, shown_below
-from ._claims import estimators_by_label
+from ._claims import estimators_by_label, guarantee_of_candidate
 from ._curves import EpsilonsDisplay
 from ._docs import with_shared_text
 from ._style import AXIS_WIDTH, REFERENCE_STYLES, shade, wrapped
@@ -152,8 +152,12 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         for label, model in estimators_by_label(estimator).items():
             model, rows = step_that_releases(model, X, n_users)
             curve = expected_error(model, rows, y, epsilons=epsilons, n_users=n_users)
-            curves[label], shape = curve, np.shape(rows)[1:]
-            guarantees[label] = _fit_guarantees(model, shape, curve.epsilons)
+            curves[label] = curve
+            like = SimpleNamespace(sample_shape_=np.shape(rows)[1:])
+            guarantees[label] = [
+                guarantee_of_candidate(model, {"epsilon": epsilon}, like)
+                for epsilon in curve.epsilons.tolist()
+            ]
             if target is None:
                 continue
             # Only if the curve meets the target within the range of `epsilons`.
@@ -258,21 +262,3 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
             ax.yaxis.set_major_formatter(ScalarFormatter())
             ax.yaxis.set_minor_locator(NullLocator())
         ax.set_ylabel(wrapped(next(iter(self.curves.values())).what, AXIS_WIDTH))
-
-
-def _fit_guarantees(
-    estimator: Any, sample_shape: tuple[int, ...], epsilons: NDArray[np.float64]
-) -> list[PrivacyGuarantee | None]:
-    """Guarantee of a fit at each epsilon; None where it is not known."""
-    from sklearn.base import clone
-
-    from ..model_selection._plan import fit_guarantee
-
-    guarantees: list[PrivacyGuarantee | None] = []
-    for epsilon in epsilons.tolist():
-        model = clone(estimator).set_params(epsilon=epsilon)
-        try:
-            guarantees.append(fit_guarantee(model, sample_shape))
-        except ValueError:
-            guarantees.append(None)
-    return guarantees

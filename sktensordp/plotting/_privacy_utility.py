@@ -163,12 +163,15 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
             )
         sign, score_name = _sign_and_name(search.scoring, search.estimator)
         points: list[_Point] = []
+        like = getattr(search, "best_estimator_", None)
         for i, params in enumerate(results["params"]):
             others = dict(params)
             epsilon = others.pop(name)
             mean, std = results["mean_test_score"][i], results["std_test_score"][i]
             has_noise = np.isfinite(epsilon)
-            guarantee = guarantee_of_candidate(search, params) if has_noise else None
+            guarantee = None
+            if has_noise:
+                guarantee = guarantee_of_candidate(search.estimator, params, like)
             alone = "cross-validation" if has_noise else type(search.estimator).__name__
             label = _params_text(others) or alone
             points.append((label, epsilon, sign * mean, std, guarantee))
