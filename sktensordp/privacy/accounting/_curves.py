@@ -36,6 +36,7 @@ from dp_accounting import DpEvent, dp_event
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.optimize import minimize_scalar
 
+from ._bisection import first_where
 from ._composition import Composition, composed_mu
 from ._events import (
     GroupDpEvent,
@@ -116,13 +117,9 @@ def _hidden_epsilon(composition: Composition, delta: float) -> float:
         low = high
     else:
         return math.inf
-    while high - low > 1e-13 * high + 1e-15:
-        middle = (low + high) / 2
-        if _sampler_delta(composition, middle) <= delta:
-            high = middle
-        else:
-            low = middle
-    return float(high)
+    return first_where(
+        lambda e: _sampler_delta(composition, e) <= delta, low, high, absolute=1e-15
+    )
 
 
 def event_delta(event: DpEvent, epsilon: float) -> float:
@@ -296,18 +293,13 @@ def _sum_rounded_up(first: float, second: float) -> float:
 
 def _optimal_epsilon(composition: Composition, delta: float) -> float:
     """Inverse of `_optimal_delta` in epsilon, by bisection from above."""
-    low, high = 0.0, composition.pure_epsilon
-    if _optimal_delta(composition, low) <= delta:
-        return low
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        if _optimal_delta(composition, middle) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
+    if _optimal_delta(composition, 0.0) <= delta:
+        return 0.0
+    return first_where(
+        lambda epsilon: _optimal_delta(composition, epsilon) <= delta,
+        0.0,
+        composition.pure_epsilon,
+    )
 
 
 def _curve_rounded_up(event: DpEvent) -> Callable[[float], float]:
@@ -326,15 +318,7 @@ def _curve_epsilon(event: DpEvent, delta: float) -> float:
         low, high = high, 2 * high
         if high > 1e12:
             return math.inf
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        if curve(middle) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
+    return first_where(lambda epsilon: curve(epsilon) <= delta, low, high)
 
 
 def _composed_pld(composition: Composition) -> PrivacyLossDistribution | None:

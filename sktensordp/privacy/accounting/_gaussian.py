@@ -24,6 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import erfcx, erfinv, log_ndtr
 
+from ._bisection import first_where
+
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 # Below this mu the integral is accurate, and the difference of two Mills ratios begins
@@ -202,15 +204,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     low, high = 0.0, mu * mu / 2 + mu
     while gaussian_mu(high, delta) < mu:
         low, high = high, 2 * high
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        if gaussian_mu(middle, delta) < mu:
-            low = middle
-        else:
-            high = middle
-    return high
+    return first_where(lambda epsilon: gaussian_mu(epsilon, delta) >= mu, low, high)
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:

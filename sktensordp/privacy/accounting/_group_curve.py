@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._bisection import first_where
 from ._convex import lower_envelope
 
 # Losses beyond this count as infinite.
@@ -62,15 +63,9 @@ class GroupCurve:
         while high < _LARGEST_LOSS and self.delta_of_one(high) > target:
             low, high = high, 2 * high
         high = min(high, _LARGEST_LOSS)
-        while high - low > 1e-12 * high:
-            middle = (low + high) / 2
-            if not low < middle < high:
-                break
-            if self.delta_of_one(middle) > target:
-                low = middle
-            else:
-                high = middle
-        return high
+        return first_where(
+            lambda e: self.delta_of_one(e) <= target, low, high, relative=1e-12
+        )
 
     @property
     def protects(self) -> bool:

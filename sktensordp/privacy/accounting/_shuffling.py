@@ -45,6 +45,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.fft import next_fast_len
 from scipy.optimize import brentq
 
+from ._bisection import first_where
 from ._envelope import ConvexEnvelope
 from ._events import (
     RandomizedResponseDpEvent,
@@ -364,12 +365,8 @@ class ShuffledCurve:
     def losses(self) -> tuple[float, float]:
         """Smallest and largest loss that does not count as infinite."""
         high, least = self._least
-        low, enough = 0.0, max(1.01 * least, _NEGLIGIBLE)
-        while high - low > 1e-2 * high:
-            middle = (low + high) / 2
-            low, high = (
-                (low, middle) if self._bound(middle) <= enough else (middle, high)
-            )
+        enough = max(1.01 * least, _NEGLIGIBLE)
+        high = first_where(lambda e: self._bound(e) <= enough, 0.0, high, relative=1e-2)
         return -high, high
 
     @cached_property
