@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import OneToOneFeatureMixin
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import process_routing
@@ -19,7 +18,7 @@ from .._sklearn_compat import routing_enabled
 from ..completion import Recommender
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
-from ..privacy._parts import Context, Findings, collect
+from ..privacy._parts import Context, Findings, collect, keeps_shape
 
 
 def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
@@ -56,7 +55,8 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
                 f"beforehand. Search over the private estimator itself, or over a "
                 f"Pipeline that contains it."
             )
-        if not _keeps_shape(step):
+        inner = step.estimator if isinstance(step, FrozenEstimator) else step
+        if not keeps_shape(inner):
             sample_shape = ()
     if not guarantees:
         raise ValueError(
@@ -237,13 +237,6 @@ def is_seeded(estimator: Any) -> bool:
         for step in steps_of(estimator)
         if hasattr(type(step), "_planned_guarantee")
     )
-
-
-def _keeps_shape(step: Any) -> bool:
-    step = step.estimator if isinstance(step, FrozenEstimator) else step
-    # With output="code", an encoder passes on codes of another shape.
-    decoded = getattr(step, "output", "decoded") == "decoded"
-    return decoded and isinstance(step, OneToOneFeatureMixin)
 
 
 def _planned_guarantee(step: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:

@@ -250,14 +250,16 @@ def _planned_or_reason(
 
 def _keeps_shape(obj: Any, context: Context) -> bool:
     """Whether the output of `obj` has the shape that it has in the fitted object."""
+    return context.fixed and all(map(keeps_shape, (obj, context.like)))
+
+
+def keeps_shape(step: Any) -> bool:
+    """Whether the output of a step has the shape of its input."""
     from sklearn.base import OneToOneFeatureMixin
 
-    # The codes of an encoder have another shape than its input.
-    return context.fixed and all(
-        isinstance(x, OneToOneFeatureMixin)
-        and getattr(x, "output", "decoded") == "decoded"
-        for x in (obj, context.like)
-    )
+    # With output="code", an encoder passes on codes of another shape.
+    decoded = getattr(step, "output", "decoded") == "decoded"
+    return decoded and isinstance(step, OneToOneFeatureMixin)
 
 
 def _collect_other(obj: Any, context: Context) -> Findings:
@@ -359,11 +361,12 @@ def _hidden_in(holder: Any, like: Any, name: str) -> Findings:
 
 
 def _collect_pipeline(pipeline: Any, context: Context) -> Findings:
-    fitted, given = (
-        {name: "passthrough" if step is None else step for name, step in steps}
-        for steps in (getattr(context.like, "steps", ()), pipeline.steps)
+    given, like = (
+        [(name, "passthrough" if step is None else step) for name, step in steps]
+        for steps in (pipeline.steps, getattr(context.like, "steps", ()))
     )
-    steps = [(step, fitted.get(name)) for name, step in given.items()]
+    fitted = dict(like)
+    steps = [(step, fitted.get(name)) for name, step in given]
     # A step also transforms this metadata, for every later step that asks.
     more = len(pipeline.transform_input or ()) if context.planned else 0
     return _collect_steps(steps, context, more)
