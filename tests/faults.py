@@ -1278,6 +1278,27 @@ OF_ACCOUNTING = [
         ("privacy/test_report_counts.py",),
     ),
     Fault(
+        "a report forgets which guarantees cover the targets",
+        "privacy/_parts.py",
+        'return "Xy" if has_targets else "X"',
+        'return "X"',
+        ("privacy/test_report.py",),
+    ),
+    Fault(
+        "a report takes codes for samples of the same shape",
+        "privacy/_parts.py",
+        'decoded = getattr(step, "output", "decoded") == "decoded"',
+        "decoded = True",
+        ("privacy/test_report.py",),
+    ),
+    Fault(
+        "a plan for moments of one shape is taken for all",
+        "moments/_base.py",
+        "        return self._planned_guarantee(None)",
+        "        return guarantee",
+        ("privacy/test_report.py",),
+    ),
+    Fault(
         "raw columns beside noisy ones are taken for noisy",
         "privacy/_parts.py",
         "findings.noisy &= inner.noisy",

@@ -22,19 +22,10 @@ from scipy.integrate import quad
 from scipy.stats import binom, laplace
 
 from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
-from sktensordp.privacy.accounting._events import (
-    PureDpEvent,
-    RandomizedResponseDpEvent,
-    SamplerResidualDpEvent,
-    TableDpEvent,
-)
 from sktensordp.privacy.accounting._randomized_response import LevelDistribution
 from sktensordp.privacy.calibration._table import level_table
 from tests.support import divergence as D
-
-Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
-Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
-DiscreteLaplace = dp_event.DiscreteLaplaceDpEvent
+from tests.support import events as E
 
 NOTHING = np.zeros(1), np.ones(1)
 KARY = ((8, 1, 1), (1, 8, 1), (1, 1, 8))
@@ -45,7 +36,7 @@ LEVELS = level_table((1.0, 2.0, 3.0, 4.0, 5.0), 1.0).weights
 
 def response(noise, n_levels, rate, keep):
     """Randomised response on levels, and one law for each ordered pair of levels."""
-    event = RandomizedResponseDpEvent(LevelDistribution(noise, n_levels, rate), keep)
+    event = E.Response(LevelDistribution(noise, n_levels, rate), keep)
     outside = 60 if noise == "geometric" else 0
     outputs = np.arange(-outside, n_levels + outside)
     rows = []
@@ -60,22 +51,22 @@ def response(noise, n_levels, rate, keep):
 
 # An event and the laws that it may follow: one, or one for each ordered pair of rows.
 RELEASES = {
-    "pure 0.001": (PureDpEvent(1e-3), lambda: [D.response(1e-3)]),
-    "pure 0.5": (PureDpEvent(0.5), lambda: [D.response(0.5)]),
-    "pure 3": (PureDpEvent(3.0), lambda: [D.response(3.0)]),
-    "laplace 0.1": (Laplace(10.0), lambda: [D.laplace(0.1)]),
-    "laplace 1": (Laplace(1.0), lambda: [D.laplace(1.0)]),
-    "laplace 4": (Laplace(0.25), lambda: [D.laplace(4.0)]),
-    "integers 1.2": (DiscreteLaplace(0.3, 4), lambda: [D.discrete_laplace(0.3, 4)]),
+    "pure 0.001": (E.Pure(1e-3), lambda: [D.response(1e-3)]),
+    "pure 0.5": (E.Pure(0.5), lambda: [D.response(0.5)]),
+    "pure 3": (E.Pure(3.0), lambda: [D.response(3.0)]),
+    "laplace 0.1": (E.Laplace(10.0), lambda: [D.laplace(0.1)]),
+    "laplace 1": (E.Laplace(1.0), lambda: [D.laplace(1.0)]),
+    "laplace 4": (E.Laplace(0.25), lambda: [D.laplace(4.0)]),
+    "integers 1.2": (E.Integers(0.3, 4), lambda: [D.discrete_laplace(0.3, 4)]),
     "integers 0.85": (
-        DiscreteLaplace(0.05, 17),
+        E.Integers(0.05, 17),
         lambda: [D.discrete_laplace(0.05, 17)],
     ),
-    "integers 3": (DiscreteLaplace(1.0, 3), lambda: [D.discrete_laplace(1.0, 3)]),
-    "k-ary": (TableDpEvent(KARY), lambda: D.table_pairs(KARY)),
-    "three rows": (TableDpEvent(THREE_ROWS), lambda: D.table_pairs(THREE_ROWS)),
-    "levels": (TableDpEvent(LEVELS), lambda: D.table_pairs(LEVELS)),
-    "two rows": (TableDpEvent(TWO_ROWS), lambda: D.table_pairs(TWO_ROWS)),
+    "integers 3": (E.Integers(1.0, 3), lambda: [D.discrete_laplace(1.0, 3)]),
+    "k-ary": (E.Table(KARY), lambda: D.table_pairs(KARY)),
+    "three rows": (E.Table(THREE_ROWS), lambda: D.table_pairs(THREE_ROWS)),
+    "levels": (E.Table(LEVELS), lambda: D.table_pairs(LEVELS)),
+    "two rows": (E.Table(TWO_ROWS), lambda: D.table_pairs(TWO_ROWS)),
     "truncated Laplace": response("laplace", 3, 0.3, 0.1),
     "truncated Gaussian": response("gaussian", 3, 0.2, 0.02),
     "wrapped": response("wrapped", 3, 0.4, 0.3),
@@ -180,11 +171,11 @@ def test_alone(name):
 def test_three_times(name):
     event, laws = RELEASES[name]
     check(
-        Repeated(event, 3),
+        E.Repeated(event, 3),
         [D.product(*chosen) for chosen in combinations_with_replacement(laws(), 3)],
     )
-    assert event_delta(Composed([event] * 3), 0.1) == (
-        event_delta(Repeated(event, 3), 0.1)
+    assert event_delta(E.Composed([event] * 3), 0.1) == (
+        event_delta(E.Repeated(event, 3), 0.1)
     )
 
 
@@ -194,7 +185,7 @@ def test_twenty_times(name):
     # The package is as tight as this only for the worst assignment of pairs of rows
     # to releases; in these tables some pair is the worst throughout.
     laws = [D.power(law, 20, STEPS.get(name)) for law in laws()[:6]]
-    check(Repeated(event, 20), laws)
+    check(E.Repeated(event, 20), laws)
 
 
 BESIDE_NOISE = [
@@ -210,8 +201,8 @@ BESIDE_NOISE = [
 )
 def test_composed_with_gaussian_noise(name, mu):
     event, laws = RELEASES[name]
-    noise = Gaussian(noise_multiplier=1 / mu)
-    check(Composed([event, noise]), laws(), mu=mu)
+    noise = E.Gaussian(noise_multiplier=1 / mu)
+    check(E.Composed([event, noise]), laws(), mu=mu)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +216,7 @@ def test_composed_with_gaussian_noise(name, mu):
 def test_composed_with_each_other(first, second):
     (one, laws), (two, others) = RELEASES[first], RELEASES[second]
     both = assignments([laws(), others()])
-    check(Composed([one, two]), both)
+    check(E.Composed([one, two]), both)
 
 
 @pytest.mark.thorough
@@ -233,8 +224,8 @@ def test_four_kinds_and_gaussian_noise():
     names = ["pure 0.5", "integers 1.2", "three rows"]
     laws = assignments([RELEASES[n][1]() for n in names])
     laws = [D.product(law, D.laplace(1.0, 60)) for law in laws]
-    events = [RELEASES[n][0] for n in names] + [Laplace(1.0), Gaussian(1.25)]
-    check(Composed(events), laws, mu=0.8)
+    events = [RELEASES[n][0] for n in names] + [E.Laplace(1.0), E.Gaussian(1.25)]
+    check(E.Composed(events), laws, mu=0.8)
 
 
 @pytest.mark.thorough
@@ -244,7 +235,7 @@ def test_random_tables(seed):
     rows = rng.integers(1, 30, size=(3, 4))
     rows[:, 0] += rows.sum(axis=1).max() - rows.sum(axis=1)
     weights = tuple(tuple(row) for row in rows.tolist())
-    event, pairs = TableDpEvent(weights), D.table_pairs(weights)
+    event, pairs = E.Table(weights), D.table_pairs(weights)
     for count in (1, 2, 3):
         laws = [D.product(*c) for c in combinations_with_replacement(pairs, count)]
         top = max(law[0].max() for law in laws)
@@ -253,7 +244,7 @@ def test_random_tables(seed):
             return max(D.stick(law, epsilon) for law in laws)
 
         assert not understated(
-            Repeated(event, count), curve, np.linspace(0, top, 7).tolist()
+            E.Repeated(event, count), curve, np.linspace(0, top, 7).tolist()
         )
 
 
@@ -280,24 +271,24 @@ def laplace_integral(scale, epsilon):
 def test_laplace_by_quadrature(scale):
     epsilons = [share / scale for share in _SHARES]
     curve = [laplace_integral(scale, e) for e in epsilons]
-    ours = [event_delta(Laplace(scale), e) for e in epsilons]
+    ours = [event_delta(E.Laplace(scale), e) for e in epsilons]
     # quad is asked for 1e-14 and stops at about 1e-13 in sum.
     np.testing.assert_allclose(ours, curve, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.thorough
 def test_gaussians_compose_in_closed_form():
-    events = [Gaussian(2.0), Repeated(Gaussian(5.0), 7), Gaussian(0.9)]
+    events = [E.Gaussian(2.0), E.Repeated(E.Gaussian(5.0), 7), E.Gaussian(0.9)]
     mu = mpmath.sqrt(mpmath.mpf(1) / 4 + mpmath.mpf(7) / 25 + 1 / mpmath.mpf(0.9) ** 2)
     for epsilon in (0.0, 0.5, 3.0, 9.0):
         upper = mpmath.ncdf(mu / 2 - epsilon / mu)
         exact = upper - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
-        ours = event_delta(Composed(events), epsilon)
+        ours = event_delta(E.Composed(events), epsilon)
         assert ours == pytest.approx(float(exact), rel=1e-9)
-        back = event_epsilon(Composed(events), float(exact))
+        back = event_epsilon(E.Composed(events), float(exact))
         assert back == pytest.approx(epsilon, rel=1e-9, abs=1e-12)
-    tiny = event_epsilon(Gaussian(1.0), 1e-300)
-    assert event_delta(Gaussian(1.0), tiny) == pytest.approx(1e-300, rel=1e-9)
+    tiny = event_epsilon(E.Gaussian(1.0), 1e-300)
+    assert event_delta(E.Gaussian(1.0), tiny) == pytest.approx(1e-300, rel=1e-9)
 
 
 def fine_lattice(rate, shift):
@@ -314,7 +305,7 @@ def fine_lattice(rate, shift):
 @pytest.mark.slow
 def test_a_million_steps():
     steps = 2**20
-    law, event = fine_lattice(4 / steps, steps), DiscreteLaplace(4 / steps, steps)
+    law, event = fine_lattice(4 / steps, steps), E.Integers(4 / steps, steps)
     for epsilon in (0.0, 0.5, 1.0, 2.5, 3.9, 3.999999):
         ours = event_delta(event, epsilon)
         # The running error of a million summands of size 1e-6.
@@ -333,10 +324,10 @@ def test_a_million_steps():
     def lower(epsilon):
         return twice(epsilon) - 1e-10  # the running sums of `sticks` are off by 1e-11
 
-    assert not understated(Repeated(event, 2), lower, [0.0, 2.0, 6.0])
-    assert not overstated(Repeated(event, 2), twice, [0.0, 2.0, 6.0])
-    assert not understated(Composed([event, Gaussian(1.0)]), noisy, [0.5, 5.0])
-    assert not overstated(Composed([event, Gaussian(1.0)]), noisy, [0.5, 5.0])
+    assert not understated(E.Repeated(event, 2), lower, [0.0, 2.0, 6.0])
+    assert not overstated(E.Repeated(event, 2), twice, [0.0, 2.0, 6.0])
+    assert not understated(E.Composed([event, E.Gaussian(1.0)]), noisy, [0.5, 5.0])
+    assert not overstated(E.Composed([event, E.Gaussian(1.0)]), noisy, [0.5, 5.0])
 
 
 @pytest.mark.parametrize("name", ["pure 0.5", "laplace 4", "three rows"])
@@ -344,7 +335,7 @@ def test_strong_gaussian_with_a_pure_release(name):
     # Losses near 450 + 30 z, where e^-loss is about 1e-195 and further out is 0.
     event, laws = RELEASES[name]
     laws = laws()
-    composed = Composed([event, Gaussian(1 / 30)])
+    composed = E.Composed([event, E.Gaussian(1 / 30)])
 
     def curve(epsilon):
         return max(D.stick_with_gaussian(law, 30.0, epsilon) for law in laws)
@@ -357,7 +348,7 @@ def test_strong_gaussian_with_a_pure_release(name):
 @pytest.mark.parametrize("mu", [60.0, 100.0])
 def test_losses_that_overflow(mu):
     # e^epsilon is no double: only basic composition is left, within 1 of the truth.
-    law, composed = (D.response(1.0), Composed([PureDpEvent(1.0), Gaussian(1 / mu)]))
+    law, composed = (D.response(1.0), E.Composed([E.Pure(1.0), E.Gaussian(1 / mu)]))
 
     def curve(epsilon):
         return D.stick_with_gaussian(law, mu, epsilon)
@@ -390,7 +381,7 @@ def kairouz_oh_viswanath(count, single, epsilon):
     ],
 )
 def test_optimal_composition_theorem(count, single, epsilons):
-    event = Repeated(PureDpEvent(single), count)
+    event = E.Repeated(E.Pure(single), count)
 
     def curve(epsilon):
         return kairouz_oh_viswanath(count, single, epsilon)
@@ -410,7 +401,7 @@ def test_very_many_releases():
     masses = binom.pmf(i, count, 1 / (1 + math.exp(-single)))
     law, event = (
         ((2 * i - count) * single, masses),
-        Repeated(PureDpEvent(single), count),
+        E.Repeated(E.Pure(single), count),
     )
     mean, spread = count * single * math.tanh(single / 2), single * math.sqrt(count)
     epsilons = [mean + z * spread for z in (4.0, 5.5, 6.0, 6.5, 7.0)]
@@ -418,27 +409,27 @@ def test_very_many_releases():
 
 
 def test_pure_epsilons_add_up_at_delta_zero():
-    events = [PureDpEvent(0.1), Laplace(4.0), DiscreteLaplace(0.25, 3)]
-    events += [Repeated(TableDpEvent(KARY), 3), Repeated(PureDpEvent(0.1), 10)]
+    events = [E.Pure(0.1), E.Laplace(4.0), E.Integers(0.25, 3)]
+    events += [E.Repeated(E.Table(KARY), 3), E.Repeated(E.Pure(0.1), 10)]
     total = 0.1 + 0.25 + 0.75 + 3 * math.log(8) + 1.0
-    ours = event_epsilon(Composed(events), 0.0)
+    ours = event_epsilon(E.Composed(events), 0.0)
     # Logarithms of tables are rounded up by some 1e-15 each.
     assert total - 1e-15 <= ours <= total + 1e-14
-    assert event_delta(Composed(events), ours) == 0.0
-    assert event_epsilon(Composed([*events, Gaussian(1.0)]), 0.0) == math.inf
+    assert event_delta(E.Composed(events), ours) == 0.0
+    assert event_epsilon(E.Composed([*events, E.Gaussian(1.0)]), 0.0) == math.inf
     # The float 0.1 is more than a tenth, and 0.725 is less than the sum.
-    events = [PureDpEvent(0.1), Laplace(4.0), DiscreteLaplace(0.125, 3)]
-    assert event_epsilon(Composed(events), 0.0) == math.nextafter(0.725, 1)
-    ten = event_epsilon(Repeated(PureDpEvent(0.1), 10), 0.0)
+    events = [E.Pure(0.1), E.Laplace(4.0), E.Integers(0.125, 3)]
+    assert event_epsilon(E.Composed(events), 0.0) == math.nextafter(0.725, 1)
+    ten = event_epsilon(E.Repeated(E.Pure(0.1), 10), 0.0)
     assert ten == math.nextafter(1.0, 2.0)
 
 
 @pytest.mark.thorough
 def test_sums_of_epsilons_are_rounded_up():
     # At a delta that no grid of losses can see, the two epsilons are added up.
-    noise = event_epsilon(Gaussian(1.0), 1e-13)
+    noise = event_epsilon(E.Gaussian(1.0), 1e-13)
     for pure in (0.1, 0.2, 0.3, 0.7, 1.1):
-        found = event_epsilon(Composed([PureDpEvent(pure), Gaussian(1.0)]), 1e-13)
+        found = event_epsilon(E.Composed([E.Pure(pure), E.Gaussian(1.0)]), 1e-13)
         assert Fraction(found) >= Fraction(pure) + Fraction(noise)
         assert found == pytest.approx(pure + noise, rel=1e-14)
 
@@ -449,26 +440,26 @@ def test_table_epsilon_is_never_rounded_down():
         ratio = max(Fraction(max(c), min(c)) for c in columns)
         with mpmath.workdps(40):
             exact = mpmath.log(mpmath.mpf(ratio.numerator) / ratio.denominator)
-            ours = mpmath.mpf(event_epsilon(TableDpEvent(weights), 0.0))
+            ours = mpmath.mpf(event_epsilon(E.Table(weights), 0.0))
             assert exact <= ours <= exact * (1 + mpmath.mpf(10) ** -14)
 
 
 def test_nothing_happened():
     for event in (
-        dp_event.NoOpDpEvent(),
-        Composed([]),
-        Repeated(PureDpEvent(3.0), 0),
-        Repeated(dp_event.NonPrivateDpEvent(), 0),
-        PureDpEvent(0.0),
-        Laplace(math.inf),
-        Gaussian(math.inf),
-        DiscreteLaplace(1.0, 0),
+        E.Nothing(),
+        E.Composed([]),
+        E.Repeated(E.Pure(3.0), 0),
+        E.Repeated(E.NonPrivate(), 0),
+        E.Pure(0.0),
+        E.Laplace(math.inf),
+        E.Gaussian(math.inf),
+        E.Integers(1.0, 0),
     ):
         for value in (0.0, 1e-9, 0.5):
             assert event_epsilon(event, value) == 0.0
             assert event_delta(event, value) == 0.0
-        noise = Gaussian(1.0)
-        both = Composed([event, noise, dp_event.NoOpDpEvent()])
+        noise = E.Gaussian(1.0)
+        both = E.Composed([event, noise, E.Nothing()])
         assert event_epsilon(both, 1e-5) == pytest.approx(
             event_epsilon(noise, 1e-5), rel=1e-12
         )
@@ -477,12 +468,12 @@ def test_nothing_happened():
 @pytest.mark.parametrize(
     "event",
     [
-        dp_event.NonPrivateDpEvent(),
-        Laplace(0.0),
-        Gaussian(0.0),
-        PureDpEvent(math.inf),
-        TableDpEvent(((0, 2), (1, 1))),
-        Composed([PureDpEvent(1.0), Repeated(dp_event.NonPrivateDpEvent(), 2)]),
+        E.NonPrivate(),
+        E.Laplace(0.0),
+        E.Gaussian(0.0),
+        E.Pure(math.inf),
+        E.Table(((0, 2), (1, 1))),
+        E.Composed([E.Pure(1.0), E.Repeated(E.NonPrivate(), 2)]),
     ],
 )
 def test_no_privacy(event):
@@ -498,12 +489,12 @@ def test_no_privacy(event):
         dp_event.UnsupportedDpEvent(),
         dp_event.ZCDpEvent(rho=1.0),
         dp_event.RandomizedResponseDpEvent(noise_parameter=0.5, num_buckets=2),
-        dp_event.SampledWithReplacementDpEvent(100, 10, Gaussian(1.0)),
+        dp_event.SampledWithReplacementDpEvent(100, 10, E.Gaussian(1.0)),
         "an event",
     ],
 )
 def test_unknown_events(event):
-    for whole in (event, Composed([PureDpEvent(1.0), Repeated(event, 2)])):
+    for whole in (event, E.Composed([E.Pure(1.0), E.Repeated(event, 2)])):
         with pytest.raises(NotImplementedError, match="no privacy accounting"):
             event_epsilon(whole, 1e-5)
         with pytest.raises(NotImplementedError, match="no privacy accounting"):
@@ -543,7 +534,7 @@ RARE_ROWS = ((90, 8, 1, 1), (80, 1, 8, 11), (85, 4, 4, 7))
 @pytest.mark.parametrize(("e1", "d1"), RESIDUALS)
 @pytest.mark.parametrize("weights", [KARY, THREE_ROWS, RARE_ROWS])
 def test_residual_covers_every_nearby_law(weights, e1, d1):
-    event = Composed([TableDpEvent(weights), SamplerResidualDpEvent(e1, d1)])
+    event = E.Composed([E.Table(weights), E.Residual(e1, d1)])
     rows = np.array(weights) / np.sum(weights[0])
     size = rows.shape[1]
     worst = dict.fromkeys((0.0, 0.3, 0.9, 1.6, 2.2, 3.0), 0.0)
@@ -571,11 +562,9 @@ def test_residual_covers_every_nearby_law(weights, e1, d1):
 def test_residuals_of_two_releases():
     e1, d1 = 0.1, 5e-3
     rows = np.array(RARE_ROWS) / 100
-    residual = SamplerResidualDpEvent(e1, d1)
-    event = Repeated(Composed([TableDpEvent(RARE_ROWS), residual]), 2)
-    added = Composed(
-        [Repeated(TableDpEvent(RARE_ROWS), 2), SamplerResidualDpEvent(2 * e1, 2 * d1)]
-    )
+    residual = E.Residual(e1, d1)
+    event = E.Repeated(E.Composed([E.Table(RARE_ROWS), residual]), 2)
+    added = E.Composed([E.Repeated(E.Table(RARE_ROWS), 2), E.Residual(2 * e1, 2 * d1)])
     for ideal, partner in permutations(rows, 2):
         for bits in range(1, 15):
             inside = (bits >> np.arange(4)) % 2 == 1
@@ -591,11 +580,12 @@ def test_residuals_of_two_releases():
 
 
 @pytest.mark.parametrize(
-    "ideal", [Laplace(1.0), Gaussian(1.0), Composed([Laplace(2.0), Gaussian(2.0)])]
+    "ideal",
+    [E.Laplace(1.0), E.Gaussian(1.0), E.Composed([E.Laplace(2.0), E.Gaussian(2.0)])],
 )
 def test_residual_is_the_documented_transform(ideal):
     e1, d1 = 1e-3, 1e-8
-    event = Composed([ideal, SamplerResidualDpEvent(e1, d1)])
+    event = E.Composed([ideal, E.Residual(e1, d1)])
     for epsilon in (0.1, 0.6, 0.95):
         expected = math.exp(e1) * event_delta(ideal, epsilon - 2 * e1)
         expected += d1 * (1 + math.exp(epsilon - e1))
@@ -610,8 +600,8 @@ def test_residual_is_the_documented_transform(ideal):
 
 def test_residual_alone():
     # Nothing depends on the data, but the sampler may: 2 e1, and d1 (1 + e^e1).
-    assert event_epsilon(SamplerResidualDpEvent(1e-3, 0.0), 0.0) == 2e-3
-    event = SamplerResidualDpEvent(1e-3, 1e-6)
+    assert event_epsilon(E.Residual(1e-3, 0.0), 0.0) == 2e-3
+    event = E.Residual(1e-3, 1e-6)
     assert event_epsilon(event, 0.0) == math.inf
     assert event_epsilon(event, 1.9e-6) == math.inf
     assert event_epsilon(event, 2.1e-6) == pytest.approx(2e-3, rel=1e-12)
@@ -623,9 +613,9 @@ def test_residual_alone():
 @pytest.mark.parametrize(
     "event",
     [
-        Gaussian(1e160),
-        Gaussian(1e-170),
-        Composed([DiscreteLaplace(0.0, 1), Gaussian(1.0)]),
+        E.Gaussian(1e160),
+        E.Gaussian(1e-170),
+        E.Composed([E.Integers(0.0, 1), E.Gaussian(1.0)]),
     ],
 )
 def test_extreme_noise(event):
@@ -635,44 +625,44 @@ def test_extreme_noise(event):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: PureDpEvent(-5.0),
-        lambda: Laplace(-0.2),
-        lambda: DiscreteLaplace(-5.0, 1),
-        lambda: DiscreteLaplace(5.0, -1),
-        lambda: Gaussian(-1.0),
-        lambda: SamplerResidualDpEvent(-2.5, 0.0),
-        lambda: SamplerResidualDpEvent(0.0, -1e-9),
-        lambda: Repeated(PureDpEvent(5.0), -1),
-        lambda: TableDpEvent(((-1, 3), (1, 1))),
-        lambda: TableDpEvent(((1, 3), (1, 1))),
+        lambda: E.Pure(-5.0),
+        lambda: E.Laplace(-0.2),
+        lambda: E.Integers(-5.0, 1),
+        lambda: E.Integers(5.0, -1),
+        lambda: E.Gaussian(-1.0),
+        lambda: E.Residual(-2.5, 0.0),
+        lambda: E.Residual(0.0, -1e-9),
+        lambda: E.Repeated(E.Pure(5.0), -1),
+        lambda: E.Table(((-1, 3), (1, 1))),
+        lambda: E.Table(((1, 3), (1, 1))),
     ],
 )
 def test_negative_parameters_lower_nothing(make):
     with pytest.raises(ValueError, match=r"negative|>= 0"):
-        event_epsilon(Composed([PureDpEvent(5.0), make()]), 0.0)
+        event_epsilon(E.Composed([E.Pure(5.0), make()]), 0.0)
 
 
 # The checker itself
 
 # What is stated, and what happened: a law, and mu of Gaussian noise beside it.
 WRONG = {
-    "Laplace scale doubled": (Laplace(2.0), D.laplace(1.0), 0),
-    "Laplace scale up by a millionth": (Laplace(1.000001), D.laplace(1.0), 0),
-    "integers off by one": (DiscreteLaplace(0.3, 3), D.discrete_laplace(0.3, 4), 0),
+    "Laplace scale doubled": (E.Laplace(2.0), D.laplace(1.0), 0),
+    "Laplace scale up by a millionth": (E.Laplace(1.000001), D.laplace(1.0), 0),
+    "integers off by one": (E.Integers(0.3, 3), D.discrete_laplace(0.3, 4), 0),
     "Gaussian multiplier up by a hundred-thousandth": (
-        Composed([PureDpEvent(0.5), Gaussian(1.00001)]), D.response(0.5), 1.0,
+        E.Composed([E.Pure(0.5), E.Gaussian(1.00001)]), D.response(0.5), 1.0,
     ),
-    "Gaussian sensitivity halved": (Gaussian(2.0), NOTHING, 1.0),
-    "Gaussian forgotten": (PureDpEvent(0.5), D.response(0.5), 0.2),
-    "pure epsilon halved": (PureDpEvent(0.5), D.response(1.0), 0),
+    "Gaussian sensitivity halved": (E.Gaussian(2.0), NOTHING, 1.0),
+    "Gaussian forgotten": (E.Pure(0.5), D.response(0.5), 0.2),
+    "pure epsilon halved": (E.Pure(0.5), D.response(1.0), 0),
     "one release forgotten": (
-        Repeated(PureDpEvent(0.5), 2), D.power(D.response(0.5), 3), 0,
+        E.Repeated(E.Pure(0.5), 2), D.power(D.response(0.5), 3), 0,
     ),
     "log weights": (
-        TableDpEvent(((300, 100), (100, 300))), D.table_pair((20, 1), (1, 20)), 0,
+        E.Table(((300, 100), (100, 300))), D.table_pair((20, 1), (1, 20)), 0,
     ),
     "first rows only": (
-        TableDpEvent(THREE_ROWS[:2]), D.table_pair(THREE_ROWS[0], THREE_ROWS[2]), 0,
+        E.Table(THREE_ROWS[:2]), D.table_pair(THREE_ROWS[0], THREE_ROWS[2]), 0,
     ),
 }  # fmt: skip
 
@@ -694,10 +684,10 @@ def test_checker_sees_looseness():
     def curve(epsilon):
         return D.stick(law, epsilon)
 
-    assert overstated(PureDpEvent(10.0), curve, [1.0, 5.0])
-    assert overstated(Repeated(PureDpEvent(0.51), 20), curve, [1.0, 5.0])
-    assert overstated(dp_event.NonPrivateDpEvent(), curve, [1.0])
-    assert not overstated(Repeated(PureDpEvent(0.5), 20), curve, [1.0, 5.0])
+    assert overstated(E.Pure(10.0), curve, [1.0, 5.0])
+    assert overstated(E.Repeated(E.Pure(0.51), 20), curve, [1.0, 5.0])
+    assert overstated(E.NonPrivate(), curve, [1.0])
+    assert not overstated(E.Repeated(E.Pure(0.5), 20), curve, [1.0, 5.0])
 
 
 @pytest.mark.slow

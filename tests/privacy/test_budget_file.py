@@ -42,6 +42,7 @@ from sktensordp.privacy.budgets._stored import (
     guarantee_from_json,
     guarantee_to_json,
 )
+from tests.support import events as E
 from tests.support.budgets import guarantees_of, n_released, releases_of
 from tests.support.every_estimator import CASES
 from tests.support.guarantees import guarantee, pure
@@ -78,22 +79,22 @@ def python(code, *args, **options):
 
 # Events as JSON.
 
-GAUSSIAN = dp_event.GaussianDpEvent(4.2)
-PURE = _events.PureDpEvent(0.3)
+GAUSSIAN = E.Gaussian(4.2)
+PURE = E.Pure(0.3)
 EVENTS = [
-    PURE, GAUSSIAN, dp_event.LaplaceDpEvent(3.0), dp_event.NoOpDpEvent(),
-    dp_event.NonPrivateDpEvent(), dp_event.DiscreteLaplaceDpEvent(0.1, 2),
-    _events.LatticeLaplaceDpEvent(0.1, 1, Fraction(1, 11)),
-    _events.TableDpEvent(((2**40, 1), (1, 2**40))),
-    _events.RandomizedResponseDpEvent(LevelDistribution("laplace", 5, 0.7), 0.1),
-    _events.RevealingDpEvent(1e-9, GAUSSIAN),
-    _events.ParallelDpEvent([GAUSSIAN, PURE]),
-    _events.SelectionDpEvent(PURE, poisson(3.0)),
-    _events.GroupDpEvent(PURE, 3),
-    _events.ShuffledDpEvent(PURE, 1000),
-    _events.SamplerResidualDpEvent(1e-9, 1e-20),
-    dp_event.ComposedDpEvent([GAUSSIAN, dp_event.SelfComposedDpEvent(PURE, 3)]),
-    dp_event.PoissonSampledDpEvent(0.1, GAUSSIAN),
+    PURE, GAUSSIAN, E.Laplace(3.0), E.Nothing(),
+    E.NonPrivate(), E.Integers(0.1, 2),
+    E.Lattice(0.1, 1, Fraction(1, 11)),
+    E.Table(((2**40, 1), (1, 2**40))),
+    E.Response(LevelDistribution("laplace", 5, 0.7), 0.1),
+    E.Revealing(1e-9, GAUSSIAN),
+    E.Parallel([GAUSSIAN, PURE]),
+    E.Choice(PURE, poisson(3.0)),
+    E.Group(PURE, 3),
+    E.Shuffled(PURE, 1000),
+    E.Residual(1e-9, 1e-20),
+    E.Composed([GAUSSIAN, E.Repeated(PURE, 3)]),
+    E.Sampled(0.1, GAUSSIAN),
 ]  # fmt: skip
 
 
@@ -149,7 +150,7 @@ RELEASES = {
     "Gaussian": [guarantee(GAUSSIAN, delta=1e-7), guarantee(GAUSSIAN, delta=1e-6)],
     "mixed": [
         pure(0.2), guarantee(GAUSSIAN, delta=1e-6),
-        guarantee(_events.TableDpEvent(((3, 1), (1, 3)))), pure(0.2),
+        guarantee(E.Table(((3, 1), (1, 3)))), pure(0.2),
     ],
     "of estimators": [
         NOISE.fit(ROWS).privacy_guarantee_, LAPLACE.privacy_guarantee_,
@@ -180,7 +181,7 @@ def test_the_count_is_that_of_a_budget_without_a_path(path, releases, adaptive):
 
 def test_the_limits_are_those_of_the_first_release(path):
     """Another process that releases something else keeps to them."""
-    first = guarantee(dp_event.GaussianDpEvent(3.0), delta=1e-6)
+    first = guarantee(E.Gaussian(3.0), delta=1e-6)
     memory, stored = PrivacyBudget(2.0, 1e-5), make(path, delta=1e-5)
     for budget in (memory, stored):
         budget.spend(first)
@@ -188,7 +189,7 @@ def test_the_limits_are_those_of_the_first_release(path):
         (limits,) = connection.execute("SELECT limits FROM releases").fetchone()
     assert json.loads(limits)[0] > 0
     other = PrivacyBudget(2.0, 1e-5, path=path)
-    table = guarantee(_events.TableDpEvent(((9, 1), (1, 9))))
+    table = guarantee(E.Table(((9, 1), (1, 9))))
     for budget in (memory, other):
         n = 0
         while budget.admits(table) and n < 20:
@@ -822,7 +823,7 @@ def test_the_history(path):
         ]  # fmt: skip
         assert table["unit"].dropna().tolist() == ["sample", "sample"]
         assert table["event"].tolist() == [
-            LAPLACE.privacy_guarantee_.event, None, _events.PureDpEvent(0.5),
+            LAPLACE.privacy_guarantee_.event, None, E.Pure(0.5),
         ]  # fmt: skip
         assert table["time"].is_monotonic_increasing
         assert "sktensordp 0" in table["versions"][0]

@@ -10,7 +10,6 @@ import sqlite3
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -33,10 +32,10 @@ from sktensordp.privacy import (
     privacy_of,
 )
 from sktensordp.privacy._conditions import VOCABULARY
-from sktensordp.privacy.accounting import _events
 from tests import DOC
+from tests.support import events as E
 from tests.support.every_estimator import RELEASING, USERS, VALUES, WHERE
-from tests.support.guarantees import PureDpEvent, guarantee, pure
+from tests.support.guarantees import guarantee, pure
 from tests.test_imports import ROOT
 
 SHUFFLER = "if the shuffler is trusted"
@@ -47,9 +46,9 @@ CLIENTS = "if clients randomised each value once, with these parameters"
 EXACT_SUMS = "if nobody but a trusted server sees the exact sums"
 ONE_SUM = "if each request reveals one sum only, of no fewer answers than planned"
 COLLUDERS = "if no more parties collude than planned"
-MESSAGE = guarantee(PureDpEvent(2.0), local=True)
+MESSAGE = guarantee(E.Pure(2.0), local=True)
 QUERY = guarantee(
-    dp_event.GaussianDpEvent(2.0),
+    E.Gaussian(2.0),
     delta=1e-6,
     relation="any change within the declared sensitivity",
 )
@@ -79,7 +78,7 @@ def in_a_part_of_a_budget(one):
 
 
 OPERATIONS = {
-    "derived": lambda one: one.derived(PureDpEvent(1.0)),
+    "derived": lambda one: one.derived(E.Pure(1.0)),
     "under": lambda one: one.under(OWN_ANSWERS),
     "replace": lambda one: dataclasses.replace(one, epsilon=9.0),
     "repeated": lambda one: one.repeated(3),
@@ -207,7 +206,7 @@ def test_text_says_them():
     )
     assert f"{OWN_ANSWERS} and {SHUFFLER}" in both._repr_html_()
     # Under no condition is there protection.
-    nothing = one.derived(dp_event.NonPrivateDpEvent())
+    nothing = one.derived(E.NonPrivate())
     assert nothing.conditions == (SHUFFLER,)
     assert "if " not in text_of(nothing)
 
@@ -272,7 +271,7 @@ def test_samples():
     assert f", {SECRET_SAMPLE}." in text_of(compose(*[sampled] * 3))
     # Whoever builds the event by hand cannot leave it out.
     by_hand = guarantee(
-        dp_event.PoissonSampledDpEvent(0.01, dp_event.GaussianDpEvent(2.0)),
+        E.Sampled(0.01, E.Gaussian(2.0)),
         delta=1e-5,
         conditions=(),
     )
@@ -283,17 +282,15 @@ def test_samples():
 @pytest.mark.parametrize(
     ("event", "condition"),
     [
-        (_events.ShuffledDpEvent(PureDpEvent(1.0), 9), SHUFFLER),
+        (E.Shuffled(E.Pure(1.0), 9), SHUFFLER),
         (
-            dp_event.PoissonSampledDpEvent(0.1, dp_event.GaussianDpEvent(1.0)),
+            E.Sampled(0.1, E.Gaussian(1.0)),
             SECRET_SAMPLE,
         ),
     ],
 )
 def test_events_imply_conditions_however_deep(event, condition):
-    deep = dp_event.ComposedDpEvent(
-        [PureDpEvent(1.0), _events.ParallelDpEvent([PureDpEvent(1.0), event])]
-    )
+    deep = E.Composed([E.Pure(1.0), E.Parallel([E.Pure(1.0), event])])
     assert guarantee(deep, delta=1e-3).conditions == (condition,)
 
 

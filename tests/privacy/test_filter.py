@@ -13,7 +13,6 @@ from functools import cache
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
@@ -22,25 +21,15 @@ from scipy.stats import norm
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget
 from sktensordp.privacy.accounting._curves import compositions_of, event_delta
-from sktensordp.privacy.accounting._events import (
-    ParallelDpEvent,
-    PureDpEvent,
-    RevealingDpEvent,
-    SamplerResidualDpEvent,
-    SelectionDpEvent,
-    TableDpEvent,
-)
 from sktensordp.privacy.accounting._gaussian import gaussian_mu
 from sktensordp.privacy.accounting._repetitions import negative_binomial, poisson
 from sktensordp.privacy.budgets import _filter
 from sktensordp.privacy.budgets._filter import AdaptiveFilter, Totals
 from tests.support import divergence as D
+from tests.support import events as E
 from tests.support.guarantees import guarantee
 
 pytestmark = pytest.mark.thorough
-Composed, Sampled = dp_event.ComposedDpEvent, dp_event.PoissonSampledDpEvent
-Laplace, Integers = dp_event.LaplaceDpEvent, dp_event.DiscreteLaplaceDpEvent
-Gaussian = dp_event.GaussianDpEvent
 STEP = 0.05
 ROUNDING = 1 + 1e-9
 LONGEST = 56  # releases that any filter here admits, and some more
@@ -69,7 +58,7 @@ class Kind:
 def response(epsilon, event=None, **options):
     """Binary randomised response: exact on the grid."""
     losses = np.array([epsilon, -epsilon])
-    event = event or PureDpEvent(epsilon)
+    event = event or E.Pure(epsilon)
     return Kind(event, losses, 1 / (1 + np.exp(-losses)), **options)
 
 
@@ -79,7 +68,7 @@ def gaussian(mu, step=STEP, up=False):
     Or, `up`, each output going to both ends of its step so that no mass of either law
     changes: then all strategies get more than of the noise itself.
     """
-    event = Gaussian(1 / mu)
+    event = E.Gaussian(1 / mu)
     first, last = (round((mu * mu / 2 + 6 * s * mu) / step) for s in (-1, 1))
     if not up:
         # Nothing is won of the least; the last cell has more than its loss.
@@ -178,13 +167,15 @@ KINDS = {
     "responses": lambda: [response(1.0), response(0.3), response(0.1)],
     "a large one": lambda: [response(0.2), response(2.0)],
     "integers": lambda: [
-        Kind(Integers(*law), *D.discrete_laplace(*law)) for law in ((0.1, 5), (0.2, 1))
+        Kind(E.Integers(*law), *D.discrete_laplace(*law))
+        for law in ((0.1, 5), (0.2, 1))
     ],
     "Laplace": lambda: [
-        Kind(Laplace(2.0), *D.laplace(0.5, 10)), Kind(Laplace(5.0), *D.laplace(0.2, 4)),
+        Kind(E.Laplace(2.0), *D.laplace(0.5, 10)),
+        Kind(E.Laplace(5.0), *D.laplace(0.2, 4)),
     ],
     "tables": lambda: [response(0.2)] + [
-        Kind(TableDpEvent(rows), *D.table_pair(*rows))
+        Kind(E.Table(rows), *D.table_pair(*rows))
         for rows in (((5, 3, 2), (3, 3, 4)), ((9, 1), (8, 2)))
     ],
     "Gaussian": lambda: [gaussian(0.5, up=True), gaussian(0.2, up=True)],
@@ -221,10 +212,10 @@ def test_releases_with_residuals_keep_to_their_share():
     # Randomised response that is further apart than its ideal law, by 0.02.
     apart = math.log((1 + math.exp(0.32)) / (1 + math.exp(0.3)))
     shows, tilts = (
-        Composed((PureDpEvent(epsilon0), SamplerResidualDpEvent(*residual)))
+        E.Composed((E.Pure(epsilon0), E.Residual(*residual)))
         for epsilon0, residual in ((0.5, (0, most / 3)), (0.3, (apart, 0)))
     )
-    reveals, much = (RevealingDpEvent(p, PureDpEvent(0.4)) for p in (most / 4, 6e-3))
+    reveals, much = (E.Revealing(p, E.Pure(0.4)) for p in (most / 4, 6e-3))
     kinds = [
         response(0.5, shows, step=step, shown=most / 3),
         response(0.32, tilts, step=step),
@@ -244,7 +235,7 @@ def test_the_composition_of_what_happened_is_not_enough():
     @cache
     def keeps(counts):
         pairs = zip(kinds, counts, strict=True)
-        happened = Composed(tuple(k.event for k, n in pairs for _ in range(n)))
+        happened = E.Composed(tuple(k.event for k, n in pairs for _ in range(n)))
         budget = PrivacyBudget(epsilon, delta, adaptive=False)
         return budget.admits(guarantee(happened))
 
@@ -282,7 +273,7 @@ def gaussian_curve(mu, epsilon):
 @pytest.mark.parametrize("epsilon", [1e-15, 1e-3, 1.0, 20.0, 700.0])
 def test_squares_of_a_pure_release(epsilon):
     """Its trade-off function is above the Gaussian one, and touches it."""
-    mu = math.sqrt(_filter._squared_mu(compositions_of(PureDpEvent(epsilon))[0]))
+    mu = math.sqrt(_filter._squared_mu(compositions_of(E.Pure(epsilon))[0]))
     with mpmath.workdps(350):
         corner = 1 / (1 + mpmath.exp(epsilon))
         # Of randomised response: (corner, corner) is on it.
@@ -298,12 +289,12 @@ def test_squares_of_a_pure_release(epsilon):
 @pytest.mark.parametrize(
     "event",
     [
-        Laplace(0.7),
-        Integers(0.3, 4),
-        TableDpEvent(((7, 2, 1), (3, 3, 4))),
-        Composed((PureDpEvent(0.5), PureDpEvent(0.2), Laplace(2))),
-        Sampled(0.3, Gaussian(0.8)),
-        Composed((Gaussian(2), PureDpEvent(1.0))),
+        E.Laplace(0.7),
+        E.Integers(0.3, 4),
+        E.Table(((7, 2, 1), (3, 3, 4))),
+        E.Composed((E.Pure(0.5), E.Pure(0.2), E.Laplace(2))),
+        E.Sampled(0.3, E.Gaussian(0.8)),
+        E.Composed((E.Gaussian(2), E.Pure(1.0))),
     ],
     ids=str,
 )
@@ -341,12 +332,12 @@ def largest(fits, low=0.0, high=1.0):
 def test_what_is_kept_for_residuals_suffices(epsilon, delta):
     """The largest admitted next to full sums, in the inequality of the triangle."""
     keeper = AdaptiveFilter(epsilon, delta)
-    _, limits = keeper.admit(Gaussian(1e3), lambda more: more)
+    _, limits = keeper.admit(E.Gaussian(1e3), lambda more: more)
     keeper.settle(limits)
 
     def keeps(**sums):
         full = Totals(2, math.inf, limits.max_squared_mu, math.inf, **sums)
-        return keeper.admit(PureDpEvent(0.0), lambda _: full) is not None
+        return keeper.admit(E.Pure(0.0), lambda _: full) is not None
 
     most = largest(lambda e: keeps(residual_epsilon=e))
     shown = largest(lambda d: keeps(residual_epsilon=most, residual_delta=d))
@@ -358,14 +349,14 @@ def test_what_is_kept_for_residuals_suffices(epsilon, delta):
 
 
 EVENTS = [
-    PureDpEvent(0.2),
-    Gaussian(5.0),
-    Integers(0.1, 4),
-    Composed((Laplace(4), SamplerResidualDpEvent(1e-4, 1e-12))),
-    Sampled(0.1, Gaussian(1.0)),
-    RevealingDpEvent(1e-7, PureDpEvent(0.3)),
-    ParallelDpEvent([PureDpEvent(0.1), Gaussian(4.0)]),
-    dp_event.NonPrivateDpEvent(),
+    E.Pure(0.2),
+    E.Gaussian(5.0),
+    E.Integers(0.1, 4),
+    E.Composed((E.Laplace(4), E.Residual(1e-4, 1e-12))),
+    E.Sampled(0.1, E.Gaussian(1.0)),
+    E.Revealing(1e-7, E.Pure(0.3)),
+    E.Parallel([E.Pure(0.1), E.Gaussian(4.0)]),
+    E.NonPrivate(),
 ]
 
 
@@ -405,17 +396,17 @@ def test_less_is_always_admitted(chosen, limit, data):
 
 def test_residuals_at_a_huge_epsilon():
     """Where e^epsilon overflows, no delta of a sampler is small enough."""
-    keeper, event = AdaptiveFilter(900.0, 1e-6), Gaussian(10)
+    keeper, event = AdaptiveFilter(900.0, 1e-6), E.Gaussian(10)
     spent, limits = keeper.admit(event, lambda more: more)
     keeper.settle(limits)
-    event = Composed((event, SamplerResidualDpEvent(0, 1e-315)))
+    event = E.Composed((event, E.Residual(0, 1e-315)))
     assert keeper.admit(event, lambda more: spent + more) is None
 
 
 def test_one_release_alone_may_spend_everything():
     """By its own curve, once for every part of the data, and nothing beside it."""
-    whole = guarantee(Gaussian(1 / gaussian_mu(1.0, 1e-6)), 1e-6)
-    little = guarantee(PureDpEvent(1e-9))
+    whole = guarantee(E.Gaussian(1 / gaussian_mu(1.0, 1e-6)), 1e-6)
+    little = guarantee(E.Pure(1e-9))
     budget = PrivacyBudget(1.0, 1e-6)
     with budget.parallel() as part:
         for _ in range(2):
@@ -439,9 +430,9 @@ def test_one_release_alone_may_spend_everything():
 )
 def test_a_choice_among_samplers_keeps_their_residuals(law, residual):
     """The curve of the choice forbids what ideal laws alone would allow."""
-    base = [Gaussian(20.0), SamplerResidualDpEvent(*residual)]
-    choice = guarantee(SelectionDpEvent(Composed(base), law), 0.5)
-    step = Sampled(0.01, Gaussian(2.0))
+    base = [E.Gaussian(20.0), E.Residual(*residual)]
+    choice = guarantee(E.Choice(E.Composed(base), law), 0.5)
+    step = E.Sampled(0.01, E.Gaussian(2.0))
     budget = PrivacyBudget(3.0, 1e-5)
     budget.spend(guarantee(step, 1e-6))
     for _ in range(2):
@@ -455,10 +446,10 @@ def test_a_choice_among_samplers_keeps_their_residuals(law, residual):
 def test_every_try_of_a_choice_may_be_off_its_law():
     """Samplers have a hundredth of a budget's delta, which ten tries use up."""
     budget, most = PrivacyBudget(1.0, 1e-5), 1e-7 / 2 / (1 + math.e)
-    step = Sampled(0.01, Gaussian(20.0))
+    step = E.Sampled(0.01, E.Gaussian(20.0))
     budget.spend(guarantee(step, 1e-6))
     for share, admitted in ((0.5, True), (5.0, False)):
-        residual = SamplerResidualDpEvent(0.0, share * most / 10)
-        base = Composed([Gaussian(200.0), residual])
-        choice = SelectionDpEvent(base, negative_binomial(10.0, 0.0))
+        residual = E.Residual(0.0, share * most / 10)
+        base = E.Composed([E.Gaussian(200.0), residual])
+        choice = E.Choice(base, negative_binomial(10.0, 0.0))
         assert budget.admits(guarantee(choice, 0.5)) == admitted

@@ -7,30 +7,20 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from scipy.stats import binom, norm
 
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget, compose, gaussian_delta
 from sktensordp.privacy._guarantee import CALLERS_RELATION
-from sktensordp.privacy.accounting._events import (
-    LatticeLaplaceDpEvent,
-    ParallelDpEvent,
-    PureDpEvent,
-    RevealingDpEvent,
-    SamplerResidualDpEvent,
-    SelectionDpEvent,
-    TableDpEvent,
-)
 from sktensordp.privacy.accounting._group_curve import GroupCurve
 from sktensordp.privacy.accounting._repetitions import negative_binomial
+from tests.support import events as E
 from tests.support.divergence import discrete_laplace, stick, sticks
 from tests.support.guarantees import guarantee, pure
 
 pytestmark = pytest.mark.thorough
-Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
-NOISE = Gaussian(2.0)
+NOISE = E.Gaussian(2.0)
 SIZES = [2, 3, 4, 7]
 
 
@@ -72,10 +62,10 @@ def test_local_gaussian_messages_compose(size):
 @pytest.mark.parametrize("rate", [0.1, 0.5, 1.3])
 def test_counts_with_geometric_noise(size, rate):
     """A count that `size` people change by one each, by a sum over the integers."""
-    event = dp_event.DiscreteLaplaceDpEvent(rate, 1)
+    event = E.Integers(rate, 1)
     law = discrete_laplace(rate, size)
     of_group = guarantee(event).for_group(size)
-    unknown = guarantee(PureDpEvent(rate)).for_group(size)
+    unknown = guarantee(E.Pure(rate)).for_group(size)
     assert of_group.epsilon == unknown.epsilon == pytest.approx(size * rate)
     for epsilon in np.linspace(0, size * rate * 0.99, 7):
         exact = stick(law, epsilon)
@@ -95,7 +85,7 @@ def test_people_who_answer_by_randomised_response(size, epsilon_of_one):
         n = sum(answers)
         first.append(keep**n * (1 - keep) ** (size - n))
         second.append((1 - keep) ** n * keep ** (size - n))
-    event = PureDpEvent(epsilon_of_one)
+    event = E.Pure(epsilon_of_one)
     messages = guarantee(event).for_group(size, local=True)
     together = guarantee(event).for_group(size)
     for epsilon in np.linspace(0, size * epsilon_of_one * 0.95, 9):
@@ -146,7 +136,7 @@ def test_epsilon_and_delta_grow_as_in_the_worst_chain(size, delta):
         assert sum(max(q - 2 * p, 0) for p, q in zip(first, second, strict=True)) <= (
             delta
         )
-    one = guarantee(RevealingDpEvent(float(delta), PureDpEvent(math.log(2))), delta)
+    one = guarantee(E.Revealing(float(delta), E.Pure(math.log(2))), delta)
     group = one.for_group(size, delta=0.9)
     for power_of_two in np.arange(0, size + 1):
         factor = Fraction(2) ** int(power_of_two)
@@ -166,9 +156,7 @@ def test_epsilon_and_delta_grow_as_in_the_worst_chain(size, delta):
 def test_residuals_grow_as_epsilon_and_delta(size):
     """The sampler of each neighbour may be d1 away from its ideal distribution."""
     d1, epsilon = 1e-9, 0.5
-    noise = dp_event.ComposedDpEvent(
-        [PureDpEvent(epsilon), SamplerResidualDpEvent(0.0, d1)]
-    )
+    noise = E.Composed([E.Pure(epsilon), E.Residual(0.0, d1)])
     of_one = d1 * (1 + math.exp(epsilon))
     least = of_one * math.expm1(size * epsilon) / math.expm1(epsilon)
     group = guarantee(noise, 1e-6).for_group(size)
@@ -193,7 +181,7 @@ def test_the_curve_of_a_group_never_falls_below_the_closed_form():
 def test_people_added_to_a_poisson_sample(size):
     """Each of them is in the sample or not: a mixture of Gaussian distributions."""
     rate, mu = 0.2, 0.5
-    event = dp_event.PoissonSampledDpEvent(rate, Gaussian(1 / mu))
+    event = E.Sampled(rate, E.Gaussian(1 / mu))
     group = guarantee(event, 1e-5, relation="add-or-remove").for_group(size)
     edges = np.linspace(-12, 12 + size * mu, 40_001)
     weights = binom.pmf(np.arange(size + 1), size, rate)
@@ -208,7 +196,7 @@ def test_people_added_to_a_poisson_sample(size):
 
 def test_units_in_different_parts_of_the_data():
     """Some of the group in one part, the others in another one."""
-    parts = ParallelDpEvent([PureDpEvent(1.0), NOISE])
+    parts = E.Parallel([E.Pure(1.0), NOISE])
     group = guarantee(parts, 1e-5).for_group(3)
     for n in range(4):
         events = [guarantee(e, 1e-5) for e in parts.events]
@@ -216,36 +204,36 @@ def test_units_in_different_parts_of_the_data():
             events[i].for_group(k, delta=1e-5) for i, k in ((0, n), (1, 3 - n)) if k
         ]
         shares = [g.event for g in mixed]
-        exact = guarantee(dp_event.ComposedDpEvent(shares), 1e-5)
+        exact = guarantee(E.Composed(shares), 1e-5)
         for epsilon in (0.0, 0.5, 2.0, 4.0):
             assert group.delta_at(epsilon) >= exact.delta_at(epsilon) * (1 - 1e-9)
-    both = ParallelDpEvent([PureDpEvent(1.0), PureDpEvent(2.0)])
+    both = E.Parallel([E.Pure(1.0), E.Pure(2.0)])
     assert guarantee(both).for_group(3).epsilon == 6.0
 
 
 def test_private_choices():
-    choice = SelectionDpEvent(NOISE, negative_binomial(5.0, 1.0))
+    choice = E.Choice(NOISE, negative_binomial(5.0, 1.0))
     one = guarantee(choice, 1e-5)
     two = one.for_group(2, delta=1e-3)
     assert one.epsilon < two.epsilon_at(1e-5) < math.inf
     # At least twice the shift of one step, as the steps of the chain have it.
     formula = 1e-5 * (1 + math.exp(one.epsilon))
     assert two.epsilon_at(formula) <= 2 * one.epsilon * (1 + 1e-6)
-    pure_choice = guarantee(SelectionDpEvent(PureDpEvent(0.5), negative_binomial(5, 1)))
+    pure_choice = guarantee(E.Choice(E.Pure(0.5), negative_binomial(5, 1)))
     assert pure_choice.for_group(3).epsilon == pytest.approx(3 * pure_choice.epsilon)
 
 
 EVENTS = [
-    PureDpEvent(0.5),
-    Laplace(2.0),
-    dp_event.DiscreteLaplaceDpEvent(0.25, 4),
-    TableDpEvent(((2, 1), (1, 2))),
+    E.Pure(0.5),
+    E.Laplace(2.0),
+    E.Integers(0.25, 4),
+    E.Table(((2, 1), (1, 2))),
     NOISE,
-    dp_event.ComposedDpEvent([PureDpEvent(0.3), NOISE]),
-    dp_event.ComposedDpEvent([NOISE, SamplerResidualDpEvent(1e-6, 1e-15)]),
-    RevealingDpEvent(1e-7, NOISE),
-    dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(0.05, NOISE), 20),
-    dp_event.NoOpDpEvent(),
+    E.Composed([E.Pure(0.3), NOISE]),
+    E.Composed([NOISE, E.Residual(1e-6, 1e-15)]),
+    E.Revealing(1e-7, NOISE),
+    E.Repeated(E.Sampled(0.05, NOISE), 20),
+    E.Nothing(),
 ]
 
 
@@ -271,8 +259,8 @@ def test_groups_of_groups_and_what_composes_with_them(event):
 
 
 def test_laplace_noise_keeps_its_curve():
-    group = guarantee(Laplace(2.0)).for_group(3)
-    lattice = LatticeLaplaceDpEvent(0.5, 1, Fraction(1, 2))
+    group = guarantee(E.Laplace(2.0)).for_group(3)
+    lattice = E.Lattice(0.5, 1, Fraction(1, 2))
     for epsilon in (0.0, 0.4, 1.2):
         exact = -math.expm1((epsilon - 1.5) / 2)
         assert group.delta_at(epsilon) == pytest.approx(exact, rel=1e-12)
@@ -305,7 +293,7 @@ def test_budgets_count_groups():
     assert budget.spent.epsilon == pytest.approx(2.0)
     assert budget.spent.relation == household.relation
     # A group that is known by a curve alone fits by itself, or not at all.
-    sampled = dp_event.PoissonSampledDpEvent(0.1, NOISE)
+    sampled = E.Sampled(0.1, NOISE)
     known = guarantee(sampled, 1e-5).for_group(2)
     assert math.isinf(known.renyi_at(2.0))
     with PrivacyBudget(known.epsilon * 1.01, 1e-5) as budget:
@@ -315,14 +303,14 @@ def test_budgets_count_groups():
 
 
 def test_what_protects_nobody_protects_no_group():
-    nothing = guarantee(dp_event.NonPrivateDpEvent(), claimed=(1.0, 1e-6))
+    nothing = guarantee(E.NonPrivate(), claimed=(1.0, 1e-6))
     group = nothing.for_group(3)
     assert not group.protects
     assert group.delta_at(10.0) == 1
     assert group.claimed == (3.0, pytest.approx(1e-6 * math.expm1(3) / math.expm1(1)))
     local = nothing.for_group(3, local=True)
     assert local.claimed == (3.0, pytest.approx(3e-6))
-    huge = guarantee(RevealingDpEvent(1e-9, NOISE), 1e-5).for_group(10**6)
+    huge = guarantee(E.Revealing(1e-9, NOISE), 1e-5).for_group(10**6)
     assert not huge.protects
 
 

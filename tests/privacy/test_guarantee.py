@@ -19,17 +19,12 @@ from sktensordp.privacy import (
     compose_parallel,
     privacy_of,
 )
+from tests.support import events as E
 from tests.support.every_estimator import RELEASING
-from tests.support.guarantees import (
-    PureDpEvent,
-    SamplerResidualDpEvent,
-    TableDpEvent,
-)
 
-Gaussian = dp_event.GaussianDpEvent
-PURE = PureDpEvent(0.5)
-NOISE = Gaussian(noise_multiplier=2.0)
-NOTHING = dp_event.NoOpDpEvent()
+PURE = E.Pure(0.5)
+NOISE = E.Gaussian(noise_multiplier=2.0)
+NOTHING = E.Nothing()
 FIELDS = {"unit": "entry", "statement": "Noise was added.", "source": "A theorem"}
 
 
@@ -56,12 +51,8 @@ def test_every_guarantee_can_be_a_key(case):
 
 
 def test_lists_of_events_become_tuples():
-    lists = dp_event.ComposedDpEvent(
-        [PURE, dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([NOISE]), 2)]
-    )
-    tuples = dp_event.ComposedDpEvent(
-        (PURE, dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent((NOISE,)), 2))
-    )
+    lists = E.Composed([PURE, E.Repeated(E.Composed([NOISE]), 2)])
+    tuples = E.Composed((PURE, E.Repeated(E.Composed((NOISE,)), 2)))
     assert guarantee(lists, 1e-5) == guarantee(tuples, 1e-5)
     assert hash(guarantee(lists, 1e-5)) == hash(guarantee(tuples, 1e-5))
 
@@ -84,12 +75,12 @@ def test_of_states_the_epsilon_of_the_event():
     ("event", "delta"),
     [
         (PURE, 0.0),
-        (dp_event.LaplaceDpEvent(2.0), 0.0),
-        (dp_event.DiscreteLaplaceDpEvent(0.25, 4), 0.0),
-        (TableDpEvent(((2, 1), (1, 2))), 0.0),
+        (E.Laplace(2.0), 0.0),
+        (E.Integers(0.25, 4), 0.0),
+        (E.Table(((2, 1), (1, 2))), 0.0),
         (NOISE, 1e-5),
-        (dp_event.ComposedDpEvent([PURE, NOISE]), 1e-5),
-        (dp_event.ComposedDpEvent([PURE, SamplerResidualDpEvent(1e-3, 1e-9)]), 1e-5),
+        (E.Composed([PURE, NOISE]), 1e-5),
+        (E.Composed([PURE, E.Residual(1e-3, 1e-9)]), 1e-5),
     ],
 )
 def test_refuses_a_smaller_epsilon(event, delta, share):
@@ -172,9 +163,9 @@ def test_frozen_and_named():
     ("event", "delta"),
     [
         (PURE, 0.0),
-        (TableDpEvent(((2, 1), (1, 2))), 0.0),
-        (dp_event.ComposedDpEvent((NOISE, SamplerResidualDpEvent(1e-6, 0.0))), 1e-5),
-        (dp_event.NonPrivateDpEvent(), 0.0),
+        (E.Table(((2, 1), (1, 2))), 0.0),
+        (E.Composed((NOISE, E.Residual(1e-6, 0.0))), 1e-5),
+        (E.NonPrivate(), 0.0),
     ],
 )
 def test_copies_are_equal(event, delta):
@@ -189,7 +180,7 @@ def test_copies_are_equal(event, delta):
 
 
 def test_non_private():
-    value = guarantee(dp_event.NonPrivateDpEvent())
+    value = guarantee(E.NonPrivate())
     assert value.epsilon == value.epsilon_at(0.9) == math.inf
     assert value.delta_at(0.0) == value.delta_at(1e9) == 1.0
     assert not value.protects
@@ -262,7 +253,7 @@ def test_html_escapes():
 
 
 def test_an_infinite_epsilon_is_no_claim():
-    void = guarantee(dp_event.NonPrivateDpEvent(), claimed=(math.inf, 1e-6))
+    void = guarantee(E.NonPrivate(), claimed=(math.inf, 1e-6))
     assert void.claimed is None
     assert "epsilon = inf" not in str(void) + void._repr_html_()
     # What was asked for stays, for the parts that asked for something.
@@ -356,10 +347,10 @@ def test_guarantees_that_do_not_go_together():
 
 
 def test_deltas_that_sum_to_no_delta():
-    one = guarantee(Gaussian(10.0), 1e-6)
+    one = guarantee(E.Gaussian(10.0), 1e-6)
     assert (10**6 * one).delta == 1e-6
     assert (10**12 * one).epsilon > 1e6
-    coarse = guarantee(Gaussian(10.0), 0.4)
+    coarse = guarantee(E.Gaussian(10.0), 0.4)
     assert compose(coarse, coarse, coarse).delta == 0.4
     assert sum([one, one]).epsilon == compose(one, one).epsilon
     with pytest.raises(TypeError):

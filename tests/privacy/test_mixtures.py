@@ -13,29 +13,16 @@ from itertools import combinations_with_replacement, permutations, product
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 
-from sktensordp.privacy import PrivacyGuarantee, compose, compose_parallel
+from sktensordp.privacy import compose, compose_parallel
 from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
-from sktensordp.privacy.accounting._events import (
-    LatticeLaplaceDpEvent,
-    ParallelDpEvent,
-    PureDpEvent,
-    RandomizedResponseDpEvent,
-    RevealingDpEvent,
-    SamplerResidualDpEvent,
-    SelectionDpEvent,
-    TableDpEvent,
-)
 from sktensordp.privacy.accounting._randomized_response import LevelDistribution
 from sktensordp.privacy.accounting._repetitions import negative_binomial, poisson
 from tests.support import distributions as L
+from tests.support import events as E
+from tests.support.guarantees import guarantee
 
 pytestmark = pytest.mark.thorough
-Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
-Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
-Sampled, Parallel = dp_event.PoissonSampledDpEvent, ParallelDpEvent
-Choice, Residual = SelectionDpEvent, SamplerResidualDpEvent
 
 # Rounding of what is summed here, relative to delta and absolute.
 _ROUNDING, _ABSOLUTE_ROUNDING = 1e-9, 1e-13
@@ -48,48 +35,49 @@ CUTS = [(-0.4, 0.4), (-0.2, 0.9)]
 # samples of pure releases the worse order at every loss, samplers the worst deviation
 # at every epsilon, and choices the worst score.
 KINDS = {
-    "pure": (PureDpEvent(0.6), lambda: [L.response(0.6)], True),
-    "laplace": (Laplace(1.25), lambda: [L.double_exponential(0.8)], True),
+    "pure": (E.Pure(0.6), lambda: [L.response(0.6)], True),
+    "laplace": (E.Laplace(1.25), lambda: [L.double_exponential(0.8)], True),
     "integers": (
-        dp_event.DiscreteLaplaceDpEvent(0.3, 4), lambda: [L.integers(0.3, 4)], True,
+        E.Integers(0.3, 4), lambda: [L.integers(0.3, 4)], True,
     ),
     "lattice": (
-        LatticeLaplaceDpEvent(0.3, 3, Fraction(0.3)),
+        E.Lattice(0.3, 3, Fraction(0.3)),
         lambda: [L.integers(0.3, 3)], True,
     ),
-    "table": (TableDpEvent(THREE_ROWS), lambda: ROWS, True),
+    "table": (E.Table(THREE_ROWS), lambda: ROWS, True),
     "levels": (
-        RandomizedResponseDpEvent(LevelDistribution("laplace", 3, 0.3), 0.1),
+        E.Response(LevelDistribution("laplace", 3, 0.3), 0.1),
         lambda: L.level_rows(3, 0.3, 0.1), True,
     ),
-    "gaussian": (Gaussian(1.25), lambda: [L.gaussian(0.8)], True),
+    "gaussian": (E.Gaussian(1.25), lambda: [L.gaussian(0.8)], True),
     "sample": (
-        Sampled(0.2, Gaussian(1.0)), lambda: [L.on_sample(0.2, L.gaussian(1.0))], True,
+        E.Sampled(0.2, E.Gaussian(1.0)),
+        lambda: [L.on_sample(0.2, L.gaussian(1.0))], True,
     ),
     "pure sample": (
-        Sampled(0.3, PureDpEvent(1.0)),
+        E.Sampled(0.3, E.Pure(1.0)),
         lambda: [L.on_sample(0.3, L.response(1.0))], False,
     ),
     "revealing": (
-        RevealingDpEvent(1e-3, PureDpEvent(0.5)),
+        E.Revealing(1e-3, E.Pure(0.5)),
         lambda: [L.shown(1e-3, L.response(0.5))], True,
     ),
-    "residual": (Residual(0.01, 1e-5), lambda: list(L.deviated(0.01, 1e-5)), False),
+    "residual": (E.Residual(0.01, 1e-5), lambda: list(L.deviated(0.01, 1e-5)), False),
     "parallel": (
-        Parallel((Laplace(2.0), Gaussian(2.0), PureDpEvent(0.4))),
+        E.Parallel((E.Laplace(2.0), E.Gaussian(2.0), E.Pure(0.4))),
         lambda: [L.double_exponential(0.5), L.gaussian(0.5), L.response(0.4)], True,
     ),
     "choice": (
-        Choice(Gaussian(3.0), FEW),
+        E.Choice(E.Gaussian(3.0), FEW),
         lambda: L.choices(L.gaussian(1 / 3, 400), FEW.weights, CUTS), False,
     ),
     "pure choice": (
-        Choice(PureDpEvent(0.3), GEOMETRIC),
+        E.Choice(E.Pure(0.3), GEOMETRIC),
         lambda: L.choices(L.response(0.3), GEOMETRIC.weights, [(0, 0), (-1, 0)]), False,
     ),
-    "nothing": (dp_event.NoOpDpEvent(), lambda: [(np.ones(1), np.ones(1))], True),
+    "nothing": (E.Nothing(), lambda: [(np.ones(1), np.ones(1))], True),
     "everything": (
-        dp_event.NonPrivateDpEvent(),
+        E.NonPrivate(),
         lambda: [(np.array([1.0, 0.0]), np.array([0.0, 1.0]))], True,
     ),
 }  # fmt: skip
@@ -175,7 +163,7 @@ def test_triples(names):
 
 def check_mixture(names):
     events, tight = zip(*((KINDS[n][0], KINDS[n][2]) for n in names), strict=True)
-    event, found = Composed(events), list(product(*map(laws, names)))
+    event, found = E.Composed(events), list(product(*map(laws, names)))
     truth, epsilons = L.worst(found), L.around(found[0])
     assert not understated(event, truth, epsilons), names
     assert not (all(tight) and overstated(event, truth, epsilons)), names
@@ -185,7 +173,7 @@ def check_mixture(names):
 
 def test_one_of_every_kind():
     names = [name for name in NAMES if name != "everything"]
-    event = Composed([KINDS[name][0] for name in names])
+    event = E.Composed([KINDS[name][0] for name in names])
     found = [laws(name)[0] for name in names]
     truth = L.worst([found])
     for epsilon in L.around(found)[1:]:
@@ -203,7 +191,7 @@ def test_sampler_of_a_mixture(names):
     # What is shown outright is left out: a residual is about the rest of a release.
     found = [reduce(L.both, one, L.ALONE) for one in product(*map(laws, names))]
     for e1, d1 in ((0.02, 1e-4), (0.0, 1e-3), (0.05, 0.0)):
-        event = Composed([*(KINDS[n][0] for n in names), Residual(e1, d1)])
+        event = E.Composed([*(KINDS[n][0] for n in names), E.Residual(e1, d1)])
         truths = [L.pulled(one, e1, d1) for law in found for one in (law, law[::-1])]
         epsilons = [e + 2 * e1 for e in L.around([found[0]])]
         assert not understated(
@@ -221,12 +209,12 @@ LEAVES = {event: name for name, (event, _, _) in KINDS.items() if name != "paral
 
 def outcomes(event):
     """What may have happened to a record: leaves and how often, for all its parts."""
-    if isinstance(event, Composed):
+    if isinstance(event, E.Composed):
         return [sum(o, Counter()) for o in product(*map(outcomes, event.events))]
-    if isinstance(event, Repeated):
+    if isinstance(event, E.Repeated):
         each = combinations_with_replacement(outcomes(event.event), event.count)
         return [sum(o, Counter()) for o in each]
-    if isinstance(event, Parallel):
+    if isinstance(event, E.Parallel):
         return [outcome for part in event.events for outcome in outcomes(part)]
     return [Counter({LEAVES[event]: 1})]
 
@@ -246,21 +234,24 @@ def truth_of(event):
 
 
 NESTED = {
-    "composed in repeated in composed": Composed(
-        [Repeated(Composed([A, Repeated(B, 2), Composed([])]), 2), C]
+    "composed in repeated in composed": E.Composed(
+        [E.Repeated(E.Composed([A, E.Repeated(B, 2), E.Composed([])]), 2), C]
     ),
-    "parallel in parallel": Parallel((A, Parallel((B, Parallel((C, D)))))),
-    "parallel of composed": Parallel(
-        (Composed([A, B]), Repeated(C, 3), Repeated(D, 5))
+    "parallel in parallel": E.Parallel((A, E.Parallel((B, E.Parallel((C, D)))))),
+    "parallel of composed": E.Parallel(
+        (E.Composed([A, B]), E.Repeated(C, 3), E.Repeated(D, 5))
     ),
-    "repeated parallel": Repeated(Parallel((A, B)), 3),
-    "repeated composed parallel": Repeated(Composed([Parallel((A, B)), C]), 2),
-    "two parallels": Composed([Parallel((A, B)), Parallel((C, D, S)), B]),
-    "parallel of repeated parallels": Parallel(
-        (Repeated(Parallel((A, D)), 4), Repeated(Composed([Parallel((B, S)), R]), 2))
+    "repeated parallel": E.Repeated(E.Parallel((A, B)), 3),
+    "repeated composed parallel": E.Repeated(E.Composed([E.Parallel((A, B)), C]), 2),
+    "two parallels": E.Composed([E.Parallel((A, B)), E.Parallel((C, D, S)), B]),
+    "parallel of repeated parallels": E.Parallel(
+        (
+            E.Repeated(E.Parallel((A, D)), 4),
+            E.Repeated(E.Composed([E.Parallel((B, S)), R]), 2),
+        )
     ),
-    "a part without anything": Composed([Parallel((dp_event.NoOpDpEvent(), A)), B]),
-    "a part that shows": Composed([Parallel((R, A)), Parallel((D, R))]),
+    "a part without anything": E.Composed([E.Parallel((E.Nothing(), A)), B]),
+    "a part that shows": E.Composed([E.Parallel((R, A)), E.Parallel((D, R))]),
 }
 
 
@@ -279,28 +270,28 @@ def test_nested(name):
 
 
 def test_parts_are_the_worst_of_them():
-    for parts in ((A, B, C), (B, Composed([A, C])), (R, S), (CHOICE, A)):
+    for parts in ((A, B, C), (B, E.Composed([A, C])), (R, S), (CHOICE, A)):
         for epsilon in (0.0, 0.4, 0.9, 2.0):
             most = max(event_delta(part, epsilon) for part in parts)
-            assert event_delta(Parallel(parts), epsilon) == most
-            assert event_delta(Parallel(parts[::-1]), epsilon) == most
+            assert event_delta(E.Parallel(parts), epsilon) == most
+            assert event_delta(E.Parallel(parts[::-1]), epsilon) == most
         most = max(event_epsilon(part, 0.01) for part in parts)
-        assert event_epsilon(Parallel(parts), 0.01) == most
-    for whole in (Parallel((A, dp_event.NonPrivateDpEvent())), Parallel((C, R))):
-        assert event_epsilon(Repeated(whole, 2), 1e-4) == math.inf
+        assert event_epsilon(E.Parallel(parts), 0.01) == most
+    for whole in (E.Parallel((A, E.NonPrivate())), E.Parallel((C, R))):
+        assert event_epsilon(E.Repeated(whole, 2), 1e-4) == math.inf
     # A record may be in the same part each time, or, where parts change, in others.
-    assert event_epsilon(Repeated(Parallel((A, C)), 3), 0.0) == pytest.approx(3.6)
+    assert event_epsilon(E.Repeated(E.Parallel((A, C)), 3), 0.0) == pytest.approx(3.6)
 
 
 @pytest.mark.slow
 def test_more_combinations_than_are_kept():
     """In place of 21 the package keeps one that says no less than any."""
-    many = Repeated(Parallel((D, B)), 20)
+    many = E.Repeated(E.Parallel((D, B)), 20)
     assert not understated(many, *truth_of(many))
     # Of pure parts alone the larger total, however often.
-    pure = Repeated(Parallel((PureDpEvent(0.5), Laplace(2.5))), 40)
+    pure = E.Repeated(E.Parallel((E.Pure(0.5), E.Laplace(2.5))), 40)
     assert event_epsilon(pure, 0.0) == pytest.approx(20, rel=1e-12)
-    pure = Repeated(Parallel((D, A)), 20)
+    pure = E.Repeated(E.Parallel((D, A)), 20)
     assert not understated(pure, *truth_of(pure))
     assert event_epsilon(pure, 0.0) == pytest.approx(16, rel=1e-12)
 
@@ -315,10 +306,10 @@ def test_random_trees(seed):
         if kind == 3:
             return [A, B, C, D, S, R][rng.integers(6)]
         if kind == 2:
-            return Repeated(tree(depth - 1), int(rng.integers(1, 3)))
-        return (Composed, Parallel)[kind]([tree(depth - 1) for _ in range(2)])
+            return E.Repeated(tree(depth - 1), int(rng.integers(1, 3)))
+        return (E.Composed, E.Parallel)[kind]([tree(depth - 1) for _ in range(2)])
 
-    event = Composed([tree(3), Parallel([tree(2), tree(1)])])
+    event = E.Composed([tree(3), E.Parallel([tree(2), tree(1)])])
     truth, epsilons = truth_of(event)
     assert not understated(event, truth, epsilons[:4])
 
@@ -326,15 +317,15 @@ def test_random_trees(seed):
 # The checker itself: what would be stated if something were forgotten
 
 WRONG = {
-    "first part": (Parallel((D, A)), D),
+    "first part": (E.Parallel((D, A)), D),
     "parts that go together alone": (
-        Composed([Parallel((A, B)), Parallel((C, D))]),
-        Parallel((Composed([A, C]), Composed([B, D]))),
+        E.Composed([E.Parallel((A, B)), E.Parallel((C, D))]),
+        E.Parallel((E.Composed([A, C]), E.Composed([B, D]))),
     ),
-    "a sample": (Composed([A, Repeated(S, 4)]), Composed([A, Repeated(S, 3)])),
-    "a curve": (Composed([CHOICE, B]), B),
-    "all mu but the largest": (Composed([B, Parallel((A, B))]), Parallel((A, B))),
-    "what is shown": (Composed([B, Parallel((A, R))]), Composed([B, A])),
+    "a sample": (E.Composed([A, E.Repeated(S, 4)]), E.Composed([A, E.Repeated(S, 3)])),
+    "a curve": (E.Composed([CHOICE, B]), B),
+    "all mu but the largest": (E.Composed([B, E.Parallel((A, B))]), E.Parallel((A, B))),
+    "what is shown": (E.Composed([B, E.Parallel((A, R))]), E.Composed([B, A])),
 }  # fmt: skip
 
 
@@ -346,27 +337,29 @@ def test_checker_sees_mistakes(forgotten):
 
 # Guarantees
 
-FIELDS = {"unit": "sample", "statement": "Noise.", "source": "A theorem"}
-
-
-def guarantee(event, delta=0.0, **fields):
-    return PrivacyGuarantee.of(event, delta=delta, **FIELDS | fields)
-
 
 def test_guarantees_agree_with_events():
     a, b = guarantee(A), guarantee(B, 1e-6, source="Another")
     c = guarantee(CHOICE, 1e-7, claimed=(0.1, 0.0))
     for found, event, delta in (
-        (a + b, Composed([A, B]), 1e-6),
-        (compose(a, b, c), Composed([A, B, CHOICE]), 1.1e-6),
-        (a | b, Parallel((A, B)), 1e-6),
-        (compose_parallel(c, b, a), Parallel((CHOICE, B, A)), 1e-6),
-        (3 * b, Repeated(B, 3), 3e-6),
-        (b * np.int64(3), Composed([B, B, B]), 3e-6),
-        (b.repeated(2, delta=1e-9), Repeated(B, 2), 1e-9),
-        (2 * (a | b) + c, Composed([Repeated(Parallel((A, B)), 2), CHOICE]), 2.1e-6),
-        ((a + c) | 4 * a, Parallel((Composed([A, CHOICE]), Repeated(A, 4))), 1e-7),
-        (compose_parallel(a, b, delta=0.01), Parallel((A, B)), 0.01),
+        (a + b, E.Composed([A, B]), 1e-6),
+        (compose(a, b, c), E.Composed([A, B, CHOICE]), 1.1e-6),
+        (a | b, E.Parallel((A, B)), 1e-6),
+        (compose_parallel(c, b, a), E.Parallel((CHOICE, B, A)), 1e-6),
+        (3 * b, E.Repeated(B, 3), 3e-6),
+        (b * np.int64(3), E.Composed([B, B, B]), 3e-6),
+        (b.repeated(2, delta=1e-9), E.Repeated(B, 2), 1e-9),
+        (
+            2 * (a | b) + c,
+            E.Composed([E.Repeated(E.Parallel((A, B)), 2), CHOICE]),
+            2.1e-6,
+        ),
+        (
+            (a + c) | 4 * a,
+            E.Parallel((E.Composed([A, CHOICE]), E.Repeated(A, 4))),
+            1e-7,
+        ),
+        (compose_parallel(a, b, delta=0.01), E.Parallel((A, B)), 0.01),
     ):
         assert found.delta == pytest.approx(delta, rel=1e-12)
         # Sums are rounded up, in whatever order they come.

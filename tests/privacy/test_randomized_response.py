@@ -8,21 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 
 from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
-from sktensordp.privacy.accounting._events import (
-    PureDpEvent,
-    RandomizedResponseDpEvent,
-    RevealingDpEvent,
-    SamplerResidualDpEvent,
-)
 from sktensordp.privacy.accounting._pld import pure_epsilon
 from sktensordp.privacy.accounting._randomized_response import (
     LevelDistribution,
     optimal_composition_delta,
 )
 from tests.support import divergence as D
+from tests.support import events as E
 
 ORACLE = json.loads(Path(__file__).with_name("response_oracle.json").read_text())
 KEEPS = (0.0, 1e-4, 0.03, 0.4, 0.9)
@@ -112,7 +106,7 @@ def test_what_the_optimal_composition_allows(case):
 
 def test_many_releases_at_a_delta_below_any_grid():
     # A privacy-loss distribution cannot see this delta; the theorem can.
-    event = dp_event.SelfComposedDpEvent(PureDpEvent(0.01), 1000)
+    event = E.Repeated(E.Pure(0.01), 1000)
     found = event_epsilon(event, 1e-30)
     assert found < 5  # a PLD leaves nothing but the sum, 10
     assert optimal_composition_delta(0.01, 1000, found) <= 1e-30
@@ -122,8 +116,8 @@ def test_many_releases_at_a_delta_below_any_grid():
 @pytest.mark.parametrize("noise", ["laplace", "gaussian", "wrapped", "geometric"])
 def test_a_law_is_tighter_than_the_theorem_for_all_laws(noise):
     law = LevelDistribution(noise, 16, 0.1 / LevelDistribution.span_of(noise, 16))
-    event = RandomizedResponseDpEvent(law, law.keep(0.2))
-    together = dp_event.SelfComposedDpEvent(event, 100)
+    event = E.Response(law, law.keep(0.2))
+    together = E.Repeated(event, 100)
     assert pure_epsilon(event) == pytest.approx(0.2)
     by_theorem = optimal_composition_delta(0.2, 100, 3.0)
     assert event_delta(together, 3.0) < 0.9 * by_theorem
@@ -136,7 +130,7 @@ def test_events_refuse_what_is_no_law(wrong):
     whole = {"distribution": LevelDistribution("laplace", 3, 0.1), "keep": 0.1}
     fields = {**whole, **wrong}
     with pytest.raises((ValueError, TypeError)):
-        RandomizedResponseDpEvent(**fields)
+        E.Response(**fields)
 
 
 class TestRevealing:
@@ -145,12 +139,10 @@ class TestRevealing:
     def test_published_response_against_the_oracle(self):
         for case in ORACLE["tldp_published"]:
             n, claim = case["I"], float(case["eps"])
-            laplace = dp_event.SelfComposedDpEvent(
-                dp_event.LaplaceDpEvent(1 / claim), n
-            )
-            gaussian = dp_event.GaussianDpEvent(1 / math.sqrt(2 * claim * n))
+            laplace = E.Repeated(E.Laplace(1 / claim), n)
+            gaussian = E.Gaussian(1 / math.sqrt(2 * claim * n))
             for name, noise in (("L", laplace), ("G", gaussian)):
-                event = RevealingDpEvent(float(case[f"atom_{name}"]), noise)
+                event = E.Revealing(float(case[f"atom_{name}"]), noise)
                 exact = float(case[f"eps_at_1e-5_{name}"])
                 # Laplace losses are on a grid that rounds them up by up to 0.05%.
                 found = event_epsilon(event, 1e-5)
@@ -166,9 +158,9 @@ class TestRevealing:
         # Two releases; each shows its input with probability `share`, and else is
         # binary randomised response. What is shown is an output of its own.
         law, e = D.response(0.7), 0.7
-        event = RevealingDpEvent(share, PureDpEvent(e))
+        event = E.Revealing(share, E.Pure(e))
         for count in (1, 2, 3):
-            composed = dp_event.SelfComposedDpEvent(event, count)
+            composed = E.Repeated(event, count)
             hidden = D.power(law, count)
             for epsilon in (0.0, 0.3, 1.0):
                 shown = 1 - (1 - share) ** count
@@ -185,9 +177,9 @@ class TestRevealing:
         # by d there, too: only without d does the rest count for its share alone.
         share, r = 0.1, 0.2
         for d, hidden_share in ((0.05, 1.0), (0.0, 0.9)):
-            parts = [PureDpEvent(1.0), SamplerResidualDpEvent(r, d)]
-            hidden = dp_event.ComposedDpEvent(parts)
-            event = RevealingDpEvent(share, hidden)
+            parts = [E.Pure(1.0), E.Residual(r, d)]
+            hidden = E.Composed(parts)
+            event = E.Revealing(share, hidden)
             found = event_delta(event, 0.9)
             exact = share * math.exp(r) + hidden_share * event_delta(hidden, 0.9)
             assert found == pytest.approx(exact, rel=1e-12)
@@ -200,13 +192,13 @@ class TestRevealing:
         ideal = np.array([[0.5, 0, 0.25, 0.25], [0, 0.5, 0.25, 0.25]])
         for one, other in zip(sampled, ideal, strict=True):
             assert np.maximum(one - other, 0).sum() <= 1e-3 + 1e-15
-        shown = RevealingDpEvent(0.5, dp_event.NoOpDpEvent())
-        event = dp_event.ComposedDpEvent([shown, SamplerResidualDpEvent(0.0, 1e-3)])
+        shown = E.Revealing(0.5, E.Nothing())
+        event = E.Composed([shown, E.Residual(0.0, 1e-3)])
         truth = np.maximum(sampled[0] - sampled[1], 0).sum()
         assert event_delta(event, 0.0) >= truth * (1 - 1e-12)
         assert event_epsilon(event, 0.5018) > 0
 
     def test_everything_shown(self):
-        event = RevealingDpEvent(1.0, PureDpEvent(0.1))
+        event = E.Revealing(1.0, E.Pure(0.1))
         assert event_delta(event, 5.0) == 1
         assert event_epsilon(event, 0.5) == math.inf

@@ -5,23 +5,17 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from scipy.stats import beta
 
 from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.privacy import epsilon_for_accuracy
-from sktensordp.privacy.accounting._events import (
-    PureDpEvent,
-    RevealingDpEvent,
-    TableDpEvent,
-)
+from tests.support import events as E
 from tests.support.guarantees import guarantee, pure
 
-Gaussian = dp_event.GaussianDpEvent
 FPRS = [0.0, 1e-8, 1e-3, 0.05, 0.3, 0.6, 0.95, 1.0]
 PRIORS = [0.001, 0.1, 0.4, 0.5, 0.7, 0.99]
-NOTHING = guarantee(dp_event.NoOpDpEvent())
-EVERYTHING = guarantee(dp_event.NonPrivateDpEvent())
+NOTHING = guarantee(E.Nothing())
+EVERYTHING = guarantee(E.NonPrivate())
 
 
 def is_above(stated, exact, rel=1e-9):
@@ -45,7 +39,7 @@ def gaussian_tpr(fpr, mu):
 
 @pytest.mark.parametrize("mu", [0.1, 0.5, 2.0])
 def test_gaussian_noise(mu):
-    of_noise = guarantee(Gaussian(1 / mu), 1e-5)
+    of_noise = guarantee(E.Gaussian(1 / mu), 1e-5)
     with mpmath.workdps(40):
         advantage = float(2 * mpmath.ncdf(mpmath.mpf(mu) / 2) - 1)
     is_above(of_noise.advantage(), advantage)
@@ -75,7 +69,7 @@ def test_randomised_response(epsilon):
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 def test_laplace_noise(epsilon):
-    noise, grow = guarantee(dp_event.LaplaceDpEvent(1 / epsilon)), math.exp(epsilon)
+    noise, grow = guarantee(E.Laplace(1 / epsilon)), math.exp(epsilon)
     is_above(noise.advantage(), -math.expm1(-epsilon / 2))
     for fpr in FPRS:
         exact = grow * fpr if fpr <= math.exp(-epsilon) / 2 else None
@@ -110,7 +104,7 @@ TABLES = [
 @pytest.mark.parametrize("weights", TABLES)
 def test_the_best_of_all_attackers_on_a_table(weights):
     """Any pair of rows, in any order; half of the tables are asymmetric."""
-    table = guarantee(TableDpEvent(weights))
+    table = guarantee(E.Table(weights))
     rows = [np.array(row) / sum(row) for row in weights]
     pairs = [(p, q) for p in rows for q in rows if p is not q]
     for prior in PRIORS:
@@ -158,7 +152,7 @@ def test_attacks_keep_below_the_bound(scale):
 
 @pytest.mark.parametrize("prior", [0.01, 0.3, 0.9])
 def test_predictive_values_are_those_of_bayes(prior):
-    of_noise = guarantee(Gaussian(1.0), 1e-5)
+    of_noise = guarantee(E.Gaussian(1.0), 1e-5)
     for fpr in (1e-6, 0.05, 0.7):
         tpr = of_noise.max_tpr(fpr)
         positive, negative = of_noise.predictive_values(prior, fpr)
@@ -189,7 +183,7 @@ def test_nothing_and_everything():
 
 
 def test_rates_rise_and_groups_are_at_more_risk():
-    person = guarantee(Gaussian(2.0), 1e-5)
+    person = guarantee(E.Gaussian(2.0), 1e-5)
     household = person.for_group(4)
     rates = [person.max_tpr(fpr) for fpr in FPRS]
     assert rates == sorted(rates)
@@ -205,7 +199,7 @@ def test_epsilon_for_accuracy_inverts_the_worst_curve(accuracy, delta):
     grow = math.exp(epsilon)
     # Delta reveals everything, and the rest is randomised response.
     assert (grow + delta) / (grow + 1) <= accuracy
-    worst = guarantee(RevealingDpEvent(delta, PureDpEvent(epsilon)), delta)
+    worst = guarantee(E.Revealing(delta, E.Pure(epsilon)), delta)
     assert worst.max_accuracy() == pytest.approx(accuracy, rel=1e-12)
 
 

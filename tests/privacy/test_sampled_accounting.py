@@ -15,7 +15,6 @@ from itertools import product
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from scipy import fft
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
@@ -23,21 +22,11 @@ from scipy.optimize import minimize_scalar
 from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.privacy import PrivacyGuarantee, compose
 from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
-from sktensordp.privacy.accounting._events import (
-    GroupDpEvent,
-    ParallelDpEvent,
-    PureDpEvent,
-    RevealingDpEvent,
-    SamplerResidualDpEvent,
-    TableDpEvent,
-)
 from sktensordp.privacy.accounting._renyi import event_renyi
 from tests.support import distributions as L
+from tests.support import events as E
 
 pytestmark = pytest.mark.thorough
-Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
-Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
-Sampled = dp_event.PoissonSampledDpEvent
 # What the package adds to a delta, and as much again.
 _SLACK, _SLACK_EACH = 2e-12, 2e-15
 _SHARE = 1 / 64  # of a step: losses this little below a point count as the point
@@ -176,21 +165,21 @@ def understated(event, lower, epsilons):
 
 
 def sampled(rate, mu, count=1):
-    event = Sampled(rate, Gaussian(1 / mu))
-    return Repeated(event, count), L.on_sample(rate, gaussian(mu)), count
+    event = E.Sampled(rate, E.Gaussian(1 / mu))
+    return E.Repeated(event, count), L.on_sample(rate, gaussian(mu)), count
 
 
 def answers(rate, epsilon, count):
-    event = Sampled(rate, PureDpEvent(epsilon))
-    return Repeated(event, count), L.on_sample(rate, L.response(epsilon)), count
+    event = E.Sampled(rate, E.Pure(epsilon))
+    return E.Repeated(event, count), L.on_sample(rate, L.response(epsilon)), count
 
 
 WEIGHTS = np.array([[8, 1, 1], [1, 8, 1], [1, 1, 8]])
 NOISE = {
-    "gaussian": (Gaussian(2.0), gaussian(0.5), 1),
-    "laplace": (Laplace(2.0), L.double_exponential(0.5, 501), 1),
-    "pure": (Repeated(PureDpEvent(0.7), 2), L.response(0.7), 2),
-    "table": (TableDpEvent(tuple(map(tuple, WEIGHTS.tolist()))), WEIGHTS[:2] / 10, 1),
+    "gaussian": (E.Gaussian(2.0), gaussian(0.5), 1),
+    "laplace": (E.Laplace(2.0), L.double_exponential(0.5, 501), 1),
+    "pure": (E.Repeated(E.Pure(0.7), 2), L.response(0.7), 2),
+    "table": (E.Table(tuple(map(tuple, WEIGHTS.tolist()))), WEIGHTS[:2] / 10, 1),
 }
 # How far delta may be above the truth, a unit of which the losses of finite laws are
 # multiples, and releases. The package allows a sampled pure release both signs of its
@@ -220,7 +209,7 @@ def composed(*parts):
     mean = sum(n * m for m, _, n in spreads)
     deviation = math.sqrt(sum(n * d * d for _, d, n in spreads))
     epsilons = [max(mean + z * deviation, 0.0) for z in (-1, 1, 3, 5)]
-    return Composed([part[0] for part in parts]), [p[1:] for p in parts], epsilons
+    return E.Composed([part[0] for part in parts]), [p[1:] for p in parts], epsilons
 
 
 FIRST = ["two rates", "with gaussian", "with answers", "with laplace"]
@@ -264,7 +253,7 @@ def test_deltas_that_no_grid_of_losses_resolves(parts):
 def test_checker_sees_small_mistakes():
     _, laws, epsilons = composed((sampled, 0.01, 1.0, 100), "gaussian")
     lower, _ = bracket(laws, epsilons)
-    wrong = Composed([sampled(0.01, 1.0, 99)[0], Gaussian(2.0)])
+    wrong = E.Composed([sampled(0.01, 1.0, 99)[0], E.Gaussian(2.0)])
     assert understated(wrong, lower, epsilons)
 
 
@@ -276,7 +265,7 @@ def test_checker_sees_small_mistakes():
     ],
 )  # fmt: skip
 def test_one_release_by_quadrature(rate, mu):
-    event, whole, worst = Sampled(rate, Gaussian(1 / mu)), Gaussian(1 / mu), 1.0
+    event, whole, worst = E.Sampled(rate, E.Gaussian(1 / mu)), E.Gaussian(1 / mu), 1.0
     for epsilon in sorted([0.0, mu * mu / 2, *(rate * mu * z for z in (0.1, 1, 3, 8))]):
         delta, ours = sampled_delta(rate, mu, epsilon), event_delta(event, epsilon)
         assert delta * (1 - 1e-9) - 1e-13 <= ours <= delta * 1.01 + _SLACK
@@ -303,7 +292,7 @@ def test_small_rates(rate, mu, count):
     for delta in (1e-5, 1e-9):
         epsilon = event_epsilon(event, delta)
         assert sampled_delta(rate, mu, epsilon) <= delta
-        assert epsilon <= event_epsilon(Gaussian(1 / mu / count**0.5), delta)
+        assert epsilon <= event_epsilon(E.Gaussian(1 / mu / count**0.5), delta)
         # The record is in no sample but for a probability of count * rate.
         assert epsilon == 0 or delta < count * rate
 
@@ -314,15 +303,15 @@ def test_one_sample_of_several_releases():
         sides = zip(gaussian(mu), L.response(epsilon), strict=True)
         law = [np.outer(*pair).ravel() for pair in sides]
         p, q = L.on_sample(rate, law)
-        both = Sampled(rate, Composed([Gaussian(1 / mu), PureDpEvent(epsilon)]))
+        both = E.Sampled(rate, E.Composed([E.Gaussian(1 / mu), E.Pure(epsilon)]))
         for e in (0.0, 0.5, 2.0):
             removed = np.maximum(p - math.exp(e) * q, 0).sum()
             added = np.maximum(q - math.exp(e) * p, 0).sum()
             assert not understated(both, [max(removed, added) * (1 - 1e-6)], [e])
-    both = Sampled(0.1, Composed([Gaussian(0.6), Gaussian(0.8)]))
+    both = E.Sampled(0.1, E.Composed([E.Gaussian(0.6), E.Gaussian(0.8)]))
     mu = math.hypot(1 / 0.6, 1 / 0.8)
     assert not understated(both, [sampled_delta(0.1, mu, 1.0)], [1.0])
-    both = Sampled(0.1, Composed([PureDpEvent(0.3), Laplace(1 / 0.4)]))
+    both = E.Sampled(0.1, E.Composed([E.Pure(0.3), E.Laplace(1 / 0.4)]))
     expected = math.log1p(0.1 * math.expm1(0.7))
     assert event_epsilon(both, 0.0) == pytest.approx(expected, rel=1e-12)
 
@@ -338,22 +327,22 @@ def test_pure_amplification_by_enumeration():
         for says_no in product((0, 1), repeat=8):
             yes = L.response(epsilon)[0][list(says_no)]
             worst = max(worst, abs(math.log((of @ yes) / (without @ yes))))
-        event = Sampled(rate, PureDpEvent(epsilon))
+        event = E.Sampled(rate, E.Pure(epsilon))
         # 2e-15: sums are rounded; their logarithm is as small as 1e-7 here.
         # And it is rounded up, never down.
         found = event_epsilon(event, 0.0)
         assert worst - 2e-15 <= found <= worst * (1 + 2e-12) + 2e-15
         assert event_delta(event, event_epsilon(event, 0.0)) == 0.0
         assert event_epsilon(event, 0.0) <= epsilon
-    large = event_epsilon(Sampled(0.5, PureDpEvent(720.0)), 0.0)
+    large = event_epsilon(E.Sampled(0.5, E.Pure(720.0)), 0.0)
     assert large == pytest.approx(720 - math.log(2), rel=2e-12)
 
 
 def test_residual_inside_a_sample():
-    residual = SamplerResidualDpEvent(0.05, 1e-3)
-    for ideal in (Gaussian(1.0), PureDpEvent(1.0)):
-        inside = Sampled(0.2, Composed([ideal, residual]))
-        outside = Composed([Sampled(0.2, ideal), residual])
+    residual = E.Residual(0.05, 1e-3)
+    for ideal in (E.Gaussian(1.0), E.Pure(1.0)):
+        inside = E.Sampled(0.2, E.Composed([ideal, residual]))
+        outside = E.Composed([E.Sampled(0.2, ideal), residual])
         for e in (0.0, 0.05, 0.2, 0.5, 1.0):
             assert event_delta(inside, e) == event_delta(outside, e)
     # Binary responses that the sampler moves as far as it may, in each branch.
@@ -370,28 +359,32 @@ def test_residual_inside_a_sample():
 
 
 def test_ends_of_the_rate():
-    for inner in (Gaussian(1.3), PureDpEvent(0.4), Composed([Gaussian(2), Laplace(3)])):
+    for inner in (
+        E.Gaussian(1.3),
+        E.Pure(0.4),
+        E.Composed([E.Gaussian(2), E.Laplace(3)]),
+    ):
         for value in (0.0, 1e-13, 1e-5, 0.1):
-            assert event_epsilon(Sampled(0.0, inner), value) == 0.0
-            assert event_delta(Sampled(0, inner), value) == 0.0
+            assert event_epsilon(E.Sampled(0.0, inner), value) == 0.0
+            assert event_delta(E.Sampled(0, inner), value) == 0.0
             whole = event_epsilon(inner, value)
-            assert event_epsilon(Sampled(1.0, inner), value) == whole
-    assert event_epsilon(Sampled(0.5, dp_event.NonPrivateDpEvent()), 0.1) == math.inf
+            assert event_epsilon(E.Sampled(1.0, inner), value) == whole
+    assert event_epsilon(E.Sampled(0.5, E.NonPrivate()), 0.1) == math.inf
     for rate in (-1e-9, 1.0 + 1e-9, math.nan, math.inf):
         with pytest.raises(ValueError, match="probability"):
-            event_epsilon(Sampled(rate, Gaussian(1.0)), 1e-5)
-    inner = Sampled(0.5, Gaussian(1.0))
-    for whole in (inner, Composed([Gaussian(1.0), Repeated(inner, 2)])):
+            event_epsilon(E.Sampled(rate, E.Gaussian(1.0)), 1e-5)
+    inner = E.Sampled(0.5, E.Gaussian(1.0))
+    for whole in (inner, E.Composed([E.Gaussian(1.0), E.Repeated(inner, 2)])):
         with pytest.raises(NotImplementedError, match="no privacy accounting"):
-            event_epsilon(Sampled(0.5, whole), 1e-5)
+            event_epsilon(E.Sampled(0.5, whole), 1e-5)
 
 
 EXTREMES = [
-    Composed([PureDpEvent(800.0), Sampled(0.1, Gaussian(1.0))]),
-    Sampled(1e-310, PureDpEvent(705.0)),
-    Composed([PureDpEvent(1e-12), Sampled(0.1, Gaussian(1.0))]),
-    Composed([Sampled(0.1, Gaussian(1e9)), Sampled(0.1, Gaussian(0.3))]),
-    Repeated(Sampled(0.5, Gaussian(1e170)), 10),
+    E.Composed([E.Pure(800.0), E.Sampled(0.1, E.Gaussian(1.0))]),
+    E.Sampled(1e-310, E.Pure(705.0)),
+    E.Composed([E.Pure(1e-12), E.Sampled(0.1, E.Gaussian(1.0))]),
+    E.Composed([E.Sampled(0.1, E.Gaussian(1e9)), E.Sampled(0.1, E.Gaussian(0.3))]),
+    E.Repeated(E.Sampled(0.5, E.Gaussian(1e170)), 10),
 ]
 LATER = [pytest.param(event, marks=pytest.mark.slow) for event in EXTREMES[2:]]
 
@@ -409,23 +402,23 @@ RATES = (0, 5e-324, 1e-30, 1e-3, 0.5, 1 - 2**-53, 1)
 
 def extreme_events(rng, n):
     """Events of all kinds with parameters from the ends of their ranges."""
-    table = TableDpEvent(((10**9, 1), (1, 10**9)))
+    table = E.Table(((10**9, 1), (1, 10**9)))
     for _ in range(n):
         number, rate = rng.choice(NUMBERS), RATES[rng.integers(len(RATES))]
         count = COUNTS[rng.integers(len(COUNTS))]
         simple = [
-            Gaussian(number), Laplace(number), PureDpEvent(number), table,
-            dp_event.DiscreteLaplaceDpEvent(number, min(count, 10**30)),
-            SamplerResidualDpEvent(number, min(number, 0.5)),
+            E.Gaussian(number), E.Laplace(number), E.Pure(number), table,
+            E.Integers(number, min(count, 10**30)),
+            E.Residual(number, min(number, 0.5)),
         ]  # fmt: skip
         one = simple[rng.integers(len(simple))]
         yield (
             [
                 lambda one=one: one,
-                lambda one=one, rate=rate: RevealingDpEvent(rate, one),
-                lambda one=one, rate=rate: Sampled(rate, one),
-                lambda one=one, count=count: GroupDpEvent(one, count),
-                lambda one=one: ParallelDpEvent([one, PureDpEvent(0.5)]),
+                lambda one=one, rate=rate: E.Revealing(rate, one),
+                lambda one=one, rate=rate: E.Sampled(rate, one),
+                lambda one=one, count=count: E.Group(one, count),
+                lambda one=one: E.Parallel([one, E.Pure(0.5)]),
             ][rng.integers(5)](),
             count,
         )
@@ -436,12 +429,16 @@ def test_whatever_the_parameters_an_event_has_a_guarantee(seed):
     """Infinite, or no smaller than the guarantees of what it is composed of."""
     rng = np.random.default_rng(seed)
     fields = {"unit": "sample", "statement": "-", "source": "-"}
-    previous = PureDpEvent(0.0)
+    previous = E.Pure(0.0)
     for event, count in extreme_events(rng, 25):
         delta = float(rng.choice([0.0, 1e-300, 1e-11, 1e-6, 0.3]))
         epsilons = []
         try:
-            for whole in (event, Repeated(event, count), Composed([event, previous])):
+            for whole in (
+                event,
+                E.Repeated(event, count),
+                E.Composed([event, previous]),
+            ):
                 found = PrivacyGuarantee.of(whole, delta=delta, **fields)
                 epsilons.append(found.epsilon)
                 assert 0 <= found.delta_at(1.0) <= 1
@@ -458,9 +455,9 @@ def test_renyi_of_pure_releases():
             e, a = mpmath.mpf(epsilon), mpmath.mpf(order)
             moment = mpmath.cosh((a - 0.5) * e) / mpmath.cosh(e / 2)
             exact = float(mpmath.log(moment) / (a - 1))
-        ours = event_renyi(PureDpEvent(epsilon), order)
+        ours = event_renyi(E.Pure(epsilon), order)
         assert exact * (1 - 1e-9) <= ours <= min(exact * (1 + 1e-6), epsilon)
-    assert event_renyi(PureDpEvent(2.0), math.inf) == 2.0
+    assert event_renyi(E.Pure(2.0), math.inf) == 2.0
     for scale, order in product((0.3, 1.0, 5.0), (1.01, 1.5, 4.0, 40.0)):
 
         def integrand(x, order=order, scale=scale):
@@ -469,7 +466,7 @@ def test_renyi_of_pure_releases():
 
         ends = [-40 * scale, 0, 1, 1 + 40 * scale]
         total = sum(quad(integrand, *ends[i : i + 2])[0] for i in range(3))
-        assert math.log(total) / (order - 1) <= event_renyi(Laplace(scale), order)
+        assert math.log(total) / (order - 1) <= event_renyi(E.Laplace(scale), order)
 
 
 @pytest.fixture(scope="module")
@@ -493,7 +490,7 @@ def test_subsampled_guarantee(step):
         with pytest.raises(ValueError, match="rate"):
             step.subsampled(rate)
     words = {"unit": "sample", "statement": "A sum.", "source": "None."}
-    replacing = PrivacyGuarantee.of(Gaussian(1.0), delta=1e-6, **words)
+    replacing = PrivacyGuarantee.of(E.Gaussian(1.0), delta=1e-6, **words)
     with pytest.raises(ValueError, match="replace-one"):
         replacing.subsampled(0.1)
     with pytest.raises(ValueError, match="relation"):

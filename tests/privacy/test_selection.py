@@ -12,21 +12,12 @@ from itertools import pairwise, permutations, product
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from scipy.integrate import quad
 from scipy.special import logsumexp
 from scipy.stats import norm
 from scipy.stats import poisson as poisson_law
 
 from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
-from sktensordp.privacy.accounting._events import (
-    ParallelDpEvent,
-    PureDpEvent,
-    RevealingDpEvent,
-    SamplerResidualDpEvent,
-    SelectionDpEvent,
-    TableDpEvent,
-)
 from sktensordp.privacy.accounting._renyi import event_renyi
 from sktensordp.privacy.accounting._repetitions import (
     RepetitionDistribution,
@@ -34,11 +25,9 @@ from sktensordp.privacy.accounting._repetitions import (
     poisson,
 )
 from tests.support import distributions as L
+from tests.support import events as E
 
 pytestmark = pytest.mark.thorough
-Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
-Gaussian, Laplace = dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent
-Sampled, Choice = dp_event.PoissonSampledDpEvent, SelectionDpEvent
 
 ETAS, MEANS = (0.0, 0.5, 1.0), (1.2, 4.0, 40.0)
 NUMBERS = [negative_binomial(m, eta) for m, eta in product(MEANS, ETAS)]
@@ -169,25 +158,25 @@ SAMPLE = L.on_sample(0.2, L.gaussian(1.0, 150))
 WITH = L.both(L.split(L.response(0.3), 9), L.gaussian(0.3, 60))
 # A release, laws that it may have, and a scale of its losses.
 BASES = {
-    "pure": (PureDpEvent(0.5), [L.split(L.response(0.5))], 0.5),
-    "gaussian": (Gaussian(2.0), [L.gaussian(0.5, 150)], 0.5),
-    "small gaussian": (Gaussian(20.0), [L.gaussian(0.05, 150)], 0.05),
-    "large pure": (PureDpEvent(3.0), [L.split(L.response(3.0))], 3.0),
-    "laplace": (Laplace(1.0), [L.double_exponential(1.0, 100)], 1.0),
-    "k-ary": (TableDpEvent(KARY), pairs(KARY)[:1], 2.0),
-    "table": (TableDpEvent(TABLE), pairs(TABLE), 1.0),
-    "sample": (Sampled(0.2, Gaussian(1.0)), [SAMPLE], 0.5),
-    "both": (Composed([PureDpEvent(0.3), Gaussian(1 / 0.3)]), [WITH], 0.5),
+    "pure": (E.Pure(0.5), [L.split(L.response(0.5))], 0.5),
+    "gaussian": (E.Gaussian(2.0), [L.gaussian(0.5, 150)], 0.5),
+    "small gaussian": (E.Gaussian(20.0), [L.gaussian(0.05, 150)], 0.05),
+    "large pure": (E.Pure(3.0), [L.split(L.response(3.0))], 3.0),
+    "laplace": (E.Laplace(1.0), [L.double_exponential(1.0, 100)], 1.0),
+    "k-ary": (E.Table(KARY), pairs(KARY)[:1], 2.0),
+    "table": (E.Table(TABLE), pairs(TABLE), 1.0),
+    "sample": (E.Sampled(0.2, E.Gaussian(1.0)), [SAMPLE], 0.5),
+    "both": (E.Composed([E.Pure(0.3), E.Gaussian(1 / 0.3)]), [WITH], 0.5),
     "revealing": (
-        RevealingDpEvent(0.01, PureDpEvent(0.4)),
+        E.Revealing(0.01, E.Pure(0.4)),
         [L.shown(0.01, L.split(L.response(0.4)))], 0.4,
     ),
     "residual": (
-        Composed([PureDpEvent(0.4), SamplerResidualDpEvent(0.02, 1e-3)]),
+        E.Composed([E.Pure(0.4), E.Residual(0.02, 1e-3)]),
         [L.split(L.both(one, L.response(0.4))) for one in L.deviated(0.02, 1e-3)], 0.4,
     ),
     "parallel": (
-        ParallelDpEvent((Gaussian(2.0), Laplace(2.0))),
+        E.Parallel((E.Gaussian(2.0), E.Laplace(2.0))),
         [L.gaussian(0.5, 150), L.double_exponential(0.5, 100)], 0.5,
     ),
 }  # fmt: skip
@@ -212,7 +201,9 @@ def test_choices(name, number):
     # epsilon = 1.75 is stated at 1.80 for one Poisson try, at 2.3 for four tries and at
     # 3.4 for forty, geometric; that of 1.2 tries is stated 1.2 times as large.
     found = list(choices(laws, number))
-    assert not understated(Choice(release, number), found, [scale * s for s in SHARES])
+    assert not understated(
+        E.Choice(release, number), found, [scale * s for s in SHARES]
+    )
 
 
 def worst_ratio(number, epsilon):
@@ -232,7 +223,7 @@ def worst_ratio(number, epsilon):
 )
 def test_pure_choices(epsilon):
     for number in (*NUMBERS, negative_binomial(900.0, 1.0)):
-        ours = event_epsilon(Choice(PureDpEvent(epsilon), number), 0.0)
+        ours = event_epsilon(E.Choice(E.Pure(epsilon), number), 0.0)
         truth = worst_ratio(number, epsilon)
         # At worst the truth is 0.73 of what is stated: four tries, the geometric law.
         assert truth * (1 - 1e-9) <= ours <= truth / 0.72
@@ -250,13 +241,16 @@ def test_pure_choices(epsilon):
             assert ours == pytest.approx((2 + number.eta) * epsilon, rel=1e-12)
         if number.mean > 800 and epsilon < 1:
             assert ours <= truth * (1 + 2e-3)
-        thrice = Repeated(Choice(PureDpEvent(epsilon), number), 3)
+        thrice = E.Repeated(E.Choice(E.Pure(epsilon), number), 3)
         assert event_epsilon(thrice, 0.0) == pytest.approx(3 * ours, rel=1e-12)
 
 
 def test_choices_of_choices():
     inner, outer = negative_binomial(3.0, 1.0), poisson(2.0)
-    event, rng = Choice(Choice(Gaussian(3.0), inner), outer), np.random.default_rng(1)
+    event, rng = (
+        E.Choice(E.Choice(E.Gaussian(3.0), inner), outer),
+        np.random.default_rng(1),
+    )
     found = []
     for law in choices([L.gaussian(1 / 3, 60)], inner):
         one = tuple(side[-1] + 1e-300 for side in law)
@@ -266,27 +260,27 @@ def test_choices_of_choices():
 
 def test_choices_compose_through_their_losses():
     """Not by adding up epsilons, and delta falls along with epsilon."""
-    choice = Choice(Gaussian(5.0), negative_binomial(10.0, 0))
-    together = Repeated(choice, 10)
+    choice = E.Choice(E.Gaussian(5.0), negative_binomial(10.0, 0))
+    together = E.Repeated(choice, 10)
     assert event_epsilon(together, 1e-3) < 0.8 * 10 * event_epsilon(choice, 1e-4)
     assert event_delta(together, 2.0) < 0.7
-    weak = Choice(Gaussian(1e7), negative_binomial(10.0, 0))
-    mixed = Composed([weak, weak, Laplace(1.0)])
-    alone = event_delta(Laplace(1.0), 0.9)
+    weak = E.Choice(E.Gaussian(1e7), negative_binomial(10.0, 0))
+    mixed = E.Composed([weak, weak, E.Laplace(1.0)])
+    alone = event_delta(E.Laplace(1.0), 0.9)
     assert alone <= event_delta(mixed, 0.9) < 1.01 * alone + 1e-5
 
 
 def test_nothing_to_choose_and_nothing_protected():
     for number in NUMBERS:
-        for nothing in (dp_event.NoOpDpEvent(), PureDpEvent(0.0), Composed([])):
-            assert event_epsilon(Choice(nothing, number), 0.0) == 0.0
-            assert event_delta(Choice(nothing, number), 0.0) == 0.0
-        for shows in (dp_event.NonPrivateDpEvent(), RevealingDpEvent(0.3, Gaussian(1))):
-            assert event_epsilon(Choice(shows, number), 0.5) == math.inf
-            assert event_delta(Choice(shows, number), 9.0) == 1.0
-            assert event_renyi(Choice(shows, number), 2.0) == math.inf
+        for nothing in (E.Nothing(), E.Pure(0.0), E.Composed([])):
+            assert event_epsilon(E.Choice(nothing, number), 0.0) == 0.0
+            assert event_delta(E.Choice(nothing, number), 0.0) == 0.0
+        for shows in (E.NonPrivate(), E.Revealing(0.3, E.Gaussian(1))):
+            assert event_epsilon(E.Choice(shows, number), 0.5) == math.inf
+            assert event_delta(E.Choice(shows, number), 9.0) == 1.0
+            assert event_renyi(E.Choice(shows, number), 2.0) == math.inf
     # Poisson: with no tries nothing is released, which tells the neighbours not apart.
-    few = Choice(RevealingDpEvent(1e-3, PureDpEvent(0.4)), poisson(0.1))
+    few = E.Choice(E.Revealing(1e-3, E.Pure(0.4)), poisson(0.1))
     assert event_delta(few, 30.0) == pytest.approx(1e-4, rel=1e-3)
 
 
@@ -323,9 +317,9 @@ RENYI = ["pure", "gaussian", "table", "sample", "laplace", "parallel"]
 def test_renyi_of_choices(place):
     name, number = RENYI[place], [FEWER[0], NUMBERS[8], NUMBERS[-2]][place % 3]
     release, laws, _ = BASES[name]
-    event = Choice(release, number)
+    event = E.Choice(release, number)
     assert not too_small(event, list(choices(laws[:2], number)))
-    other = Composed([event, Repeated(Gaussian(2.0), 3)])
+    other = E.Composed([event, E.Repeated(E.Gaussian(2.0), 3)])
     parts = event_renyi(event, 3.0) + 3 * 3 / 8
     assert event_renyi(other, 3.0) == pytest.approx(parts, rel=1e-12)
 
@@ -359,21 +353,21 @@ def test_renyi_of_samples_by_quadrature(order):
         ends = -13.0 - mu, 13.0 + order * mu
         both = mixture, norm.logpdf
         exact = max(log_moment(*pair, order, *ends) for pair in (both, both[::-1]))
-        ours = event_renyi(Sampled(rate, Gaussian(1 / mu)), order) * (order - 1)
+        ours = event_renyi(E.Sampled(rate, E.Gaussian(1 / mu)), order) * (order - 1)
         assert exact * (1 - 1e-9) - 1e-12 <= ours <= exact * (1 + 1e-7) + 1e-11
-        five = event_renyi(Repeated(Sampled(rate, Gaussian(1 / mu)), 5), order)
+        five = event_renyi(E.Repeated(E.Sampled(rate, E.Gaussian(1 / mu)), 5), order)
         assert five * (order - 1) == pytest.approx(5 * ours, rel=1e-12)
 
 
 def test_renyi_of_parts():
-    a, b = Gaussian(1.5), PureDpEvent(0.7)
+    a, b = E.Gaussian(1.5), E.Pure(0.7)
     for order in _ORDERS:
-        one, other, third = (event_renyi(x, order) for x in (a, b, Laplace(2.0)))
-        both = event_renyi(ParallelDpEvent((a, b)), order)
+        one, other, third = (event_renyi(x, order) for x in (a, b, E.Laplace(2.0)))
+        both = event_renyi(E.Parallel((a, b)), order)
         assert both == max(one, other)
-        whole = Composed([ParallelDpEvent((a, b)), Laplace(2.0)])
+        whole = E.Composed([E.Parallel((a, b)), E.Laplace(2.0)])
         assert event_renyi(whole, order) == pytest.approx(both + third, rel=1e-12)
-        assert event_renyi(RevealingDpEvent(1e-9, a), order) == math.inf
+        assert event_renyi(E.Revealing(1e-9, a), order) == math.inf
 
 
 # The checker itself: what would be stated if something were forgotten
@@ -386,11 +380,11 @@ WRONG = {
         "revealing", GEOMETRIC, lambda event, _: event,
     ),
     "four tries of five": (
-        "gaussian", FIVE, lambda event, law: Choice(event, poisson(law.mean / 5)),
+        "gaussian", FIVE, lambda event, law: E.Choice(event, poisson(law.mean / 5)),
     ),
     "that there are no two laws": (
         "pure", NUMBERS[8],
-        lambda event, law: Choice(event, negative_binomial(law.mean, 0.0)),
+        lambda event, law: E.Choice(event, negative_binomial(law.mean, 0.0)),
     ),
 }  # fmt: skip
 
@@ -406,5 +400,5 @@ def test_checker_sees_mistakes(forgotten):
 
 def test_checker_sees_mistakes_of_renyi():
     found = list(choices(BASES["gaussian"][1], FIVE))
-    for wrong in (Gaussian(2.0), Choice(Gaussian(2.0), poisson(4.0))):
+    for wrong in (E.Gaussian(2.0), E.Choice(E.Gaussian(2.0), poisson(4.0))):
         assert too_small(wrong, found)

@@ -13,7 +13,6 @@ from itertools import combinations_with_replacement, permutations
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 from scipy.stats import binom
 
 from sktensordp.audit import audit_mechanism
@@ -27,13 +26,6 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, compose
 from sktensordp.privacy.accounting._curves import curve_of, event_delta, event_epsilon
-from sktensordp.privacy.accounting._events import (
-    GroupDpEvent,
-    PureDpEvent,
-    RevealingDpEvent,
-    ShuffledDpEvent,
-    TableDpEvent,
-)
 from sktensordp.privacy.accounting._renyi import event_renyi
 from sktensordp.privacy.accounting._shuffled_bits import ShuffledBits
 from sktensordp.privacy.accounting._shuffling import (
@@ -45,9 +37,9 @@ from sktensordp.privacy.accounting._shuffling import (
 )
 from sktensordp.privacy.calibration._table import level_table
 from tests.support import divergence as D
+from tests.support import events as E
 
 pytestmark = pytest.mark.thorough
-Composed, Repeated = dp_event.ComposedDpEvent, dp_event.SelfComposedDpEvent
 SHARES = (0.2, 0.4, 0.6, 0.8, 0.9)
 # The independent side multiplies floats: its errors are below this.
 ROUNDING = 1e-11
@@ -132,8 +124,8 @@ def test_no_delta_is_below_the_exact_one(k, weight, n):
     epsilon0 = math.log(weight)
     for share in SHARES:
         exact = exact_delta(compared, share * epsilon0)
-        for event in (TableDpEvent(rows), PureDpEvent(epsilon0)):
-            stated = event_delta(ShuffledDpEvent(event, n), share * epsilon0)
+        for event in (E.Table(rows), E.Pure(epsilon0)):
+            stated = event_delta(E.Shuffled(event, n), share * epsilon0)
             assert stated >= exact * (1 - ROUNDING)
 
 
@@ -146,7 +138,7 @@ def test_kary_response_is_tight(k, weight, share):
     compared = crowd(rows, 8, ((0, 1),))
     epsilon = share * epsilon0
     delta = exact_delta(compared, epsilon)
-    stated = event_epsilon(ShuffledDpEvent(TableDpEvent(rows), 8), delta)
+    stated = event_epsilon(E.Shuffled(E.Table(rows), 8), delta)
     assert epsilon * (1 - ROUNDING) <= stated <= 1.05 * epsilon
 
 
@@ -154,7 +146,7 @@ def test_the_largest_gap_of_kary_response_that_the_guide_states():
     rows, delta = integers(4, 3.67), 0.007
     compared = crowd(rows, 8, ((0, 1),))
     exact = inverse(lambda epsilon: exact_delta(compared, epsilon), delta, 1.3)
-    stated = event_epsilon(ShuffledDpEvent(TableDpEvent(rows), 8), delta)
+    stated = event_epsilon(E.Shuffled(E.Table(rows), 8), delta)
     assert 1.05 * exact < stated < 1.0605 * exact
 
 
@@ -163,7 +155,7 @@ def test_the_largest_gap_of_kary_response_that_the_guide_states():
 def test_binary_response_is_exact(weight, n):
     rows, epsilon0 = integers(2, weight), math.log(weight)
     compared = crowd(rows, n, ((0, 1),))
-    shuffled = ShuffledDpEvent(TableDpEvent(rows), n)
+    shuffled = E.Shuffled(E.Table(rows), n)
     for share in (0.02, *SHARES):
         exact = exact_delta(compared, share * epsilon0)
         stated = event_delta(shuffled, share * epsilon0)
@@ -197,7 +189,7 @@ def bits_of_all_mixes(p, n, epsilons):
 @pytest.mark.parametrize("n", [40, 256, 600])
 def test_bits_of_many_people(weight, n):
     rows, p = integers(2, weight), weight / (weight + 1)
-    shuffled, epsilon0 = ShuffledDpEvent(TableDpEvent(rows), n), math.log(weight)
+    shuffled, epsilon0 = E.Shuffled(E.Table(rows), n), math.log(weight)
     epsilons = np.array([0.02, 0.05, 0.1, 0.2, 0.5]) * epsilon0
     deltas = bits_of_all_mixes(p, n, epsilons)
     exact = deltas.max(axis=0)
@@ -218,7 +210,7 @@ def test_people_left_out_of_very_many(monkeypatch):
     bits = ShuffledBits((4 / 9, 4 / 9), 900)
     assert bits.n_counted == 82
     few = ShuffledBits((4 / 9, 4 / 9), 82)
-    stated = event_delta(ShuffledDpEvent(TableDpEvent(((5, 4), (4, 5))), 900), 0.02)
+    stated = event_delta(E.Shuffled(E.Table(((5, 4), (4, 5))), 900), 0.02)
     assert stated < bits.delta(0.02) == few.delta(0.02)
 
 
@@ -234,8 +226,8 @@ BITS = {
 def test_messages_of_two_kinds(name, n):
     rows = BITS[name]
     compared = crowd(rows, n)
-    event = ShuffledDpEvent(TableDpEvent(rows), n)
-    epsilon0 = event_epsilon(TableDpEvent(rows), 0.0)
+    event = E.Shuffled(E.Table(rows), n)
+    epsilon0 = event_epsilon(E.Table(rows), 0.0)
     for share in (0.0, 0.05, *SHARES):
         exact = exact_delta(compared, share * epsilon0)
         stated = event_delta(event, share * epsilon0)
@@ -386,7 +378,7 @@ def test_three_outcomes_would_be_too_few():
     pair = [histograms(third, (x, 2, 2)) for x in (0, 1)]
     exact = exact_delta(crowd(rows, n, ((0, 1),)), epsilon)
     assert exact_delta([pair], epsilon) / exact == pytest.approx(0.135, abs=0.001)
-    stated = event_delta(ShuffledDpEvent(PureDpEvent(1.0), n), epsilon)
+    stated = event_delta(E.Shuffled(E.Pure(1.0), n), epsilon)
     assert stated >= exact * (1 - ROUNDING)
 
 
@@ -402,7 +394,7 @@ def test_an_asymmetric_pair_is_bounded_in_both_directions():
             epsilon = share * epsilon0
             exact = exact_delta(compared, epsilon)
             assert blanket_divergence(pair, n, epsilon) >= exact * (1 - ROUNDING)
-            stated = event_delta(ShuffledDpEvent(TableDpEvent(ASYMMETRIC), n), epsilon)
+            stated = event_delta(E.Shuffled(E.Table(ASYMMETRIC), n), epsilon)
             assert stated >= exact * (1 - ROUNDING)
     # One direction alone would be below the truth.
     epsilon = 0.6 * epsilon0
@@ -425,9 +417,9 @@ TABLES = {
 def test_tables_with_any_other_people(name):
     rows = TABLES[name]
     n = 4 if len(rows[0]) < 5 else 3
-    event = ShuffledDpEvent(TableDpEvent(rows), n)
+    event = E.Shuffled(E.Table(rows), n)
     compared = crowd(rows, n)
-    epsilon0 = event_epsilon(TableDpEvent(rows), 0.0)
+    epsilon0 = event_epsilon(E.Table(rows), 0.0)
     for share in (0.0, 0.05, *SHARES):
         exact = exact_delta(compared, share * epsilon0)
         stated = event_delta(event, share * epsilon0)
@@ -437,7 +429,7 @@ def test_tables_with_any_other_people(name):
 @pytest.mark.parametrize("rounds", [2, 3])
 def test_rounds_compose(rounds):
     n, rows = 4, ASYMMETRIC
-    event = Repeated(ShuffledDpEvent(TableDpEvent(rows), n), rounds)
+    event = E.Repeated(E.Shuffled(E.Table(rows), n), rounds)
     seen = [(p[p > 0], q[p > 0]) for p, q in crowd(rows, n)]
     laws = [D.power(D.merge(np.log(p / q), p), rounds) for p, q in seen]
 
@@ -472,29 +464,29 @@ def test_the_bound_composes_with_itself_and_with_gaussian_noise(
     epsilon0, n, rounds, mu
 ):
     law = D.power(clone_law(epsilon0, n), rounds)
-    events = [ShuffledDpEvent(PureDpEvent(epsilon0), n)] * rounds
+    events = [E.Shuffled(E.Pure(epsilon0), n)] * rounds
     if mu:
-        events.append(dp_event.GaussianDpEvent(1 / mu))
+        events.append(E.Gaussian(1 / mu))
 
     def curve(e):
         return D.stick_with_gaussian(law, mu, e) if mu else D.stick(law, e)
 
     for epsilon in (0.0, 0.2, 0.5, 1.0, 1.5):
         exact = curve(epsilon)
-        stated = event_delta(Composed(events), epsilon)
+        stated = event_delta(E.Composed(events), epsilon)
         assert stated >= exact * (1 - 1e-9) - 1e-13
         assert stated <= 1.05 * exact + 1e-9
     for delta in (1e-2, 1e-5):
         exact = inverse(curve, delta, 10.0)
-        assert exact * (1 - 1e-9) <= event_epsilon(Composed(events), delta)
-        assert event_epsilon(Composed(events), delta) <= 1.02 * exact
+        assert exact * (1 - 1e-9) <= event_epsilon(E.Composed(events), delta)
+        assert event_epsilon(E.Composed(events), delta) <= 1.02 * exact
 
 
 @pytest.mark.parametrize("order", [1 + 1e-7, 1.02, 2.0, 30.0])
 @pytest.mark.parametrize(("epsilon0", "n"), [(1e-6, 1000), (1e-4, 10**6), (0.5, 100)])
 def test_renyi_divergences_of_weak_messages(epsilon0, n, order):
     """Chords of the curve, integrated with many digits: rounding never loses."""
-    curve = curve_of(ShuffledDpEvent(PureDpEvent(epsilon0), n))
+    curve = curve_of(E.Shuffled(E.Pure(epsilon0), n))
     epsilons = np.linspace(0.0, curve.losses[1], 60)
     deltas = [mpmath.mpf(curve.delta(e)) for e in epsilons.tolist()]
     with mpmath.workdps(60):
@@ -519,7 +511,7 @@ def test_renyi_divergences_of_weak_messages(epsilon0, n, order):
 @pytest.mark.parametrize(("epsilon0", "n"), [(1.0, 30), (3.0, 200)])
 def test_renyi_divergences(epsilon0, n):
     losses, masses = clone_law(epsilon0, n)
-    event = ShuffledDpEvent(PureDpEvent(epsilon0), n)
+    event = E.Shuffled(E.Pure(epsilon0), n)
     for order in (1.02, 1.5, 2.0, 3.0, 8.0, 30.0):
         exact = math.log(masses @ np.exp((order - 1) * losses)) / (order - 1)
         stated = event_renyi(event, order)
@@ -540,16 +532,16 @@ def test_a_budget_admits_many_rounds():
 def test_messages_that_reveal_with_some_probability(n):
     # Binary response, except that one message in a hundred thousand shows its value.
     rows = ((66_666, 33_333, 1, 0), (33_333, 66_666, 0, 1))
-    event = RevealingDpEvent(1e-5, PureDpEvent(math.log(2.0)))
+    event = E.Revealing(1e-5, E.Pure(math.log(2.0)))
     compared = crowd(rows, n)
     for epsilon in (0.1, 0.3, 0.5, 0.6):
         exact = exact_delta(compared, epsilon)
-        for local in (event, TableDpEvent(rows)):
-            stated = event_delta(ShuffledDpEvent(local, n), epsilon)
+        for local in (event, E.Table(rows)):
+            stated = event_delta(E.Shuffled(local, n), epsilon)
             assert exact * (1 - ROUNDING) <= stated <= 1
         # What is revealed about others may not be left out.
         alone = delta_of_clones(math.log(2), n, epsilon)
-        stated = event_delta(ShuffledDpEvent(event, n), epsilon)
+        stated = event_delta(E.Shuffled(event, n), epsilon)
         assert stated > alone or stated == event_delta(event, epsilon)
 
 
@@ -557,12 +549,12 @@ def test_the_delta_of_every_message_counts():
     # The proof, in numbers: 1 / (e^epsilon0 + 1) of the own message's delta, and
     # e^-epsilon0 (1 + 1 / (e^epsilon0 + 1)) of that of each other.
     n, epsilon0, delta0, epsilon = 1000, 2.0, 1e-9, 0.5
-    event = RevealingDpEvent(delta0, PureDpEvent(epsilon0))
+    event = E.Revealing(delta0, E.Pure(epsilon0))
     share = 1 / (math.exp(epsilon0) + 1)
     added = share + (n - 1) * math.exp(-epsilon0) * (1 + share)
     added *= (1 + math.exp(epsilon)) * delta0
     pure = delta_of_clones(epsilon0, n, epsilon)
-    stated = event_delta(ShuffledDpEvent(event, n), epsilon)
+    stated = event_delta(E.Shuffled(event, n), epsilon)
     assert pure + 0.99 * added <= stated
     # A message is tried at some tens of deltas, which are up to ten times too large.
     assert stated <= pure + 11 * added
@@ -587,7 +579,7 @@ def test_a_sampler_that_is_off_its_table():
 def test_local_epsilons_for_a_central_epsilon_of_1(n, epsilon0):
     # Published to three digits by the bound of 2021.
     below, above = (
-        event_delta(ShuffledDpEvent(PureDpEvent(epsilon0 + shift), n), 1.0)
+        event_delta(E.Shuffled(E.Pure(epsilon0 + shift), n), 1.0)
         for shift in (-0.01, 0.02)
     )
     assert below <= 1e-6 < above
@@ -606,15 +598,13 @@ def test_a_hundred_thousand_people():
 
 
 def test_shuffling_never_hurts_and_more_messages_help():
-    event = PureDpEvent(2.0)
-    deltas = [
-        event_delta(ShuffledDpEvent(event, n), 0.5) for n in (2, 5, 20, 100, 1000)
-    ]
+    event = E.Pure(2.0)
+    deltas = [event_delta(E.Shuffled(event, n), 0.5) for n in (2, 5, 20, 100, 1000)]
     assert event_delta(event, 0.5) >= deltas[0]
     assert all(np.diff(deltas) < 0)
-    assert event_epsilon(ShuffledDpEvent(event, 100), 0.0) == 2.0
-    assert event_epsilon(Repeated(ShuffledDpEvent(event, 100), 3), 0.0) == 6.0
-    shuffled = ShuffledDpEvent(event, 100)
+    assert event_epsilon(E.Shuffled(event, 100), 0.0) == 2.0
+    assert event_epsilon(E.Repeated(E.Shuffled(event, 100), 3), 0.0) == 6.0
+    shuffled = E.Shuffled(event, 100)
     assert event_renyi(shuffled, 4.0) <= event_renyi(event, 4.0)
 
 
@@ -624,7 +614,7 @@ def test_gaussian_messages():
     mechanism = GaussianMechanism(2.0, delta=1e-10, bounds=(0, 1))
     message = mechanism.fit(np.zeros((1, 2))).privacy_guarantee_
     shuffled = message.shuffled(10_000, delta=1e-6)
-    pure = event_epsilon(ShuffledDpEvent(PureDpEvent(1.0), 10_000), 1e-6)
+    pure = event_epsilon(E.Shuffled(E.Pure(1.0), 10_000), 1e-6)
     assert pure < shuffled.epsilon < message.epsilon_at(1e-6)
     assert "Dwork and Roth" in shuffled.source
 
@@ -653,7 +643,7 @@ def test_guarantees_that_no_theorem_covers_are_refused():
     with pytest.raises(ValueError, match="already shuffled"):
         message.shuffled(100).shuffled(100)
     central = PrivacyGuarantee.of(
-        PureDpEvent(1.0), unit="sample", statement="A mean.", source="a theorem"
+        E.Pure(1.0), unit="sample", statement="A mean.", source="a theorem"
     )
     with pytest.raises(ValueError, match="one message per person"):
         central.shuffled(100)
@@ -751,8 +741,8 @@ def test_several_people_in_one_shuffle(k, weight, size):
         for before in held_by(size, k)
         for after in held_by(size, k)
     ]
-    event = GroupDpEvent(ShuffledDpEvent(TableDpEvent(rows), n), size)
-    stated_by_rounds = Repeated(ShuffledDpEvent(TableDpEvent(rows), n), size)
+    event = E.Group(E.Shuffled(E.Table(rows), n), size)
+    stated_by_rounds = E.Repeated(E.Shuffled(E.Table(rows), n), size)
     too_small = False
     for share in SHARES:
         epsilon = size * share * math.log(weight)
@@ -777,7 +767,5 @@ def test_people_in_one_shuffle_are_a_group():
 
 
 def test_more_messages_than_can_be_counted_are_left_out():
-    many, more = (
-        event_delta(ShuffledDpEvent(PureDpEvent(0.5), n), 1e-6) for n in (10**9, 2**50)
-    )
+    many, more = (event_delta(E.Shuffled(E.Pure(0.5), n), 1e-6) for n in (10**9, 2**50))
     assert 0 < more == many

@@ -1,15 +1,7 @@
 """Guarantees of releases that never took place, for tests of what counts them."""
 
 from sktensordp.privacy import PrivacyGuarantee
-from sktensordp.privacy.accounting._events import (
-    PureDpEvent,
-    SamplerResidualDpEvent,
-    TableDpEvent,
-)
-
-__all__ = [
-    "PureDpEvent", "SamplerResidualDpEvent", "TableDpEvent", "guarantee", "pure",
-]  # fmt: skip
+from tests.support.events import Pure
 
 
 def guarantee(event, delta=0.0, **fields):
@@ -19,4 +11,4 @@ def guarantee(event, delta=0.0, **fields):
 
 
 def pure(epsilon, **fields):
-    return guarantee(PureDpEvent(epsilon), **fields)
+    return guarantee(Pure(epsilon), **fields)
