@@ -18,17 +18,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
-from .._sklearn_compat import (
-    Interval,
-    StrOptions,
-    fit_context,
-    only_if,
-)
-from .._validation import (
-    check_modes,
-    check_shape,
-    r2_of_any_size,
-)
+from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
+from .._validation import check_modes, check_shape, r2_of_any_size
 from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, TuckerForm
 from ._checks import (

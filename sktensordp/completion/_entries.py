@@ -19,12 +19,7 @@ from sklearn.utils import check_array, column_or_1d
 from .._random import NoiseStreams
 from .._validation import check_coordinates, check_numeric, checked, range_of
 from ..privacy._conditions import CLIENTS
-from ..tensor import (
-    Observations,
-    Pattern,
-    as_coordinates,
-    pattern_of,
-)
+from ..tensor import Observations, Pattern, as_coordinates, pattern_of
 from ..tensor._sums import shared_entries
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain

@@ -14,11 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import Interval, fit_context
-from .._validation import (
-    check_shape,
-    is_fit_for_a_score,
-    warn,
-)
+from .._validation import check_shape, is_fit_for_a_score, warn
 from ..exceptions import AveragesOnlyWarning
 from ..measure import NoisySums
 from ..privacy import PrivacyGuarantee
@@ -31,12 +27,7 @@ from ._item_model import ItemModel
 from ._likely_mistakes import warn_of_noise
 from ._local import Local
 from ._ranking import RankingEstimator, Wanted
-from ._synthetic import (
-    LENGTHS_ARE_PUBLIC,
-    Request,
-    UserSampler,
-    sample_choices,
-)
+from ._synthetic import LENGTHS_ARE_PUBLIC, Request, UserSampler, sample_choices
 
 # The default with noise and without. With noise, more items cost rounding.
 _DEFAULT_MAX_ITEMS, _WITHOUT_NOISE = 1500, 15_000

@@ -46,13 +46,7 @@ from ._fitted import keeping_names_if_refused
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._problem import Problem, domain_of
 from ._releases import contribute
-from ._requests import (
-    MOST_STEPS,
-    Agreement,
-    SumRequest,
-    read_request,
-    request_bytes,
-)
+from ._requests import MOST_STEPS, Agreement, SumRequest, read_request, request_bytes
 from .measurements._units import UnitPerturbation
 
 Ask = Callable[[bytes], ArrayLike | tuple[ArrayLike, int]]
