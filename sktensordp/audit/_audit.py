@@ -155,12 +155,13 @@ def audit_mechanism(
     claim, alpha = Gaussian() if gaussian else Pure(delta), 1 - confidence
     starts = [n_trials // 8, n_trials // 4, n_trials // 2]
     starts = [n for n in starts if n >= _LEAST_LEARNING] or starts[-1:]
-    arms = _Arms(mechanism, x, x_neighbour, batched)
+    arms: _TwoArms = []
     stages: list[tuple[int, int, int]] = []
     for looks_left, (start, end) in zip(
         reversed(range(len(starts))), pairwise([*starts, n_trials]), strict=True
     ):
-        zeros, ones = arms.first(end if early_stopping else n_trials)
+        n = end if early_stopping else n_trials
+        zeros, ones = arms = _extended(arms, n, mechanism, (x, x_neighbour), batched)
         with threadpool_limits(1):
             event = _chosen_event(
                 (zeros[:start], ones[:start]),
@@ -254,32 +255,26 @@ def _chosen_event(
     return _Event(event.score, threshold, event.above, event.swapped)
 
 
-class _Arms:
-    """Outputs of a mechanism on two inputs, run as often as they are needed."""
-
-    def __init__(
-        self, mechanism: Callable[..., Any], x: Any, x_neighbour: Any, batched: bool
-    ) -> None:
-        self._mechanism, self._inputs = mechanism, (x, x_neighbour)
-        self._batched = batched
-        self._arms: list[NDArray[np.float64]] = []
-
-    def first(self, n: int) -> list[NDArray[np.float64]]:
-        """The first n outputs on each of the two inputs."""
-        have = len(self._arms[0]) if self._arms else 0
-        if n > have:
-            new = [
-                _outputs(self._mechanism, x, n - have, self._batched)
-                for x in self._inputs
-            ]
-            if new[0].shape[1] != new[1].shape[1]:
-                raise ValueError(
-                    "The outputs of `mechanism` on the two inputs differ in size; all "
-                    "must have the same size."
-                )
-            old = self._arms or [arm[:0] for arm in new]
-            self._arms = [np.concatenate(pair) for pair in zip(old, new, strict=True)]
-        return self._arms
+def _extended(
+    arms: _TwoArms,
+    n: int,
+    mechanism: Callable[..., Any],
+    inputs: tuple[Any, Any],
+    batched: bool,
+) -> _TwoArms:
+    """These outputs on each of the two inputs and further ones, n in all."""
+    have = len(arms[0]) if arms else 0
+    if n == have:
+        return arms
+    new = [_outputs(mechanism, x, n - have, batched) for x in inputs]
+    if new[0].shape[1] != new[1].shape[1]:
+        raise ValueError(
+            "The outputs of `mechanism` on the two inputs differ in size; all must "
+            "have the same size."
+        )
+    if not arms:
+        return new
+    return [np.concatenate(pair) for pair in zip(arms, new, strict=True)]
 
 
 def audit_estimator(
