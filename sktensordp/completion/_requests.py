@@ -198,7 +198,7 @@ def _total_fields(totals: UnitTotals) -> dict[str, float]:
 # Totals on which contributions depend.
 _TOTALS = ("n_units", "offset", "typical_size")
 # Attributes of a model that are lists with an array for each of the other modes.
-_OF_MODES = ("biases", "uncertainty", "excess")
+_OF_MODES = ("biases", "uncertainty")
 
 
 # --- reading --------------------------------------------------------------------------

@@ -34,9 +34,8 @@ class SharedModel:
         Features of the rows of the first other mode and, last, of an unknown row.
     noise : float
         Variance of a value around the model.
-    uncertainty, excess : list of ndarray of shape (size + 1,)
-        For each row, the variance that its error adds to a value, and how much it
-        changes the expected squared residual of a value that the row was fitted to.
+    uncertainty : list of ndarray of shape (size + 1,)
+        For each row, the variance that its error adds to a value.
     groups : tuple of (int, float)
         Numbers of consecutive elements of a unit's row that have one prior variance,
         and this: its bias, if there are biases, and its weights for features. That of
@@ -60,7 +59,6 @@ class SharedModel:
     features: NDArray[np.float64]
     noise: float
     uncertainty: list[NDArray[np.float64]]
-    excess: list[NDArray[np.float64]]
     groups: tuple[tuple[int, float], ...]
     n_units: float
     unit: int = 0
@@ -137,7 +135,7 @@ class SharedModel:
             leverages,
             held_out,
         )
-        squares = residuals**2 - _at(entries.others, self.excess)
+        squares = residuals**2 - _at(entries.others, self.uncertainty)
         return SolvedUnits(rows, known, residuals, leverages, held_out, squares)
 
     def split(self, rows: NDArray[np.float64]) -> list[NDArray[np.float64]]:

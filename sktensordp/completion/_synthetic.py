@@ -125,7 +125,7 @@ class UserSampler:
         """Counts per user. Rare items get what the others leave of all choices."""
         counts = self.model.counts
         is_rare = counts <= _WELL_KNOWN * self.error
-        expected = expected_counts(counts, self.error)[0]
+        expected = expected_counts(counts, self.error)
         rates = np.where(is_rare, expected, counts)
         rates /= self.population.n_users
         sizes = np.arange(1, self.n_items + 1)

@@ -153,31 +153,23 @@ def biases_from_sums(
     weights: NDArray[np.float64],
     noise: NDArray[np.float64],
     prior: BiasPrior,
-    start: NDArray[np.float64],
-    doubt: NDArray[np.float64],
 ) -> Biases:
     """Posterior of biases whose prior is learned from the sums of all rows.
 
     The prior mean is linear in explanatory variables, whose coefficients have a
-    Gaussian prior. These, and the
-    variance around it, follow from the marginal likelihood of the sums, whose noise is
-    known. The prior mean of a row that counts as unknown also has what the average
-    entry's bias is above that.
+    Gaussian prior. These, and the variance around it, follow from the marginal
+    likelihood of the sums, whose noise is known. The prior mean of a row that counts as
+    unknown also has what the average entry's bias is above that.
 
     Parameters
     ----------
     sums : ndarray of shape (n,)
-        b_j, where h is one, plus c_j times s_j.
+        b_j around zero, where h is one.
     weights : ndarray of shape (n,)
         c_j.
     noise : ndarray of shape (n,)
-        Variance of b_j around c_j times the step from s_j to the bias.
+        Variance of b_j around c_j times the bias.
     prior : BiasPrior
-    start : ndarray of shape (n,)
-        s_j.
-    doubt : ndarray of shape (n,)
-        Variance of c_j. The sum of a row that may have no entries tells little, if the
-        bias is expected far from s_j.
     """
     explaining = prior.explaining
     noise = np.maximum(noise, LEAST_NOISE)
@@ -201,21 +193,18 @@ def biases_from_sums(
     mean = posterior @ np.array(coefficients)
     explained = prior.of_prior @ mean
 
-    def given(
-        prior_means: NDArray[np.float64],
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        total = noise + doubt * ((prior_means - start) ** 2 + spread)
-        variances = 1 / (1 / spread + weights**2 / total)
-        steps = variances * weights * (sums - weights * prior_means) / total
-        return prior_means + steps, variances
+    variances = 1 / (1 / spread + weights**2 / noise)
+
+    def given(prior_means: NDArray[np.float64]) -> NDArray[np.float64]:
+        left = sums - weights * prior_means
+        return prior_means + variances * weights * left / noise
 
     def average(of_rows: NDArray[np.float64]) -> float:
         return float(average_row(of_rows[:, np.newaxis], prior.known)[0])
 
-    before, _ = given(explaining @ mean)
-    means, _ = given(explained)
+    before, means = given(explaining @ mean), given(explained)
     lift = np.where(prior.known > 0, 0.0, average(means - explained))
-    means, variances = given(explained + lift)
+    means = given(explained + lift)
     # The mean over the entries is known well, whatever is unknown of single rows.
     means += float(average_row((before - means)[:, np.newaxis], weights)[0])
     return Biases(means, variances, average(means), spread)
@@ -362,10 +351,8 @@ def rows_from_information(
     return means, spread, covariance
 
 
-def expected_counts(
-    noisy: NDArray[np.float64], noise: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Posterior means and variances of counts, given the counts plus Gaussian noise.
+def expected_counts(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
+    """Posterior means of counts, given the counts plus Gaussian noise.
 
     The prior is the distribution that best fits all the noisy counts. It lives on a
     grid, finer where counts are smaller, and is found by expectation maximisation
@@ -381,13 +368,12 @@ def expected_counts(
 
     Returns
     -------
-    counts, variances : ndarray of shape (n,)
+    counts : ndarray of shape (n,)
     """
     counts = np.maximum(noisy, 0.0)
-    variances = np.full_like(counts, noise**2)
     uncertain = noisy < _WELL_KNOWN * noise
     if not np.any(uncertain):
-        return counts, variances
+        return counts
     levels = np.append(0.0, np.geomspace(0.05, _WELL_KNOWN, _N_LEVELS) * noise)
     distance = (noisy[uncertain, np.newaxis] - levels) / noise
     distance = distance**2 / 2
@@ -401,5 +387,4 @@ def expected_counts(
     posterior = likelihood * weights
     posterior /= posterior.sum(axis=1, keepdims=True)
     counts[uncertain] = posterior @ levels
-    variances[uncertain] = posterior @ levels**2 - counts[uncertain] ** 2
-    return counts, np.maximum(variances, 0.0)
+    return counts

@@ -74,8 +74,6 @@ class RowCounts:
     ----------
     counts : ndarray of shape (n_rows,)
         Each entry counts with the weight of its unit.
-    variances : ndarray of shape (n_rows,)
-        Variances of the counts, given the noisy ones.
     logs : ndarray of shape (n_rows,)
         Logarithms of the counts, of which very small ones are raised.
     known : ndarray of shape (n_rows,)
@@ -85,7 +83,6 @@ class RowCounts:
     """
 
     counts: NDArray[np.float64]
-    variances: NDArray[np.float64]
     logs: NDArray[np.float64]
     known: NDArray[np.float64]
 
@@ -120,14 +117,12 @@ def release_counts(
 
 def _read(noisy: NDArray[np.float64], error: float, whole: float) -> RowCounts:
     """Estimate counts, whose sum is known, from noisy ones."""
-    counts, variances = expected_counts(noisy, error)
+    counts = expected_counts(noisy, error)
     total = float(counts.sum())
-    unit = whole / total if total > 0 else 1.0
-    counts *= unit
+    counts *= whole / total if total > 0 else 1.0
     largest = 1e-3 * float(counts.max())
     return RowCounts(
         counts=counts,
-        variances=variances * unit**2,
         logs=np.log(np.maximum(counts, max(0.05 * error, largest, 1e-300))),
         known=np.where(noisy > error, counts, 0.0),
     )

@@ -23,7 +23,7 @@ from .._shared_model import SharedModel, SolvedUnits
 # Centre and half width of the range of the logarithm of a unit's number of entries.
 USUAL_LOG, LOG_RANGE = 4.0, 3.0
 # Number of statistics that tell how well the model fits a unit.
-N_FIT_TOTALS = 4
+N_FIT_TOTALS = 3
 
 
 @dataclass(frozen=True)
@@ -214,45 +214,32 @@ class BlockQuestion:
         contributions = np.concatenate(contributions, axis=1)
         contributions /= self.lengths
         contributions *= weights[:, np.newaxis]
-        scales = of_rows.add_entries(totals[0], chunk, block, contributions)
+        of_rows.add_entries(totals[0], chunk, block, contributions)
         statistics = [
-            self._fit_statistics(chunk, solved, weights, scales),
+            self._fit_statistics(chunk, solved, weights),
             self._prior_statistics(solved),
             _moments(chunk, solved),
         ]
         of_totals.add_units(totals[1], np.concatenate(statistics, axis=1))
 
     def _fit_statistics(
-        self,
-        chunk: UnitEntries,
-        solved: SolvedUnits,
-        weights: NDArray[np.float64],
-        scales: NDArray[np.float64],
+        self, chunk: UnitEntries, solved: SolvedUnits, weights: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Statistics of units that tell how well the model fits.
 
-        How much the contributions move with the biases, relative to a unit of the
-        typical size; the mean square of the residuals, less what is due to the
-        uncertainty of biases; the share of the entries that the fit leaves free; and
-        the sum of the squared weighted residuals over the variance of a value.
+        The mean square of the residuals, less what is due to the uncertainty of biases;
+        the share of the entries that the fit leaves free; and the sum of the squared
+        weighted residuals over the variance of a value.
         """
-        model, sizes = self.model, chunk.sizes[:, np.newaxis]
-        residuals, noise = solved.residuals, model.noise
-        leverages = np.clip(solved.leverages, 0.0, 1.0)
-        of_entries = [
-            weights * (1 - leverages),
-            solved.squares,
-            (weights * residuals) ** 2 / noise,
-        ]
-        sums = chunk.sums(np.stack(of_entries, axis=1))
-        follow, squares, energy = np.hsplit(sums, 3)
-        follow *= scales[:, np.newaxis] / math.sqrt(self.totals.typical_size)
+        sizes = chunk.sizes[:, np.newaxis]
+        energies = (weights * solved.residuals) ** 2 / self.model.noise
+        sums = chunk.sums(np.stack([solved.squares, energies], axis=1))
+        squares, energy = np.hsplit(sums, 2)
         used = np.zeros((len(sizes), 1))
         for known in solved.known.T:
             used[:, 0] += known
         return np.concatenate(
             [
-                np.clip(follow, 0.0, 2.0),
                 np.clip(squares / sizes, -1.0, 1.0),
                 np.clip(1 - used / sizes, 0.0, 1.0),
                 np.clip(energy, 0.0, 2.0),

@@ -106,8 +106,6 @@ class State:
         Biases alone at first.
     moment : ndarray of shape (F + 1, F + 1)
         Second moment of one and the factors of a unit.
-    follow : float, default=1.0
-        By how much contributions follow the biases, relative to the counts.
     known : dict of int to tuple
         By block, what its sums so far tell: for biases alone, their sums and the
         variances of the noise in these; for rows of factors, precisions, and these
@@ -122,7 +120,6 @@ class State:
     first: First
     model: SharedModel
     moment: NDArray[np.float64]
-    follow: float = 1.0
     known: Mapping[int, Known] = field(default_factory=dict)
     covariances: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
     prior: Mapping[int, Known] = field(default_factory=dict)
@@ -224,7 +221,6 @@ def _start(first: First) -> State:
         features=np.zeros((sizes[0] + 1, 0)),
         noise=_NOISE,
         uncertainty=zeros,
-        excess=zeros,
         groups=((1, _UNITS_BIAS),) if first.problem.biases else (),
         n_units=totals.n_units,
     )
@@ -338,11 +334,10 @@ def _learned(
         """Posterior mean of a total, whose prior is Gaussian."""
         return prior + (value - prior) / (1 + (error / spread) ** 2)
 
-    follow = max(known(float(means[0]), 1.0), 0.1)
-    squares, freedom = np.maximum(means[1:3], [1e-6, 0.1]).tolist()
+    squares, freedom = np.maximum(means[:2], [1e-6, 0.1]).tolist()
     noise = known(squares / freedom, _NOISE, _SPREAD * freedom)
     noise = min(max(noise, 1e-4), 1.0)
-    energy = max(known(float(means[3]), 1.0), 0.1) * model.noise
+    energy = max(known(float(means[2]), 1.0), 0.1) * model.noise
     energy *= n / max(float(first.counts[0].counts.sum()), 1e-300)
     n_groups = len(model.groups)
     squares, shares = means[N_FIT_TOTALS : N_FIT_TOTALS + 2 * n_groups].reshape(-1, 2).T
@@ -360,7 +355,7 @@ def _learned(
     moment[upper] = moment[upper[::-1]] = means[N_FIT_TOTALS + 2 * n_groups :]
     moment = _positive(prior + (moment - prior) / (1 + (error / _SPREAD) ** 2))
     model = replace(model, noise=noise, groups=tuple(groups))
-    return replace(state, model=model, follow=follow, moment=moment), energy
+    return replace(state, model=model, moment=moment), energy
 
 
 def _with_biases(
@@ -368,7 +363,7 @@ def _with_biases(
 ) -> State:
     """Fit the biases of a mode to the sums of all passes so far."""
     counts, model = state.first.counts[block - 1], state.model
-    weights, start = state.follow * counts.counts, model.biases[block - 1][:-1]
+    weights, start = counts.counts, model.biases[block - 1][:-1]
     # Sums of residuals around biases of zero.
     sums, noise = sums + weights * start, np.full(len(sums), error**2)
     if block in state.known:
@@ -378,17 +373,11 @@ def _with_biases(
         share = before_noise / np.maximum(before_noise + noise, LEAST_NOISE)
         sums, noise = before + share * (sums - before), share * noise
     sampled = energy * counts.counts
-    found = biases_from_sums(
-        sums,
-        weights,
-        noise + sampled,
-        _bias_prior(state.first, block),
-        start,
-        state.follow**2 * counts.variances,
-    )
+    prior = _bias_prior(state.first, block)
+    found = biases_from_sums(sums, weights, noise + sampled, prior)
     model = _replaced(model, "biases", block, np.append(found.means, found.centre))
     variances = np.append(found.variances, found.spread)
-    model = _with_uncertainty(model, block, variances, noise, sampled)
+    model = _replaced(model, "uncertainty", block, variances)
     return replace(state, model=model, known={**state.known, block: (sums, noise)})
 
 
@@ -407,31 +396,6 @@ def _bias_prior(first: First, block: int) -> BiasPrior:
         np.concatenate([declared, of_prior], axis=1),
         counts.known,
     )
-
-
-def _with_uncertainty(
-    model: SharedModel,
-    block: int,
-    variances: NDArray[np.float64],
-    noise: NDArray[np.float64],
-    sampled: NDArray[np.float64],
-) -> SharedModel:
-    """Store how well rows are known, and how much their errors add to residuals.
-
-    The error of a row is noise to units, so it makes residuals larger. But a row is
-    also fitted to the values themselves, which makes their residuals smaller.
-
-    Parameters
-    ----------
-    model : SharedModel
-    block : int
-    variances : ndarray of shape (n_rows + 1,)
-    noise, sampled : ndarray of shape (n_rows,)
-        Variances that noise and that the residuals of values contribute.
-    """
-    share = np.append(sampled / np.maximum(noise + sampled, LEAST_NOISE), 0.0)
-    model = _replaced(model, "uncertainty", block, variances)
-    return _replaced(model, "excess", block, variances * (1 - 2 * share))
 
 
 def _replaced(
@@ -456,10 +420,9 @@ def _with_rows(
     moment = moment / lengths / lengths[:, np.newaxis]
     # Sums of the weights of rows' entries; those of their squares are approximate.
     root = math.sqrt(first.totals.typical_size)
-    counts = np.array([first.totals.n_units * root])
+    weights = np.array([first.totals.n_units * root])
     if block <= len(first.counts):
-        counts = first.counts[block - 1].counts
-    weights = state.follow * counts
+        weights = first.counts[block - 1].counts
     residual = model.noise * weights / root
     before = model.factors[block - 1]
     centre = np.broadcast_to(model.form.centre(block), before.shape)
@@ -502,9 +465,8 @@ def _with_rows(
         of_regressors = moment * lengths * lengths[:, np.newaxis]
         of_rows = np.einsum("jab,ab->j", spread, of_regressors)
         variances = np.append(of_rows, model.uncertainty[block - 1][-1])
-        noise = np.full(len(residual), error**2)
         model = _replaced(model, "biases", block, biases)
-        model = _with_uncertainty(model, block, variances, noise, residual)
+        model = _replaced(model, "uncertainty", block, variances)
     model = _replaced(model, "factors", block, means[:, n_biases:])
     covariances = {**state.covariances, block: covariance}
     return replace(state, model=model, known=known, covariances=covariances)
