@@ -85,12 +85,13 @@ def test_voted_in_two_processes(ratings):
 def test_searched_with_users_held_out(ratings):
     """The line of the parameter's documentation."""
     search = GridSearchCV(
-        protecting_users(ratings), {"epsilon": [1.0, 8.0]}, cv=UserKFold(3),
+        protecting_users(ratings), {"epsilon": [1.0, 8.0]}, cv=UserKFold(3, mode=0),
         scoring=make_fold_in_scorer(), n_jobs=2,
     )  # fmt: skip
     search.fit(ratings.data, ratings.target)
     assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
-    assert "UserKFold(), scoring=make_fold_in_scorer()" in CPCompletion.__doc__
+    for option in ("cv=UserKFold(mode=unit)", "scoring=make_fold_in_scorer()"):
+        assert option in CPCompletion.__doc__
 
 
 # --- X and y --------------------------------------------------------------------------
