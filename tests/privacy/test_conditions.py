@@ -343,11 +343,13 @@ def test_searches_keep_them():
     assert privacy_of(search).guarantee.conditions == (OWN_ANSWERS,)
     assert budget.spent.conditions == (OWN_ANSWERS,)
     folds = UserKFold(2, mode=0)
-    private = PrivateSearchCV(model, {"rank": [0]}, n_iter=2, cv=folds)
-    private.fit(WHERE, VALUES)
-    found = private.privacy_guarantee_.conditions
-    assert found == (OWN_ANSWERS, SECRET_TRIES)
-    assert privacy_of(private).guarantee.conditions == found
+    # A last fit would bring the conditions of a fit along.
+    for refit in (True, False):
+        private = PrivateSearchCV(model, {"rank": [0]}, n_iter=2, cv=folds, refit=refit)
+        private.fit(WHERE, VALUES)
+        found = private.privacy_guarantee_.conditions
+        assert found == (OWN_ANSWERS, SECRET_TRIES)
+        assert privacy_of(private).guarantee.conditions == found
 
 
 def test_a_report_without_protection_says_those_of_the_private_part():
