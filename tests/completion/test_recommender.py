@@ -475,7 +475,7 @@ def test_a_missing_id_is_refused(make, missing):
         ({"encoder": CoordinateEncoder(categories=[None, None])}, "would learn some"),
         ({"encoder__freq": "M"}, "leave out time_bins and freq"),
         ({"completion__unit": 1}, "would learn some"),
-        ({"unknown": "error"}, "unknown='error' would tell"),
+        ({"unknown": "error"}, "unknown='error' would reveal"),
         ({"completion__shape": (60, 20)}, "Leave its `shape` at None"),
         ({"unknown": "ignore"}, "'unknown' parameter"),
         ({"encoder": FILMS}, "'encoder' parameter"),
@@ -666,7 +666,7 @@ def test_private_searches_over_entries():
 @pytest.mark.parametrize(
     ("change", "data", "message"),
     [
-        ({"unknown": "error"}, (STRANGE, STRANGE_Y), "would tell"),
+        ({"unknown": "error"}, (STRANGE, STRANGE_Y), "would reveal"),
         ({"encoder": None}, (TABLE, Y), "all columns but"),
         ({}, (TABLE, np.where(np.arange(len(Y)) == 3, np.nan, Y)), "NaN"),
         ({}, (TABLE, Y[1:]), "inconsistent|same length"),
