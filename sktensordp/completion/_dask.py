@@ -33,7 +33,7 @@ from ..tensor._pattern import Pattern, leading_pattern, pattern_from
 from ..tensor._rows import OfMode
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
-from ._entries import MOST_COMPARED, Entries
+from ._entries import MOST_COMPARED, Entries, signs
 from ._likely_mistakes import check_extent
 from ._local import LocalRows
 from ._partitions import (
@@ -376,11 +376,12 @@ def _draws(
     streams: NoiseStreams | None,
     first: list[int],
 ) -> tuple[NDArray[Any], ...]:
-    """Coordinates, what is drawn, and whether it is compared with the model."""
+    """Coordinates, what is drawn, and signs, doubled for values to compare."""
     start, end = first[part.number : part.number + 2]
     drawn = randomizer.draw(part.values, streams, start, first[-1])
-    every = math.ceil(first[-1] / MOST_COMPARED)
-    return part.where, drawn, np.arange(start, end) % every == 0
+    every, tags = math.ceil(first[-1] / MOST_COMPARED), signs(start, end)
+    tags[-start % every :: every] *= 2
+    return part.where, drawn, tags
 
 
 def _clipped(part: _Part, unit: int, domain: Domain) -> tuple[NDArray[Any], ...]:
@@ -520,8 +521,8 @@ class PartitionedDraws:
     entries : PartitionedEntries
     randomizer : EntryRandomizer
     chunks : sequence of Delayed
-        Coordinates, what was drawn, and whether it is compared with the model. In
-        memory.
+        Coordinates, what was drawn, and signs, which are doubled for values to compare.
+        In memory.
     """
 
     entries: PartitionedEntries
@@ -573,19 +574,20 @@ def _sum_of(
 
 
 def _compared(chunk: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
-    where, drawn, is_compared = chunk
-    return where[is_compared], drawn[is_compared]
+    chosen = np.abs(chunk[2]) == 2
+    where, drawn, tags = (column[chosen] for column in chunk)
+    return where, drawn, tags // 2
 
 
 def _observed(
     chunk: tuple[NDArray[Any], ...], own: NDArray[np.integer], sent: Any
 ) -> Observations:
     """The randomised values of a chunk, at their coordinates."""
-    (where, drawn, _), (used, mode, randomizer, dtype, offset, scale) = chunk, sent
+    (where, drawn, tags), (used, mode, randomizer, dtype, offset, scale) = chunk, sent
     values = (randomizer.values_of(drawn, dtype) - offset) / scale
     outputs = drawn if randomizer.has_table else None
     used = [*used[:mode], own, *used[mode + 1 :]]
-    return Observations.of(where, values, used, outputs)
+    return Observations.of(where, values, used, outputs, np.sign(tags))
 
 
 def _energy(chunk: Observations) -> tuple[float]:

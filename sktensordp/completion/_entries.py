@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 
+from .._random import BLOCK as _BLOCK
 from .._random import NoiseStreams
 from .._validation import check_coordinates, check_numeric, checked, range_of
 from ..privacy._conditions import CLIENTS
@@ -255,15 +256,39 @@ class Draws:
             (self.randomizer.values_of(self.drawn, self.dtype) - offset) / scale,
             used,
             self.drawn if self.randomizer.has_table else None,
+            signs(0, len(self.drawn)),
         )
 
-    def compared(self) -> tuple[NDArray[Any], NDArray[Any]]:
+    def compared(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int8]]:
         """Some of what was drawn, equally spaced among all of it.
 
         Returns
         -------
         coordinates : ndarray of shape (n_compared, n_modes), int
         drawn : ndarray of shape (n_compared,)
+        signs : ndarray of shape (n_compared,), int8
+            Signs with which ``grouped(move=...)`` moves these values.
         """
         chosen = slice(None, None, math.ceil(len(self.drawn) / MOST_COMPARED))
-        return self.entries.coordinates[chosen], self.drawn[chosen]
+        moved = signs(0, len(self.drawn))
+        return self.entries.coordinates[chosen], self.drawn[chosen], moved[chosen]
+
+
+def signs(first: int, last: int) -> NDArray[np.int8]:
+    """Random signs of the entries from `first` to `last`, fixed for every place.
+
+    Parameters
+    ----------
+    first, last : int
+        Places among all entries; `last` is excluded.
+
+    Returns
+    -------
+    signs : ndarray of shape (last - first,), int8
+    """
+    blocks = range(first // _BLOCK, math.ceil(last / _BLOCK))
+    bits = [
+        np.random.default_rng((0, b)).integers(0, 2, _BLOCK, np.int8) for b in blocks
+    ]
+    start = first - blocks.start * _BLOCK
+    return (2 * np.concatenate(bits) - 1)[start : start + last - first]

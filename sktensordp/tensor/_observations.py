@@ -88,12 +88,15 @@ class Observations:
     outputs : ndarray of shape (n_entries,), int, or None
         Numbers of the outputs of the public table that randomised the values, in the
         order of the caller.
+    signs : ndarray of shape (n_entries,), int8, or None
+        Random signs, fixed for every entry, in the order of the caller.
     """
 
     values: tuple[NDArray[np.floating], ...]
     used: tuple[NDArray[np.integer], ...]
     groups: tuple[_Group, ...]
     outputs: NDArray[np.integer] | None = None
+    signs: NDArray[np.int8] | None = None
 
     @classmethod
     def of(
@@ -102,6 +105,7 @@ class Observations:
         values: NDArray[np.floating],
         used: Sequence[NDArray[np.integer] | None] | None = None,
         outputs: NDArray[np.integer] | None = None,
+        signs: NDArray[np.int8] | None = None,
     ) -> Self:
         """Group entries.
 
@@ -114,6 +118,7 @@ class Observations:
             None for the indices that have entries.
         outputs : ndarray of shape (n_entries,), int, default=None
             What a public table has drawn for them.
+        signs : ndarray of shape (n_entries,), int8, default=None
 
         Returns
         -------
@@ -125,7 +130,7 @@ class Observations:
         sizes = [len(index) for index in indices]
         groups = tuple(_group(rows, mode, sizes) for mode in range(len(rows)))
         by_mode = tuple(values[group.order] for group in groups)
-        return cls(by_mode, tuple(indices), groups, outputs)
+        return cls(by_mode, tuple(indices), groups, outputs, signs)
 
     def with_values(self, values: NDArray[np.floating]) -> Self:
         """Other values at the same coordinates, in the order of the caller."""

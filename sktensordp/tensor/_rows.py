@@ -48,9 +48,11 @@ _ROWS = 256
 _CHUNK = 2**14
 # Weights of rows are learned if the residual is at least this share of the noise. The
 # average counts as much as this number of entries of a row, in the weights of the fit
-# and, at least, in the variances that the model states. Tuned on MovieLens
-# latest-small, Flixster, Douban and YahooMusic.
-_LEAST_RESIDUAL, _FIT_STRENGTH, _LEAST_STRENGTH = 1e-3, 100.0, 3.0
+# and, at least, in the variances that the model states. The residual of a row is at
+# least the last share of the average. Tuned on MovieLens latest-small, Flixster, Douban
+# and YahooMusic.
+_LEAST_RESIDUAL, _FIT_STRENGTH = 1e-3, 100.0
+_LEAST_NOISE_STRENGTH, _LEAST_NOISE_SHARE = 3.0, 0.05
 
 
 class Sums(NamedTuple):
@@ -758,6 +760,17 @@ def _sums_and_energies(
     return (*found, entries.energies) if mode == 0 else found
 
 
+def continued(rows: Rows, entries: Any, *, n_sweeps: int, n_threads: int = 1) -> Rows:
+    """Rows after further sweeps, which leave the prior and the noise as they are."""
+    rows, entries = entries.with_rows(rows)
+    with one_blas_thread:
+        for _ in range(n_sweeps):
+            rows = rows.with_core(entries, False, n_threads)
+            for mode in range(rows.n_modes):
+                rows, entries, *_ = renewed(rows, entries, mode, n_threads)
+    return entries.gathered(rows)
+
+
 def solve(
     rows: Rows,
     mode: int,
@@ -1083,9 +1096,9 @@ def weighing(
     strength = 2 * total / max(differ, 1e-6 * total)
     return Weighing(
         noise,
-        floor,
+        floor + _LEAST_NOISE_SHARE * residual,
         _FIT_STRENGTH * ratio,
-        max(strength, _LEAST_STRENGTH * ratio),
+        max(strength, _LEAST_NOISE_STRENGTH * ratio),
     )
 
 

@@ -207,7 +207,7 @@ def time_sweeps(n, shape, dtype):
 def time_phases(n):
     """Processor seconds of a fit with default options, rank 16, and of its phases."""
     from sktensordp.completion import CPCompletion, _entries
-    from sktensordp.completion.measurements import _input
+    from sktensordp.completion.measurements import _input, _residual_variance
     from sktensordp.datasets import make_ratings
     from sktensordp.tensor import Observations, _cp_rows
 
@@ -230,6 +230,7 @@ def time_phases(n):
     timed(Observations, "of", "grouping")
     timed(_entries, "pattern_of", "pattern")
     timed(_input, "residual_variance", "residual variance")
+    timed(_residual_variance, "continued", "its sweeps")
     ratings = make_ratings(n // 100, max(n // 400, 50), n, random_state=0)
     times = np.random.default_rng(0).integers(0, 200, (n, 1))
     X, y = np.append(ratings.data, times, axis=1), ratings.target.astype(float)

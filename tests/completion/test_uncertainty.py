@@ -101,10 +101,10 @@ def test_intervals_hold_for_fine_levels(epsilon):
     assert np.all(np.abs(found) < allowed(epsilon, n)), found
 
 
-# Deviations at 50, 80 and 95 %: with epsilon inf, -2.7, -0.8 and -0.1 points, 4: -3.4,
-# -1.5 and 0.0, 2: -3.1, -0.4 and 0.9. Ratings are bounded, so that their law is flatter
-# than a normal one; that is seen in the middle. The standard deviation itself was right
-# to 2.6 %.
+# Deviations at 50, 80 and 95 %: with epsilon inf, -1.6, 0.4 and 0.5 points, 4: -1.5,
+# 0.5 and 0.9, 2: -3.0, -0.6 and 0.7. Ratings are bounded, so that their law is
+# flatter than a normal one; under much noise that is seen in the middle. The standard
+# deviation itself was right to 1.4 %.
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [math.inf, 4.0, 2.0])
 def test_ratings_fall_into_the_intervals_as_often_as_stated(epsilon):
@@ -113,7 +113,8 @@ def test_ratings_fall_into_the_intervals_as_often_as_stated(epsilon):
     model = completion(5, data.shape, epsilon, levels=data.levels).fit(X, y)
     held_out = data.data[64_000:], data.target[64_000:]
     found = coverage(model, *held_out)
-    assert np.all(np.abs(found) < [0.06, 0.03, 0.03]), found
+    middle = 0.06 if epsilon == 2 else 0.03
+    assert np.all(np.abs(found) < [middle, 0.03, 0.03]), found
     mean, std = model.predict(held_out[0], return_std=True)
     error = np.mean((held_out[1] - mean) ** 2)
     assert math.sqrt(np.mean(std**2) / error) == pytest.approx(1, abs=0.05)
@@ -258,14 +259,18 @@ def test_squared_distances_are_unbiased(levels, epsilon):
         np.testing.assert_allclose(expected, (x - mean) ** 2, atol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("estimate", "error", "expected", "rel"),
-    [(0.25, 1e-4, 0.25, 1e-3), (-3.0, 1e3, 1.0, 0.01), (1e-9, 1e-9, 1e-5, 1e-3)],
-)
-def test_the_estimate_counts_as_far_as_it_is_certain(estimate, error, expected, rel):
-    """Otherwise the usual variance, and within the limits."""
-    found = _uncertainty._most_likely(estimate, error, 1.0, (1e-5, 36.0))
-    assert found == pytest.approx(expected, rel=rel)
+# Over 6 seeds: 0.245 to 0.251, 0.231 to 0.25 and 0.994 to 1.004. The bounds are six
+# times D / sqrt(n), D = 2 scale^2, plus 3 % for the tolerance of the optimum and the
+# sampling of the normal part.
+@pytest.mark.parametrize(("scale", "residual"), [(0.1, 1.0), (1.0, 0.25), (1.0, 4.0)])
+def test_the_variance_under_laplace_noise_is_recovered(scale, residual):
+    rng, n = np.random.default_rng(0), 50_000
+    variance = rng.uniform(0, 0.2, n)
+    distance = rng.normal(size=n) * np.sqrt(variance + residual)
+    distance += rng.laplace(scale=scale, size=n)
+    found = _uncertainty._most_likely(scale, distance, variance, 1.0, (1e-5, 36.0))
+    limit = 6 * 2 * scale**2 / math.sqrt(n) + 0.03 * residual
+    assert abs(found - residual) < limit
 
 
 def test_noise_that_hides_the_variance_leaves_a_usual_one():

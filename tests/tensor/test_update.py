@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.tensor import updated
+from sktensordp.tensor import Observations, continued, updated
 from tests.support.tensors import covariance_of, fit_of, random_problem
 
 pytestmark = pytest.mark.thorough
@@ -257,3 +257,20 @@ def test_many_updates_stay_finite_and_shrink_the_variance(smooth_modes):
     assert np.all(model.variance(coordinates)[0] < 0.25 * start)
     # What was seen again and again is what is predicted.
     assert_allclose(model.predict(coordinates), values, atol=0.1)
+
+
+@pytest.mark.parametrize("smooth_modes", [(), (1,)])
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_sweeps_can_be_divided(scale, smooth_modes):
+    model = fitted((7, 6), scale=scale, smooth_modes=smooth_modes)
+    coordinates, values = random_problem((7, 6), 300)
+    entries = Observations.of(coordinates, scale * values, model.used)
+    at_once = continued(model, entries, n_sweeps=7)
+    first = continued(model, entries, n_sweeps=3)
+    then = continued(first, entries, n_sweeps=4)
+    for mode in range(2):
+        tiny = 1e-12 * abs(at_once.means[mode]).max()
+        assert_allclose(then.means[mode], at_once.means[mode], rtol=1e-9, atol=tiny)
+        assert np.max(abs(at_once.means[mode] - first.means[mode])) > 1e3 * tiny
+    for name in ("prior_mean", "precision", "tie", "noise"):
+        assert_array_equal(getattr(then, name), getattr(model, name))

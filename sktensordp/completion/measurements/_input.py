@@ -114,7 +114,7 @@ class InputPerturbation(Measurement):
                 fit = other
         noisy = self._noisy(fit)
         model, residual = residual_variance(
-            problem, fit.model, fit.offset, released, fit.likelihood
+            problem, fit.model, fit.offset, released, fit.entries, fit.likelihood
         )
         noise = self.randomizer.noise_variance
         error = math.sqrt(self.randomizer.most_variance / problem.entries.n_entries)

@@ -5,18 +5,30 @@ leave-one-out prediction. Only randomised values are read, so this is post-proce
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
+from scipy.special import log_ndtr
 
 from ...privacy.calibration._table import LevelTable
-from ...tensor import Rows, TableLikelihood
+from ...tensor import (
+    Observations,
+    Rows,
+    TableLikelihood,
+    continued,
+    rescaled,
+    with_indices,
+)
 from ...tensor._priors import E_FOLDS
 from .._problem import Problem
 
+# To measure the response of the fit, values are moved by this share of the standard
+# deviation of an observation, and the fit continues for this number of sweeps.
+_MOVE, _SWEEPS = 0.5, 4
 _LARGEST_LEVERAGE = 0.95
 # Limits of the estimate, in squared widths of the range.
 _SMALLEST, _LARGEST = 1e-6, 1.0
@@ -30,13 +42,16 @@ def residual_variance(
     model: Rows,
     offset: float,
     released: Any,
+    entries: Any,
     likelihood: TableLikelihood | None = None,
 ) -> tuple[Rows, float]:
     """Variance of the raw values around the model.
 
     The leave-one-out formula of linear models needs the leverage of each value: its
-    weight in its own prediction. The posterior gives it: the variance of the linearised
-    model over that of the value.
+    weight in its own prediction. The posterior gives the leverages up to a common
+    factor. Their sum follows from the response of the whole fit to random moves of the
+    values (Ye 1998, "On measuring and correcting the effects of data mining and model
+    selection").
 
     Parameters
     ----------
@@ -46,8 +61,10 @@ def residual_variance(
     offset : float
     released : Draws or PartitionedDraws
         Randomised values.
+    entries : object
+        The entries that the model was fitted to. They must not be used any more.
     likelihood : TableLikelihood, default=None
-        The one that replaced the values that the model was fitted to, if any did.
+        The one that replaced values of `entries`, if any did.
 
     Returns
     -------
@@ -57,7 +74,7 @@ def residual_variance(
     """
     randomizer = released.randomizer
     # With so many values, the standard error is about a 500th of the noise variance.
-    coordinates, drawn = released.compared()
+    coordinates, drawn, signs = released.compared()
     noisy = randomizer.values_of(drawn, released.dtype).astype(float)
     mean = model.predict(coordinates).astype(float)
     known_share = None if likelihood is None else likelihood.known_share
@@ -67,7 +84,12 @@ def residual_variance(
         fitted_to *= problem.domain.scale
         known = known_share * model.noise
     variance, linear = model.variance(coordinates)
-    leverage = linear * model.weights_of(coordinates) / model.noise
+    linear = linear * model.weights_of(coordinates)
+    move = _MOVE * math.sqrt(model.noise)
+    moved = _moved(problem, model, entries, likelihood, move)
+    move = move * signs
+    response = move @ (moved.predict(coordinates) - mean) / (move @ move)
+    leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)
     kept = 1 - np.minimum(leverage, _LARGEST_LEVERAGE)
     # Distances of randomised values from the predictions that leave them out.
     distance = noisy - offset - fitted_to + (fitted_to - mean) / kept
@@ -75,17 +97,54 @@ def residual_variance(
     width = 2 * problem.domain.scale
     limits = _SMALLEST * width**2, _LARGEST * width**2
     usual = _USUAL * problem.domain.scale**2
-    if randomizer.has_table:
+    noiseless = randomizer.noise_variance < 1e-9 * limits[0]
+    if randomizer.mechanism is None or (noiseless and not randomizer.has_table):
+        estimate = np.mean(distance**2) - np.mean(variance)
+    elif randomizer.has_table:
         squares = _squared_distances(randomizer.mechanism, drawn, noisy - distance)
+        estimate = squares.mean() - np.mean(variance)
+        error = squares.std() / math.sqrt(len(squares))
+        estimate = _most_likely_of_moment(estimate, error, usual, limits)
     else:
-        squares = distance**2 - randomizer.noise_variance
-    estimate = squares.mean() - np.mean(variance)
-    error = squares.std() / math.sqrt(len(squares))
-    estimate = _most_likely(estimate, error, usual, limits)
+        scale = math.sqrt(randomizer.noise_variance / 2)
+        estimate = _most_likely(scale, distance, variance, usual, limits)
     if known_share is not None:
         noise = np.mean(distance**2) - np.mean(variance)
         model = _restated(model, known, randomizer.noise_variance, noise)
     return model, float(np.clip(estimate, *limits))
+
+
+def _moved(
+    problem: Problem,
+    model: Rows,
+    entries: Any,
+    likelihood: TableLikelihood | None,
+    move: float,
+) -> Rows:
+    """The fit to values that are moved with random signs."""
+    scale = problem.domain.scale
+    # Where no term of a smooth mode is left, its rows without entries were dropped.
+    rows = with_indices(rescaled(model, 1 / scale), entries.used)
+    rows, entries = entries.with_rows(rows)
+    entries, _ = entries.change_values(_moved_values, rows, likelihood, move / scale)
+    rows = continued(
+        entries.gathered(rows), entries, n_sweeps=_SWEEPS, n_threads=problem.n_threads
+    )
+    return rescaled(rows, scale)
+
+
+def _moved_values(
+    rows: Rows, entries: Observations, likelihood: TableLikelihood | None, move: float
+) -> tuple[NDArray[np.floating], tuple[()]]:
+    """Values, or what replaces those of a table, moved with random signs."""
+    values = np.empty_like(entries.values[0])
+    outputs: Any = entries.outputs
+    signs: Any = entries.signs
+    if likelihood is not None and likelihood.known_share is not None:
+        likelihood.observe(entries.fitted(rows), outputs, values)
+    else:
+        values[entries.groups[0].order] = entries.values[0]
+    return (values + move * signs).astype(values.dtype), ()
 
 
 def _restated(model: Rows, before: float, known: float, noise: float) -> Rows:
@@ -131,7 +190,7 @@ def _squared_distances(
     return square - 2 * mean * value + mean**2 * constant
 
 
-def _most_likely(
+def _most_likely_of_moment(
     estimate: float, error: float, usual: float, limits: tuple[float, float]
 ) -> float:
     """Most likely variance, given an unbiased estimate and its standard error."""
@@ -139,9 +198,42 @@ def _most_likely(
         return estimate
 
     def cost(log_residual: float) -> float:
-        distance = (math.exp(log_residual) - estimate) / error
-        return distance**2 + ((log_residual - math.log(usual)) / E_FOLDS) ** 2
+        return ((math.exp(log_residual) - estimate) / error) ** 2 / 2
 
-    bounds, options = np.log(limits), {"xatol": 1e-6}
-    best = minimize_scalar(cost, bounds=bounds, method="bounded", options=options)
-    return math.exp(best.x)
+    return _least(cost, usual, limits, 1e-6)
+
+
+def _most_likely(
+    scale: float,
+    distance: NDArray[np.floating],
+    variance: NDArray[np.floating],
+    usual: float,
+    limits: tuple[float, float],
+) -> float:
+    """Most likely variance of normal values around means, with Laplace noise."""
+
+    def cost(log_residual: float) -> float:
+        ratio = np.sqrt(variance + math.exp(log_residual)) / scale
+        sides = [
+            sign * distance / scale + log_ndtr(-sign * distance / scale / ratio - ratio)
+            for sign in (1.0, -1.0)
+        ]
+        return -np.sum(np.logaddexp(*sides) + ratio**2 / 2)
+
+    return _least(cost, usual, limits, 0.02)
+
+
+def _least(
+    cost: Callable[[float], float],
+    usual: float,
+    limits: tuple[float, float],
+    tolerance: float,
+) -> float:
+    """The variance that costs least, by its logarithm; the prior adds to the cost."""
+    result = minimize_scalar(
+        lambda log: cost(log) + ((log - math.log(usual)) / E_FOLDS) ** 2 / 2,
+        bounds=np.log(limits),
+        method="bounded",
+        options={"xatol": tolerance},
+    )
+    return math.exp(result.x)
