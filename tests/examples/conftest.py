@@ -46,7 +46,6 @@ def run_cells(tmp_path, monkeypatch, capsys):
 
     Nothing may warn. As in a notebook, a figure is drawn and closed at the end of its
     cell, the script's own file is unknown, and the arguments are those of the kernel.
-    Arguments that a test gives are read by the lines that a page does not show.
     The example must have three cells of code, draw if it should, and leave no file.
     `run_cells.names` holds the names that the example defined, `run_cells.n_cells`
     and `run_cells.n_figures` count its cells of code and its figures, and
@@ -62,7 +61,7 @@ def run_cells(tmp_path, monkeypatch, capsys):
             run_cells.n_figures += 1
         plt.close("all")
 
-    def run_cells(script, *arguments, draws=True):
+    def run_cells(script, draws=True):
         path, folder = EXAMPLES / script, tmp_path / "notebook"
         folder.mkdir(exist_ok=True)
         run_cells.n_figures = 0
@@ -71,18 +70,14 @@ def run_cells(tmp_path, monkeypatch, capsys):
         cells = [block for block in blocks if block.type == "code"]
         with monkeypatch.context() as patch, warnings.catch_warnings():
             # Tests that pass arguments fit fewer entries than readers do.
-            if not arguments:
-                warnings.simplefilter("error", AveragesOnlyWarning)
+            warnings.simplefilter("error", AveragesOnlyWarning)
             patch.chdir(folder)
-            command = [script, *map(str, arguments)] if arguments else KERNEL
-            patch.setattr(sys, "argv", command)
+            patch.setattr(sys, "argv", KERNEL)
             patch.setattr(plt, "show", show)
             patch.setitem(sys.modules, "__main__", module)
             for cell in cells:
                 # A traceback points to the lines of the script.
-                content = cell.content
-                if not arguments:  # what reads them is hidden from readers
-                    content = parser.remove_ignore_blocks(content)
+                content = parser.remove_ignore_blocks(cell.content)
                 source = "\n" * (cell.lineno - 1) + content
                 exec(compile(source, path, "exec"), vars(module))
                 show()

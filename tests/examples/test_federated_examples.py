@@ -36,10 +36,10 @@ def gradients():
 
 
 @pytest.mark.slow
-def test_federated_gradients(run_cells):
+def test_federated_gradients(run):
     rounds, rate = 10, 0.25
     options = ["--rounds", str(rounds), "--rate", str(rate), "--runs", "1"]
-    printed = run_cells("papers/federated_gradients.py", *options, "--epsilons", "2")
+    printed = run("papers/federated_gradients.py", *options, "--epsilons", "2")
     rows = rows_of(printed)
     least = rows["Gaussian: least noise of an entry"]
     # No weights change what hides a ball.
@@ -100,10 +100,10 @@ def test_a_party_refuses_more_than_its_budget(gradients):
 
 
 @pytest.mark.slow
-def test_vertical_features(run_cells):
+def test_vertical_features(run):
     epsilons = np.array([2.0, 16.0])
     arguments = ["--runs", "2", "--epsilons", *map(str, epsilons)]
-    rows = rows_of(run_cells("papers/vertical_features.py", *arguments))
+    rows = rows_of(run("papers/vertical_features.py", *arguments))
     np.testing.assert_array_equal(rows["UDN, entries"], rows["IDN, entries"])
     additive = ["Gaussian", "TVG, rows and columns", "UDN, entries", "IDN, entries"]
     for name in additive:

@@ -15,10 +15,8 @@ SEED = "--random-state", "0"
 
 
 @slow
-def test_mechanism_errors(run_cells):
-    printed = run_cells(
-        "papers/mechanism_errors.py", "--shapes", "1", "--values", "200000"
-    )
+def test_mechanism_errors(run):
+    printed = run("papers/mechanism_errors.py", "--shapes", "1", "--values", "200000")
     rows = re.findall(
         r"^(\S.*?) {2,}([\d.e+]+) +([\d.e+]+)(.*)$", printed, re.MULTILINE
     )
@@ -151,8 +149,8 @@ def query_table(printed):
 
 
 @slow
-def test_private_test_features(run_cells):
-    printed = run_cells(
+def test_private_test_features(run):
+    printed = run(
         "papers/private_test_features.py", *SEED, "--epsilons", "8", "64",
         "--repeats", "2",
     )  # fmt: skip
@@ -181,9 +179,9 @@ def test_private_test_features(run_cells):
 
 
 @slow
-def test_covariance(run_cells):
+def test_covariance(run):
     options = "--epsilons", 0.5, 5, "--repeats", 10
-    printed = run_cells("papers/covariance.py", *SEED, *options)
+    printed = run("papers/covariance.py", *SEED, *options)
     _, first, second = re.split(r"^.*: epsilon .*$", printed, flags=re.MULTILINE)
     rss, truths = query_table(first)
     error, _ = query_table(second)
@@ -262,16 +260,16 @@ def named(rows):
 
 
 @slow
-def test_randomised_response(run_cells, arrays_file):
+def test_randomised_response(run, arrays_file):
     """Images in colour, of two classes."""
     rng = np.random.default_rng(0)
     y = np.repeat([3, 7], 150)
     X = rng.integers(0, 256, size=(300, 6, 5, 3)) * np.where(y == 7, 1, 0.5)[
         :, None, None, None
     ]  # fmt: skip
-    printed = run_cells(
+    printed = run(
         "papers/tensor_response.py", "--data", arrays_file(X=X, y=y),
-        "--bounds", 0, 255, "--epsilons", 64,
+        "--bounds", 0, 255, "--epsilons", 64, draws=False,
     )  # fmt: skip
     one, two, three = map(response_table, printed.split("\nType ")[1:])
     assert named(one) == SOUND | PUBLISHED | WEIGHTED
@@ -304,8 +302,8 @@ def pair(text):
 
 
 @slow
-def test_which_claims(run_cells):
-    printed = run_cells("papers/which_claims.py", "--trials", "10000")
+def test_which_claims(run):
+    printed = run("papers/which_claims.py", "--trials", "10000")
     assert "with confidence 0.999 in every row" in printed
     rows = [
         re.split(r" {2,}", line)
@@ -363,9 +361,9 @@ def losses(text):
 
 
 @slow
-def test_task_aware_encoders(run_cells):
+def test_task_aware_encoders(run):
     arguments = ["--data", "load", "diabetes", "--splits", "1"]
-    printed = run_cells("papers/task_aware.py", *arguments)
+    printed = run("papers/task_aware.py", *arguments)
     _, load, diabetes, headlines = re.split(r"^(?=load:|diabetes:|the paper's)",
                                             printed, flags=re.MULTILINE)  # fmt: skip
     for table in (load, diabetes):

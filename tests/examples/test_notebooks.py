@@ -110,7 +110,7 @@ def test_an_example_uses_public_names_alone(script):
 ELSEWHERE = {
     name
     for path in Path(__file__).parent.glob("test_*.py")
-    for name in re.findall(r'run_cells\(\s*"(.*?)"', path.read_text())
+    for name in re.findall(r'run_cells\("(.*?)"\)', path.read_text())
 }
 
 

@@ -20,6 +20,7 @@ from sktensordp import mechanisms
 from sktensordp.completion._domain import Domain
 from sktensordp.completion._entries import Entries
 from sktensordp.completion.measurements import _sums
+from sktensordp.encoding._knorm import knorm_lattice
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.measure import (
     plan_gaussian_sums,
@@ -28,6 +29,7 @@ from sktensordp.measure import (
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import _lattice, laplace_lattice
 from sktensordp.noise._discrete import _uniform_below
+from sktensordp.noise._piecewise import hybrid_distribution
 from sktensordp.privacy import (
     PrivacyBudget,
     PrivacyGuarantee,
@@ -410,6 +412,25 @@ def test_randomised_response_keeps_epsilon(noise, epsilon, weights):
     assert total <= epsilon
 
 
+@often(max_examples=100)
+@given(epsilon=powers(1e-15, 1e300), n_steps=st.sampled_from([1, 7, 2**40]))
+def test_the_hybrid_law_keeps_epsilon(epsilon, n_steps):
+    try:
+        law = hybrid_distribution(epsilon, n_steps)
+    except ValueError:
+        assert epsilon < 1e-9
+        return
+    unit = 2**62
+    assert 0 < law.focus < unit
+    assert 0 < law.honesty < unit
+    focus, honesty = Fraction(law.focus, unit), Fraction(law.honesty, unit)
+    anywhere = (1 - focus) / law.n_positions
+    ratios = [(1 + honesty) / (1 - honesty)]
+    if law.mixture:
+        ratios.append((focus / law.window + anywhere) / anywhere)
+    assert log_ratio(max(ratios), 1) <= law.epsilon <= epsilon
+
+
 @pytest.mark.parametrize("dimension", [2, 3, 50, 10**5])
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 300.0])
 def test_the_cap_keeps_epsilon(dimension, epsilon):
@@ -430,6 +451,18 @@ def test_the_cap_keeps_epsilon(dimension, epsilon):
         odds = mpmath.mpf(sampler.weight) / (2**62 - sampler.weight)
         truth = mpmath.log(odds * (1 - inside) / inside) + sampler.residual
         assert truth <= cap.epsilon <= epsilon
+
+
+@pytest.mark.parametrize("n_entries", [1, 10, 1000])
+@pytest.mark.parametrize("epsilon", [1e-99, 1e-3, 1.0, 100.0, 1e10])
+def test_ball_noise_keeps_epsilon(n_entries, epsilon):
+    try:
+        lattice = knorm_lattice(n_entries, epsilon)
+    except ValueError:
+        assert not 0.01 < epsilon < 1e3
+        return
+    ideal = Fraction(2) / Fraction(lattice.scale)
+    assert ideal + Fraction(lattice.residual) <= Fraction(epsilon)
 
 
 class Words:

@@ -266,7 +266,7 @@ def test_without_noise_all_are_the_plain_descent(name, form):
     if form == "Tucker":
         options["core_ridge"] = free.core_regularization
     expected = reference(WHERE[3], VALUES, starts, **options)
-    for found, factor in zip(free.factors_, expected, strict=False):
+    for found, factor in zip(free.factors_, expected[:3], strict=True):
         np.testing.assert_allclose(found, factor, rtol=1e-9)
     with recorded(factor=0.0):
         silent = make(name, form, gradient_clip=1e9).fit(WHERE[3], VALUES)

@@ -466,7 +466,7 @@ def release_and_tell(path, told):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("n_rounds", [3, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_rounds", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_nothing_is_drawn_unrecorded_by_killed_processes(path, n_rounds):
     """Four processes of 50 releases each, killed at random moments."""
     rng, budget, n_drawn, n_killed = random.Random(0), make(path, math.inf), 0, 0

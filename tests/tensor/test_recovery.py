@@ -57,7 +57,7 @@ def test_tensors_with_poor_optima_are_recovered():
 @pytest.mark.parametrize("case", CASES)
 def test_low_rank_tensors_are_recovered(case, biases):
     assert n_recovered(CASES[case], range(24), biases=biases) == 24
-    assert n_recovered(CASES[case], range(100, 112), biases=biases) >= 11
+    assert n_recovered(CASES[case], range(100, 124), biases=biases) >= 23
 
 
 @pytest.mark.slow
@@ -143,7 +143,9 @@ def test_callbacks_stop_a_fit_at_any_sweep(shape, monkeypatch):
                 on_sweep=on_sweep,
             )  # fmt: skip
             assert calls == [*range(stop_at)]
-            assert model.means[0].shape[1] == 2 or len(shape) == 2
+            # A matrix starts with four terms more, and keeps none without evidence.
+            n_terms = model.means[0].shape[1]
+            assert n_terms in ((0, 6) if len(shape) == 2 else (2,))
             assert n_iter == stop_at
 
 
