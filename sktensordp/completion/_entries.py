@@ -267,7 +267,7 @@ class Draws:
         coordinates : ndarray of shape (n_compared, n_modes), int
         drawn : ndarray of shape (n_compared,)
         signs : ndarray of shape (n_compared,), int8
-            Signs with which ``grouped(move=...)`` moves these values.
+            Signs with which the residual variance moves these values.
         """
         chosen = slice(None, None, math.ceil(len(self.drawn) / MOST_COMPARED))
         moved = signs(0, len(self.drawn))

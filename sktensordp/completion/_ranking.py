@@ -94,8 +94,8 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """Recommend the unobserved items with the largest predictions.
 
         Items are the indices of mode 1. They are ranked for each given index of mode 0,
-        usually a user, in a context if one is given. Of items with equal predictions,
-        the one with the lower index comes first.
+        usually a user, in a context if one is given. Of items with equal scores,
+        before any clipping, the one with the lower index comes first.
 
         Parameters
         ----------
@@ -474,7 +474,7 @@ def similar_to(
     best = np.full((len(items), k), -1, dtype=np.int64)
     for start in range(0, len(items), _N_ASKED):
         asked = items[start : start + _N_ASKED]
-        scores: Any = vectors[asked] @ vectors.T
+        scores: NDArray[np.float64] = vectors[asked] @ vectors.T
         scores[np.arange(len(asked)), asked] = 0.0
         # Of an unknown item, nothing is known.
         scores[(scores <= 0) | (asked < 0)[:, np.newaxis]] = -np.inf

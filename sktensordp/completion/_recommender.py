@@ -860,12 +860,12 @@ class _Fitted:
     @property
     def hides_users(self) -> bool:
         """Whether users are protected, so that the encoder knows none."""
-        return bool(self.completion.unit == 0)
+        return bool(self.completion._fitted.unit == 0)
 
     @property
     def users_may_join(self) -> bool:
         """Whether users whom nobody knows can be folded in."""
-        return self.hides_users or bool(self.completion.unit == "entry")
+        return self.completion._fitted.unit in (0, None)
 
     @property
     def item_column(self) -> int:

@@ -197,17 +197,11 @@ class BoundedSums:
         order: NDArray[np.integer],
         index: NDArray[np.int32],
         contributions: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Add contributions of entries to the vectors of their units.
-
-        Returns
-        -------
-        scales : ndarray of shape (n_units,)
-            Factors that scaled the vectors down to the bound.
-        """
+    ) -> None:
+        """Add contributions of entries to the vectors of their units."""
         from ..tensor.kernels._units import bounded_sums
 
-        scales, lengths = np.empty((2, len(starts) - 1))
+        lengths = np.empty(len(starts) - 1)
         bounded_sums(
             starts,
             order,
@@ -217,11 +211,9 @@ class BoundedSums:
             math.sqrt(self.share),
             self.step,
             totals,
-            scales,
             lengths,
         )
         check_lengths(lengths, math.sqrt(self.share) / (self.step or 1) * (1 + 1e-10))
-        return scales
 
     def add_entries(
         self,
@@ -229,23 +221,24 @@ class BoundedSums:
         chunk: UnitEntries,
         block: int,
         contributions: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
+    ) -> None:
         """Add contributions of entries to the rows of a block; see `add`."""
         if block > len(chunk.orders):
             order = np.arange(len(chunk.values))
             one_row = np.zeros(len(order), np.int32)
-            return self.add(totals, chunk.starts, order, one_row, contributions)
+            self.add(totals, chunk.starts, order, one_row, contributions)
+            return
         rows = np.ascontiguousarray(chunk.others[:, block - 1])
         order = chunk.orders[block - 1]
-        return self.add(totals, chunk.starts, order, rows, contributions)
+        self.add(totals, chunk.starts, order, rows, contributions)
 
     def add_units(
         self, totals: NDArray[np.float64], vectors: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    ) -> None:
         """Add one vector for each unit, to sums of one row; see `add`."""
         places = np.arange(len(vectors) + 1)
         one_row = np.zeros(len(places), np.int32)
-        return self.add(totals, places, places[:-1], one_row, vectors)
+        self.add(totals, places, places[:-1], one_row, vectors)
 
 
 def check_lengths(lengths: NDArray[np.float64], bound: float) -> None:

@@ -92,8 +92,8 @@ class TaskAwareEncoder(LinearEncoder):
     closed form for the linearised task and from a random start, and keeps the pair with
     the least loss on held-out noise, which `random_state` does not affect. The loss on
     new people is larger than on the fitting data, and the difference grows with
-    epsilon. It depends on the units of the columns: standardise them, or weight them by
-    the task.
+    epsilon. The loss depends on the units of the columns: standardise them, or weight
+    them by the task.
 
     References
     ----------

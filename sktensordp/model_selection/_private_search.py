@@ -166,7 +166,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     The search refuses a step that learns from raw X, such as a `StandardScaler` before
     the mechanism, or an encoder like `TaskAwareEncoder`. Only steps that learn nothing
-    may come before the private step: `Normalizer`, `Binarizer`, a
+    may come before the private step, such as `Normalizer`, `Binarizer`, a
     `FunctionTransformer` that computes each row from that row alone (which is not
     checked), a `ColumnTransformer` of such steps, and a `FrozenEstimator` that was
     fitted to public data. A `CoordinateEncoder` may come before a completion of unit

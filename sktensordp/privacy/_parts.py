@@ -76,7 +76,7 @@ class Findings:
     noisy : bool
         Whether the output is computed only from X with noise.
     raw : bool
-        Whether the output has columns that no mechanism made, next to noisy ones.
+        Whether columns that no mechanism made went on, next to noisy ones.
     fixed : bool
         Whether the output has the shape that it had in the fitted object.
     """
@@ -92,13 +92,14 @@ class Findings:
     fixed: bool = False
 
     def add(self, other: "Findings") -> None:
-        """Add the findings of a component, except those about its output."""
+        """Add the findings of a component, but for noise and shape of its output."""
         self.releases += other.releases
         self.unprotected += other.unprotected
         self.publishers += other.publishers
         self.learners += other.learners
         self.learners_of_y += other.learners_of_y
         self.divided |= other.divided
+        self.raw |= other.raw
 
 
 @dataclass(frozen=True)
@@ -505,7 +506,7 @@ def _selects_none(columns: Any) -> bool:
 
 def _same_columns(obj: Any, like: Any) -> bool:
     """Whether a union surely selects what the fitted `like` did, even of fewer rows."""
-    if type(like) is not type(obj) or _selects_by_function(obj):
+    if type(like) is not type(obj) or any(map(_selects_by_function, (obj, like))):
         return False
     if not hasattr(like, "transformer_list") and not hasattr(like, "transformers_"):
         return False

@@ -240,9 +240,11 @@ def exact_rows(
     features: NDArray[np.floating],
 ) -> Rows:
     """Rows whose covariances are zero, with `cp_columns`; see `Rows`."""
-    covariances = no_covariances(columns[0], means)
-    posterior: Any = tuple(means), covariances, noise, unknown, features
-    return Rows(shape, tuple(used), *columns, *posterior)
+    fixed, prior_mean, precision, tie = columns
+    return Rows(
+        shape, tuple(used), fixed, prior_mean, precision, tie, tuple(means),
+        no_covariances(fixed, means), noise, unknown, features,
+    )  # fmt: skip
 
 
 def no_covariances(

@@ -366,7 +366,8 @@ class Rows:
             Variance of the linearised model. Divided by the variance of a value, it is
             the weight of a value in its own prediction.
         """
-        linear: Any = sum(self._linear(m, coordinates) for m in range(self.n_modes))
+        of_modes = (self._linear(m, coordinates) for m in range(self.n_modes))
+        linear = sum(of_modes, np.zeros(len(coordinates)))
         variance = np.empty(len(linear))
         for begin in range(0, len(linear), _CHUNK // 16):
             chunk = slice(begin, begin + _CHUNK // 16)
@@ -930,7 +931,7 @@ def as_sums(rows: Rows, mode: int) -> Sums:
     units = np.sqrt(np.maximum(np.einsum("naa->na", block), 1e-300))
     outer = units[:, :, np.newaxis] * units[:, np.newaxis, :]
     values, vectors = np.linalg.eigh(block / outer)
-    eps: Any = np.finfo(rows.covariances[mode].dtype).eps
+    eps = float(np.finfo(rows.covariances[mode].dtype).eps)
     values = np.maximum(values, max(1e-9, 10 * eps))
     precision = (vectors / values[:, np.newaxis]) @ vectors.transpose(0, 2, 1) / outer
     gram[:, : len(free), : len(free)] = rows.noise * precision

@@ -722,3 +722,14 @@ def test_budgets_see_the_release_of_the_completion():
     assert model.privacy_guarantee_.epsilon == pytest.approx(8.0)
     assert model.recommend(USERS[0]).tolist() != model.recommend(None).tolist()
     assert guarantees_of(budget) == [model.privacy_guarantee_]
+
+
+@pytest.mark.parametrize(("fitted_to", "changed_to"), [(0, "entry"), ("entry", 0)])
+def test_whom_the_fit_protects_does_not_change_with_a_parameter(fitted_to, changed_to):
+    model = for_users() if fitted_to == 0 else for_entries()
+    model.fit(TABLE, Y)
+    asked = TABLE["user"].iloc[:2].tolist()
+    before = model.recommend(asked, k=3), model.predict(TABLE[:5])
+    model.completion_.set_params(unit=changed_to)
+    assert_array_equal(model.recommend(asked, k=3), before[0])
+    assert_array_equal(model.predict(TABLE[:5]), before[1])

@@ -350,10 +350,8 @@ def test_twice_the_contributions_would_be_noticed(form, monkeypatch):
     assert max(lengths.values()) > 1.5 * bound_of(start)
 
 
-def without_bounds(
-    starts, order, index, own, bound, share, step, sums, scales, lengths
-):
-    scales[:], lengths[:] = 1.0, 0.0
+def without_bounds(starts, order, index, own, bound, share, step, sums, lengths):
+    lengths[:] = 0.0
     for first, last in itertools.pairwise(starts.tolist()):
         vector = np.zeros_like(sums)
         np.add.at(vector, index[first:last], own[first:last])
@@ -382,8 +380,8 @@ def test_a_vector_beyond_its_bound_ends_the_fit_before_noise_is_drawn(monkeypatc
 def test_bounds_of_each_entry_alone_would_be_noticed(monkeypatch):
     """As where a single rating is protected: many of a unit add up."""
 
-    def by_entry(starts, order, index, own, bound, share, step, sums, scales, lengths):
-        scales[:], lengths[:] = 1.0, 0.0
+    def by_entry(starts, order, index, own, bound, share, step, sums, lengths):
+        lengths[:] = 0.0
         length = np.maximum(np.linalg.norm(own, axis=1, keepdims=True), bound)
         np.add.at(sums, index[: len(own)], np.trunc(share / length * own / step))
 

@@ -15,7 +15,7 @@ from sklearn.compose import (
     make_column_selector,
 )
 from sklearn.decomposition import PCA
-from sklearn.ensemble import BaggingClassifier, StackingRegressor
+from sklearn.ensemble import BaggingClassifier, StackingRegressor, VotingRegressor
 from sklearn.feature_selection import SelectKBest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -558,3 +558,36 @@ def test_a_frozen_step_keeps_the_guarantee_of_its_fit():
     )  # fmt: skip
     report = privacy_of(search.fit(X, y))
     assert report.guarantee.epsilon == 8.0 * (2 + 1)
+
+
+def split_pipeline():
+    """One noisy column and four raw ones, for a step that was fitted elsewhere."""
+    noise = ColumnTransformer([("a", laplace(), [0])], remainder="passthrough")
+    return Pipeline([("noise", noise), ("ridge", FrozenEstimator(Ridge().fit(X, Y)))])
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda model: model.fit(X, Y),
+        lambda model: [model.fit(X, Y)],
+        lambda model: VotingRegressor([("a", model)]).fit(X, Y),
+        lambda model: TransformedTargetRegressor(model).fit(X, Y),
+        lambda model: FrozenEstimator(model.fit(X, Y)),
+        lambda model: GridSearchCV(model, {"noise__a__epsilon": [1.0]}).fit(X, Y),
+    ],
+)
+def test_raw_columns_void_the_report_whatever_holds_the_model(around):
+    report = privacy_of(around(split_pipeline()))
+    assert report.guarantee.epsilon == math.inf
+    assert "Some columns are passed on without noise" in report.guarantee.statement
+
+
+def test_the_best_candidate_may_select_columns_by_a_function():
+    choices = [[("m", laplace(), columns)] for columns in (lambda X: [0, 1], [0])]
+    model = Pipeline([("c", ColumnTransformer(choices[0])), ("ridge", Ridge())])
+    search = GridSearchCV(model, {"c__transformers": choices}, cv=2)
+    search.scoring = lambda fitted, X, y: len(fitted["c"].transformers_[0][2])
+    search.fit(X, Y)
+    assert callable(search.best_params_["c__transformers"][0][2])
+    assert privacy_of(search).guarantee.epsilon == math.inf

@@ -168,13 +168,12 @@ def contributed(n_columns, seed=0, scale=1.0):
 
 def summed(of, bound, share, step, sums=None):
     found = np.zeros((N_ROWS, of.own.shape[1])) if sums is None else sums
-    scales, lengths = np.full((2, len(of.starts) - 1), np.nan)
+    lengths = np.full(len(of.starts) - 1, np.nan)
     bounded_sums(
-        of.starts, of.order, of.index, of.own, bound, share, step, found, scales,
-        lengths,
-    )  # fmt: skip
+        of.starts, of.order, of.index, of.own, bound, share, step, found, lengths
+    )
     assert np.all(lengths * (step or 1) <= share * (1 + 1e-12))
-    return found, scales
+    return found, lengths
 
 
 def only(of, units):
@@ -200,11 +199,11 @@ def vectors_of(of):
 @pytest.mark.parametrize("n_columns", [1, 3])
 def test_vectors_are_scaled_down_to_the_bound(n_columns, bound, share):
     of = contributed(n_columns)
-    found, scales = summed(of, bound, share, 0.0)
+    found, of_units = summed(of, bound, share, 0.0)
     vectors = vectors_of(of)
     lengths = np.sqrt(np.sum(vectors**2, axis=(1, 2)))
     expected = np.minimum(1, bound / lengths)
-    assert_allclose(scales, expected, rtol=1e-12)
+    assert_allclose(of_units, expected * share / bound * lengths, rtol=1e-12)
     expected = np.tensordot(expected * share / bound, vectors, 1)
     assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     # What was there is added to.
@@ -235,9 +234,9 @@ def test_sums_of_whole_steps_are_those_of_the_units_to_the_last_bit(n_columns, o
     of, step = contributed(n_columns), 2.0**-24
     alone = [summed(only(of, [unit]), 2.0, 1.0, step) for unit in range(len(SIZES))]
     for chosen in ORDERS[order](len(SIZES)):
-        found, scales = summed(only(of, chosen), 2.0, 1.0, step)
+        found, lengths = summed(only(of, chosen), 2.0, 1.0, step)
         assert_array_equal(found, sum(alone[unit][0] for unit in chosen))
-        assert_array_equal(scales, np.concatenate([alone[unit][1] for unit in chosen]))
+        assert_array_equal(lengths, np.concatenate([alone[unit][1] for unit in chosen]))
 
 
 def test_entries_of_a_row_are_one_number_of_the_vector():
@@ -246,16 +245,16 @@ def test_entries_of_a_row_are_one_number_of_the_vector():
         starts=np.array([0, 10]), order=np.arange(10), index=np.zeros(10, dtype=int),
         own=np.ones((10, 1)),
     )  # fmt: skip
-    found, scales = summed(ten, 2.0, 1.0, 0.0)
+    found, lengths = summed(ten, 2.0, 1.0, 0.0)
     assert found[0, 0] == pytest.approx(1.0, rel=1e-15)
-    assert scales[0] == pytest.approx(0.2, rel=1e-15)
+    assert lengths[0] == pytest.approx(1.0, rel=1e-15)
 
 
 def test_vectors_of_length_nothing():
     of = contributed(2, scale=0.0)
-    found, scales = summed(of, 1.0, 1.0, 2.0**-20)
+    found, lengths = summed(of, 1.0, 1.0, 2.0**-20)
     assert_array_equal(found, 0)
-    assert_array_equal(scales, 1)
+    assert_array_equal(lengths, 0)
 
 
 @pytest.mark.parametrize("n_columns", [1, 4])
@@ -357,7 +356,7 @@ def test_kernels_do_not_see_the_chunks(chunk, monkeypatch):
             index = np.ascontiguousarray(part.others[:, 0])
             bounded_sums(
                 part.starts, part.orders[0], index, own, 1.0, 0.5, 2.0**-20, sums,
-                *np.empty((2, len(part.units))),
+                np.empty(len(part.units)),
             )  # fmt: skip
         return [sums, *(np.concatenate(r) for r in zip(*rows, strict=True))]
 
@@ -640,11 +639,10 @@ def test_entries_at_one_place_are_in_the_same_order_however_they_came():
 @pytest.mark.parametrize("bad", [np.inf, np.nan, 1e200])
 def test_a_vector_of_no_finite_length_adds_nothing(bad):
     starts, places = np.array([0, 1, 2]), np.arange(2)
-    sums, (scales, lengths) = np.zeros((2, 1)), np.empty((2, 2))
+    sums, lengths = np.zeros((2, 1)), np.empty(2)
     bounded_sums(
         starts, places, places, np.array([[bad], [0.5]]), 1.0, 1.0, 2.0**-4, sums,
-        scales, lengths,
+        lengths,
     )  # fmt: skip
     assert_array_equal(sums[:, 0], [0.0, 8.0])
-    assert_array_equal(scales, [0.0, 1.0])
     assert_array_equal(lengths, [0.0, 8.0])

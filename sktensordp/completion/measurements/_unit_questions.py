@@ -8,7 +8,6 @@ whole steps of the lattice wherever it runs; see `contribute`.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,16 +201,16 @@ class BlockQuestion:
         model, numbers, block = self.model, chunk.numbers, self.block
         of_rows, of_totals = self.sums
         solved = model.solve(chunk)
-        contributions: Any = [np.empty((len(numbers), 0))]
+        found = [np.empty((len(numbers), 0))]
         if model.form:
             # A factor that had seen the entry would make its residual look explained.
             products = solved.residuals[:, np.newaxis] * solved.held_out
             places, blocks = [np.arange(len(numbers)), *chunk.others.T], [products]
             blocks += model.factors
-            contributions = [model.form.regressors(block, blocks, places)]
-        contributions.insert(0, solved.residuals[:, np.newaxis][:, : self.n_biases])
+            found = [model.form.regressors(block, blocks, places)]
+        found.insert(0, solved.residuals[:, np.newaxis][:, : self.n_biases])
         weights = self.totals.weights(chunk)[numbers]
-        contributions = np.concatenate(contributions, axis=1)
+        contributions = np.concatenate(found, axis=1)
         contributions /= self.lengths
         contributions *= weights[:, np.newaxis]
         of_rows.add_entries(totals[0], chunk, block, contributions)

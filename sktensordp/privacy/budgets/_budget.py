@@ -272,9 +272,9 @@ class PrivacyBudget:
 
     Without a path, an estimator that is sent to another process while the budget is
     open refuses to release there, and so does a forked process. With a path, the
-    release is recorded in the file, if it is made on the same machine, but it must not
-    have an integer `random_state`: two processes would share their noise. No budget
-    sees estimators that other processes create.
+    release is recorded in the file, if it is made on the same machine. A budget with a
+    path refuses every release with an integer `random_state`, since two processes would
+    share their noise. No budget sees estimators that other processes create.
 
     The file holds guarantees, times and names, but no data. It is trusted: whoever can
     write to it can remove releases. Damage is noticed. If a backup is restored, later

@@ -154,7 +154,6 @@ def bounded_sums(
     share: float,
     step: float,
     sums: NDArray[np.float64],
-    scales: NDArray[np.float64],
     lengths: NDArray[np.float64],
 ) -> None:
     """Sum the vectors of all units, after bounding the length of each.
@@ -178,9 +177,6 @@ def bounded_sums(
         0 for no rounding.
     sums : ndarray of shape (n_rows, C)
         Written: the sums are added to it, as numbers of steps if there is a step.
-    scales : ndarray of shape (n_units,)
-        Written: the factor by which each unit's vector was scaled to the bound, at
-        most 1.
     lengths : ndarray of shape (n_units,)
         Written: the length of what was added for each unit, in steps if there is a
         step.
@@ -196,12 +192,10 @@ def bounded_sums(
             for c in range(n_columns):
                 length += total[c] ** 2
         length = np.sqrt(length)
-        scales[u] = min(1.0, bound / max(length, 1e-300))
         factor = share / max(length, bound)
         lengths[u] = 0.0
         if not length < np.inf:
             # Infinity and NaN cannot be scaled: the unit contributes nothing.
-            scales[u] = 0.0
             continue
         e, squares = first, 0.0
         while e < last:
