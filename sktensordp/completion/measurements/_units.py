@@ -7,9 +7,10 @@ vector is at most the share of the release, and the squares of the shares add up
 One release may be a sum of products that is rounded once, which moves it by at most e
 more. So Gaussian noise of standard deviation sigma makes all releases together
 (1 + e) / sigma-GDP, where e = 0 if the declared shape and epsilon rule that release out
-(Dong, Roth and Su 2022, Corollary 3.3; the proof is in doc/user_proofs.md). The row of a unit is computed from
-the releases and the unit's own entries, and shown to that unit alone: joint
-differential privacy (Kearns, Pai, Roth and Ullman 2014; Hsu et al. 2014, Lemma 1.2).
+(Dong, Roth and Su 2022, Corollary 3.3; the proof is in doc/user_proofs.md). The row of
+a unit is computed from the releases and the unit's own entries, and shown to that unit
+alone: joint differential privacy (Kearns, Pai, Roth and Ullman 2014; Hsu et al. 2014,
+Lemma 1.2).
 """
 
 import math
