@@ -41,16 +41,18 @@ def _mills(x: float | NDArray[np.float64]) -> Any:
     return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
 
 
-def _minus_mills_slope(x: ArrayLike) -> NDArray[np.float64]:
+def _minus_mills_slope(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 - x R(x), which is -R'(x), from its continued fraction for large x."""
-    x = np.asarray(x, dtype=float)
-    tail = np.zeros_like(x)
-    large = np.where(x > 10, x, 10.0)
-    for k in range(40, 1, -1):
-        tail = k / (large + tail)
-    # R(x) = 1 / (x + 1/(x + 2/(x + ...))), hence 1 - x R(x) = r / (x + r).
-    r = 1 / (large + tail)
-    return np.where(x > 10, r / (large + r), 1 - x * _mills(np.minimum(x, 10.0)))
+    slope = 1 - x * _mills(np.minimum(x, 10.0))
+    large = x[x > 10]
+    if large.size:
+        tail = np.zeros_like(large)
+        for k in range(40, 1, -1):
+            tail = k / (large + tail)
+        # R(x) = 1 / (x + 1/(x + 2/(x + ...))), hence 1 - x R(x) = r / (x + r).
+        r = 1 / (large + tail)
+        slope[x > 10] = r / (large + r)
+    return slope
 
 
 def _log_delta(epsilon: float, mu: float) -> float:
