@@ -1,14 +1,60 @@
-"""The table of faults is about the package as it is."""
+"""The faults are about the package as it is, and are read exactly."""
 
 import ast
 
-from tests.faults import FAULTS, ROOT, problems
+import pytest
+
+from tests.faults import FAULTS, ROOT, Fault, problems, read
 from tests.mutants import mutants
+
+WRITTEN = """\
+# A comment
+# of two lines.
+
+fault: noise: half of it
+file: noise/_lattice.py
+tests: noise test_random.py::TestEnd::test_fork
+-    a = -1
+-
+-- b
++
+"""
 
 
 def test_every_fault_has_its_line_and_its_tests():
     assert len(FAULTS) >= 60
     assert list(problems()) == []
+
+
+def test_texts_keep_their_spaces_and_ends():
+    tests = ("noise", "test_random.py::TestEnd::test_fork")
+    text, file = "    a = -1\n\n- b", "noise/_lattice.py"
+    expected = Fault("noise: half of it", file, text, "", tests)
+    assert read(WRITTEN) == [expected]
+    assert read(f"{WRITTEN}\n{WRITTEN}") == [expected, expected]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("fault: ", "Fault: "),
+        ("# of", "of"),
+        ("file: noise/_lattice.py\n", ""),
+        ("tests: noise ", "tests: noise  "),
+        ("-    a", "    a"),
+        ("- b\n+", "- b\n\n+"),
+        ("+\n", ""),
+        ("+\n", "+\n-\n"),
+        ("+\n", "+\n\n"),
+        ("+\n", "+\nfault: "),
+        ("lines.\n\n", "lines.\n\n\n"),
+        ("lines.\n\n", "lines.\n"),
+    ],
+)
+def test_what_is_no_fault_is_refused(right, wrong):
+    assert right in WRITTEN
+    with pytest.raises(ValueError, match="This is not a fault"):
+        read(WRITTEN.replace(right, wrong, 1))
 
 
 def test_mutants_differ_in_one_line_and_follow_from_their_seed():
