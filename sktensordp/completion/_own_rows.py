@@ -200,6 +200,13 @@ class UnitModel:
         return others
 
     @property
+    def column_names(self) -> list[list[str | None]]:
+        """See `Rows.column_names`."""
+        unit_names, *others = self.inner.column_names
+        others.insert(self.unit, unit_names)
+        return others
+
+    @property
     def core(self) -> NDArray[np.floating]:
         """Core of a Tucker model, with its modes in the order of the tensor."""
         return np.moveaxis(self.inner.core, 0, self.unit)

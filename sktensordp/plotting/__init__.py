@@ -1,10 +1,8 @@
 """Displays in the style of scikit-learn. matplotlib is imported when one is drawn."""
 
-from ._audit import AuditDisplay
-from ._expected_error import ExpectedErrorDisplay
+from ._curves import ExpectedErrorDisplay, PrivacyUtilityDisplay
 from ._factors import FactorsDisplay
-from ._guarantees import AttackRiskDisplay, PrivacyProfileDisplay
-from ._privacy_utility import PrivacyUtilityDisplay
+from ._guarantees import AttackRiskDisplay, AuditDisplay, PrivacyProfileDisplay
 
 __all__ = [
     "AttackRiskDisplay",

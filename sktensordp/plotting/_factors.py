@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,11 +10,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._validation import check_modes
-from ._columns import MEANINGS, choose_components, column_names, components_by_name
 from ._style import shade, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+# How predictions use a component, by the kind of its name.
+MEANINGS = {
+    "bias": "added to the prediction",
+    "term": "product over the modes",
+    "column": "combined by the core",
+    "feature": "weight × public feature",
+}
+
+# By name, the column of every mode; None where there is none, or it is not released.
+Components = dict[str, list[NDArray[np.float64] | None]]
 
 # A larger mode gets no bar for every index, or no name below every tick.
 _MOST_BARS = 24
@@ -117,9 +128,9 @@ class FactorsDisplay:
         numbered = [f"mode {mode}" for mode in range(n_modes)]
         self.mode_names = numbered if mode_names is None else list(mode_names)
         self.n_labels = n_labels
-        labels = {} if labels is None else labels
         check_modes(labels, n_modes, "labels")
-        self.labels = {mode % n_modes: list(names) for mode, names in labels.items()}
+        of_modes = (labels or {}).items()
+        self.labels = {mode % n_modes: list(names) for mode, names in of_modes}
         for mode, names in self.labels.items():
             for column in self._columns(mode):
                 if column is not None and len(column) != len(names):
@@ -297,9 +308,22 @@ class FactorsDisplay:
         self.axes_ = self._grid(ax)
         self.figure_ = self.axes_[0, 0].figure
         for axes, name in zip(self.axes_[0], self.components, strict=True):
-            axes.set_title(_title(name), fontsize="medium")
+            meaning = MEANINGS.get(name.rstrip(" 0123456789"))
+            title = wrapped(f"{name}\n({meaning})" if meaning else name, _LONGEST_LINE)
+            axes.set_title(title, fontsize="medium")
         for row, mode in zip(self.axes_, self.modes, strict=True):
-            self._draw_mode(row, mode)
+            for axes, column in zip(row, self._columns(mode), strict=True):
+                if column is None:
+                    axes.set_axis_off()
+                else:
+                    self._draw_column(axes, mode, column)
+            name = wrapped(str(self.mode_names[mode]), _LONGEST_NAME)
+            if mode in self.private:
+                why = "not released, because each of its indices is protected"
+                style = {"va": "center", "style": "italic", "size": "small"}
+                _write(row[0], f"{name}: {why}", x=0, y=0.5, **style)
+            for axes in [axes for axes in row if axes.axison][:1]:
+                axes.set_ylabel(name)
         return self
 
     def _grid(self, ax: Any) -> NDArray[Any]:
@@ -337,32 +361,18 @@ class FactorsDisplay:
     def _columns(self, mode: int) -> list[NDArray[np.float64] | None]:
         return [columns[mode] for columns in self.components.values()]
 
-    def _draw_mode(self, row: NDArray[Any], mode: int) -> None:
-        for axes, column in zip(row, self._columns(mode), strict=True):
-            if column is None:
-                axes.set_axis_off()
-            else:
-                self._draw_column(axes, mode, column)
-        name = wrapped(str(self.mode_names[mode]), _LONGEST_NAME)
-        if mode in self.private:
-            text = f"{name}: not released, because each of its indices is protected"
-            style = {"va": "center", "style": "italic", "fontsize": "small"}
-            self._write(row[0], text, x=0.0, y=0.5, **style)
-        for axes in [axes for axes in row if axes.axison][:1]:
-            axes.set_ylabel(name)
-
     def _draw_column(self, axes: Any, mode: int, column: NDArray[np.float64]) -> None:
         axes.tick_params(labelsize="small")
         axes.axhline(0, color=shade(axes, 0.3), linewidth=0.8, zorder=0)
         indices, labels = np.arange(len(column)), self.labels.get(mode)
         name = _shortened(self.mode_names[mode])
         if mode in self.ordered:
-            axes.plot(indices, column, color=shade(axes, 0.85), linewidth=1.2)
+            axes.plot(column, color=shade(axes, 0.85), linewidth=1.2)
         elif len(column) <= _MOST_BARS:
             axes.bar(indices, column, color=shade(axes, 0.55), width=0.7)
         else:
             axes.set_xlabel(f"{len(column):,} indices of {name}, sorted", size="small")
-            self._draw_sorted(axes, column, labels)
+            self._draw_sorted(axes, mode, column)
             return
         axes.set_xlabel(f"index of {name}" if labels is None else name, size="small")
         if labels is None:
@@ -374,36 +384,122 @@ class FactorsDisplay:
             size = "x-small" if len(ticks) <= _MOST_TICKS else "xx-small"
             axes.set_xticks(ticks, labels=names, rotation=90, fontsize=size)
 
-    def _draw_sorted(
-        self, axes: Any, column: NDArray[np.float64], labels: Sequence[str] | None
-    ) -> None:
+    def _draw_sorted(self, axes: Any, mode: int, column: NDArray[np.float64]) -> None:
         """Draw the sorted values, with the names of both ends in the free corners."""
         order, n = np.argsort(column), self.n_labels
         axes.plot(column[order], color=shade(axes, 0.85), linewidth=1.2)
         if not n:
             return
-        names = [_shortened(k if labels is None else labels[k]) for k in order[::-1]]
+        labels = self.labels.get(mode, range(len(column)))
+        names = [_shortened(labels[k]) for k in order[::-1]]
         top = {"x": 0.05, "y": 0.95, "va": "top", "fontsize": "x-small"}
         bottom = {"x": 0.95, "y": 0.05, "ha": "right", "fontsize": "x-small"}
-        self._write(axes, "\n".join(["highest:", *names[:n]]), **top)
-        self._write(axes, "\n".join(["lowest:", *names[-n:]]), **bottom)
-
-    @staticmethod
-    def _write(axes: Any, text: str, **style: Any) -> None:
-        """Write into axes, for which the layout makes no room."""
-        style |= {"transform": axes.transAxes, "color": shade(axes, 1.0)}
-        axes.text(s=text, in_layout=False, **style)
+        _write(axes, "\n".join(["highest:", *names[:n]]), **top)
+        _write(axes, "\n".join(["lowest:", *names[-n:]]), **bottom)
 
 
-def _title(name: str) -> str:
-    """Name of a component, and how predictions use it if that is known."""
-    meaning = MEANINGS.get(name.rstrip(" 0123456789"))
-    return wrapped(f"{name}\n({meaning})" if meaning else name, _LONGEST_LINE)
+def _write(axes: Any, text: str, **style: Any) -> None:
+    """Write into axes, for which the layout makes no room."""
+    style |= {"transform": axes.transAxes, "color": shade(axes, 1.0)}
+    axes.text(s=text, in_layout=False, **style)
 
 
 def _shortened(name: object) -> str:
-    text = str(name)
-    if len(text) <= _LONGEST_NAME:
-        return text
-    half = _LONGEST_NAME // 2
-    return f"{text[:half]}…{text[1 - half :]}"
+    text, half = str(name), _LONGEST_NAME // 2
+    return text if len(text) <= _LONGEST_NAME else f"{text[:half]}…{text[1 - half :]}"
+
+
+def column_names(model: Any) -> list[list[str | None]]:
+    """Names of the columns of all factors of a completion, in the order of `factors_`.
+
+    Parameters
+    ----------
+    model : CPCompletion or TuckerCompletion
+        Fitted.
+
+    Returns
+    -------
+    names : list of list of str or None
+        One list per mode. A name is "bias", "term 0" and so on for a CP, "column 0"
+        and so on for a Tucker, or "feature 0" and so on; None for a column that is
+        fixed at one.
+    """
+    released = model._fitted.released
+    names = released.column_names
+    if hasattr(model.decomposition_, "core") and not hasattr(released, "core"):
+        # A CP stored as a Tucker has a single column of ones in place of several.
+        names = [
+            [None, *np.array(of_mode)[np.any(factor != 1, axis=0)].tolist()]
+            for of_mode, factor in zip(names, released.factors, strict=True)
+        ]
+    return names
+
+
+def components_by_name(
+    factors: Sequence[Any], names: Sequence[Sequence[str | None]]
+) -> Components:
+    """Components by name: for each name, its column in every mode.
+
+    Parameters
+    ----------
+    factors : list of ndarray of shape (n_indices, n_columns) or None
+        None for a factor that is not released.
+    names : list of list of str or None
+        Names of all columns, one list per mode.
+
+    Returns
+    -------
+    components : dict of str to list of ndarray or None
+        None for a mode without such a column, or whose factor is not released.
+    """
+    components: Components = {}
+    for mode, (factor, of_mode) in enumerate(zip(factors, names, strict=True)):
+        for j, name in enumerate(of_mode):
+            if name is not None:
+                columns = components.setdefault(name, [None] * len(factors))
+                columns[mode] = None if factor is None else factor[:, j]
+    return components
+
+
+def choose_components(
+    components: Components, names: Iterable[str] | None, weights: ArrayLike = 1.0
+) -> Components:
+    """Components with the given names, or those that are drawn by default.
+
+    Parameters
+    ----------
+    components : dict of str to list of ndarray or None
+        All components.
+    names : iterable of str or None
+        None for the biases and up to four others, the strongest terms first.
+    weights : array-like, default=1.0
+        Weights of the terms, unless their columns include them.
+
+    Returns
+    -------
+    chosen : dict of str to list of ndarray or None
+
+    Raises
+    ------
+    ValueError
+        If there is no component of some name.
+    """
+    if names is None:
+        biases, terms, columns, features = (
+            [name for name in components if name.split()[0] == kind]
+            for kind in MEANINGS
+        )
+        norms = [
+            math.prod(float(np.linalg.norm(c)) for c in components[t] if c is not None)
+            for t in terms
+        ]
+        order = np.argsort(-np.abs(weights) * np.array(norms), kind="stable")
+        others = [terms[k] for k in order] or columns or features
+        names = [*biases, *others[:4]]
+    names = list(names)
+    if unknown := [name for name in names if name not in components]:
+        raise ValueError(
+            f"There is no component {unknown[0]!r}. The components are "
+            f"{list(components)}."
+        )
+    return {name: components[name] for name in names}

@@ -1,40 +1,38 @@
-"""Pictures of whole guarantees: their curves, and what an attacker can achieve."""
+"""Pictures of guarantees: their curves, attackers' success, and audits of claims."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from ..privacy import PrivacyGuarantee, privacy_of
+from ..privacy._guarantee import check_guarantee
 from ..privacy._numbers import shown
-from ._claims import by_label, claims_and_notes, estimators_by_label
-from ._curves import CurvesDisplay
-from ._docs import with_shared_text
-from ._style import claimed_style, shade, wrapped
+from ..privacy._risk import trade_off
+from . import _style
+from ._curves import CurvesDisplay, difference_notes, estimators_by_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Lower end of a logarithmic axis of delta, and what stands for zero there.
-_LEAST_DELTA, _NEARLY_ZERO = 1e-12, 1e-300
-_N_EPSILONS = 121
+# Lower end of a logarithmic axis of delta.
+_LEAST_DELTA = 1e-12
 # Where curves are drawn: type I errors or false positive rates, and priors.
 _ALPHAS = np.linspace(0.0, 1.0, 201)
 _PRIORS = np.linspace(0.01, 0.99, 99)
 # Epsilons whose lines bound the true positive rate.
 _EPSILONS = np.concatenate([[0.0], np.geomspace(1e-4, 600.0, 400)])
 # Style of a claim that is a single point.
-_POINT = {
-    "linestyle": "none", "markersize": 12, "markevery": None, "clip_on": False,
-    "zorder": 6,
-}  # fmt: skip
+_POINT = {"linestyle": "none", "markersize": 12, "markevery": None}
+_POINT |= {"clip_on": False, "zorder": 6}
 
 _Points = tuple[ArrayLike, ArrayLike]
+_Guarantees = PrivacyGuarantee | Mapping[str, PrivacyGuarantee]
 
 
 class GuaranteesDisplay(CurvesDisplay):
@@ -46,13 +44,13 @@ class GuaranteesDisplay(CurvesDisplay):
     claimed: Mapping[str, tuple[float, float]] | None
     claims_: dict[str, Any]
     # By kind of picture: labels of the axes, and of the line that reveals nothing.
-    _labels: ClassVar[dict[str, tuple[str, str, str]]]
-    _kind: str
-
-    @classmethod
-    def from_guarantee(cls, *args: Any, **options: Any) -> Self:
-        """Draw guarantees."""
-        raise NotImplementedError
+    _labels: ClassVar[dict[str, tuple[str, str]]]
+    _nothing: ClassVar[dict[str, str]]
+    # Draws guarantees.
+    from_guarantee: ClassVar[Callable[..., Any]]
+    # Points of a true curve, and of the worst release that keeps a claim.
+    _truth: Callable[[str], _Points]
+    _claim: Callable[[float, float], _Points]
 
     @classmethod
     def from_estimator(cls, estimator: Any, **options: Any) -> Self:
@@ -89,50 +87,38 @@ class GuaranteesDisplay(CurvesDisplay):
         guarantees = {label: privacy_of(one).guarantee for label, one in fitted.items()}
         return cls.from_guarantee(guarantees, **options)
 
-    def _truth(self, label: str) -> _Points:
-        """Points of a true curve."""
-        raise NotImplementedError
-
-    def _claim(self, epsilon: float, delta: float) -> _Points:
-        """Points of the worst release that keeps a claim."""
-        raise NotImplementedError
-
     def _draw(self, labels: Iterable[str], kind: str, ax: Axes | None) -> Self:
+        """Draw a kind of picture: curves, claims, and what reveals nothing."""
         if kind not in self._labels:
             kinds = " or ".join(map(repr, self._labels))
             raise ValueError(f"kind must be {kinds}, got {kind!r}.")
-        self._kind, self.claims_ = kind, {}
-        self._draw_curves(labels, ax)
-        pairs = zip(self.lines_, map(self.claims_.get, labels), strict=True)
-        handles = [artist for pair in pairs for artist in pair if artist is not None]
-        x_label, y_label, nothing = self._labels[kind]
+        self._kind, self.claims_, handles = kind, {}, []
+        for number, (label, style) in enumerate(self._start(labels, ax, None).items()):
+            style["markevery"] = 0.03 * (number % 4), 0.12
+            self.lines_ += self.ax_.plot(*self._truth(label), **style)
+            handles.append(self.lines_[-1])
+            if label in (claimed := self.claimed or {}):
+                epsilon, delta = claimed[label]
+                text = f"{label}: claimed ({shown(epsilon)}, {shown(delta)})"
+                x, y = self._claim(epsilon, delta)
+                style["label"] = _style.wrapped(text)
+                style |= _style.claimed_style(self.ax_)
+                style |= _POINT if np.size(x) == 1 else {}
+                (self.claims_[label],) = self.ax_.plot(x, y, **style)
+                handles.append(self.claims_[label])
+        x_label, y_label = self._labels[kind]
         self.ax_.set(xlabel=x_label, ylabel=y_label)
-        if nothing:
-            style = {"color": shade(self.ax_, 0.4), "linewidth": 1, "label": nothing}
+        if nothing := self._nothing.get(kind):
+            grey = _style.shade(self.ax_, 0.4)
+            style = {"color": grey, "linewidth": 1, "label": nothing}
             handles += self.ax_.plot(*self._claim(0.0, 0.0), **style)
         else:
             self.ax_.set(yscale="log", ylim=(_LEAST_DELTA, 2.0))
-        self._draw_legend(handles)
+        _style.place_legend(self.ax_, handles, may_grow=ax is None)
         return self
 
-    def _draw_curve(self, label: str, line: str, marker: str) -> Any:
-        """Draw the true curve and the claim, if any; return the true curve."""
-        every = 0.03 * (len(self.lines_) % 4), 0.12
-        style: dict[str, Any] = {"marker": marker, "markevery": every}
-        text = wrapped(self._text(label))
-        (curve,) = self.ax_.plot(
-            *self._truth(label), linestyle=line, label=text, **style
-        )
-        if label in (claimed := self.claimed or {}):
-            epsilon, delta = claimed[label]
-            text = wrapped(f"{label}: claimed ({shown(epsilon)}, {shown(delta)})")
-            x, y = self._claim(epsilon, delta)
-            style |= claimed_style(self.ax_) | (_POINT if np.size(x) == 1 else {})
-            (self.claims_[label],) = self.ax_.plot(x, y, label=text, **style)
-        return curve
 
-
-@with_shared_text
+@_style.with_shared_text
 @dataclass(eq=False, repr=False)
 class PrivacyProfileDisplay(GuaranteesDisplay):
     """Delta over epsilon of guarantees, or errors of tests that tell neighbours apart.
@@ -174,18 +160,15 @@ class PrivacyProfileDisplay(GuaranteesDisplay):
     notes: Mapping[str, str] | None = None
 
     _labels: ClassVar = {
-        "profile": ("epsilon", "delta", ""),
-        "tradeoff": (
-            "type I error",
-            "smallest type II error of any test",
-            "nothing revealed",
-        ),
+        "profile": ("epsilon", "delta"),
+        "tradeoff": ("type I error", "smallest type II error of any test"),
     }
+    _nothing: ClassVar = {"tradeoff": "nothing revealed"}
 
     @classmethod
     def from_guarantee(
         cls,
-        guarantee: PrivacyGuarantee | Mapping[str, PrivacyGuarantee],
+        guarantee: _Guarantees,
         *,
         epsilons: ArrayLike | None = None,
         kind: str = "profile",
@@ -229,7 +212,7 @@ class PrivacyProfileDisplay(GuaranteesDisplay):
         if epsilons is None:
             stated = [g.epsilon for g in guarantees.values() if g.protects]
             stated += [g.claimed[0] for g in guarantees.values() if g.claimed]
-            epsilons = np.linspace(0.0, 1.5 * max(stated, default=1.0), _N_EPSILONS)
+            epsilons = np.linspace(0.0, 1.5 * max(stated, default=1.0), 121)
         grid = np.asarray(epsilons, dtype=float)
         deltas = {
             label: np.array([g.delta_at(e) for e in grid])
@@ -269,19 +252,18 @@ class PrivacyProfileDisplay(GuaranteesDisplay):
         return self._draw(self.deltas, kind, ax)
 
     def _truth(self, label: str) -> _Points:
-        epsilons = np.asarray(self.epsilons, dtype=float)
-        deltas = np.asarray(self.deltas[label], dtype=float)
         if self._kind == "profile":
-            return epsilons, np.maximum(deltas, _NEARLY_ZERO)
-        return _ALPHAS, trade_off(epsilons, deltas, _ALPHAS)
+            # Zero is out of sight on a logarithmic axis.
+            return self.epsilons, np.maximum(self.deltas[label], 1e-300)
+        return _ALPHAS, trade_off(self.epsilons, self.deltas[label], _ALPHAS)
 
     def _claim(self, epsilon: float, delta: float) -> _Points:
         if self._kind == "profile":
             return [epsilon], [max(delta, _LEAST_DELTA)]
-        return _ALPHAS, trade_off(np.array([epsilon]), np.array([delta]), _ALPHAS)
+        return _ALPHAS, trade_off(epsilon, delta, _ALPHAS)
 
 
-@with_shared_text
+@_style.with_shared_text
 @dataclass(eq=False, repr=False)
 class AttackRiskDisplay(GuaranteesDisplay):
     """What an attacker can achieve: true positives, or right guesses.
@@ -335,18 +317,18 @@ class AttackRiskDisplay(GuaranteesDisplay):
     notes: Mapping[str, str] | None = None
 
     _labels: ClassVar = {
-        "tpr": ("false positive rate", "largest true positive rate", "guessing"),
+        "tpr": ("false positive rate", "largest true positive rate"),
         "accuracy": (
             "probability of the suspicion before the release",
             "largest probability of a right guess",
-            "without the release",
         ),
     }
+    _nothing: ClassVar = {"tpr": "guessing", "accuracy": "without the release"}
 
     @classmethod
     def from_guarantee(
         cls,
-        guarantee: PrivacyGuarantee | Mapping[str, PrivacyGuarantee],
+        guarantee: _Guarantees,
         *,
         kind: str = "tpr",
         ax: Axes | None = None,
@@ -429,30 +411,153 @@ class AttackRiskDisplay(GuaranteesDisplay):
         return self.priors, self.accuracies[label]
 
     def _claim(self, epsilon: float, delta: float) -> _Points:
-        one = np.array([epsilon]), np.array([delta])
         if self._kind == "tpr":
-            fprs = np.asarray(self.fprs, dtype=float)
-            return fprs, 1 - trade_off(*one, fprs)
-        # Some corner of the claim's curve is best, whatever the prior.
-        fprs = np.array([0.0, (1 - delta) * expit(-epsilon), 1 - delta])
-        tprs = 1 - trade_off(*one, fprs)
+            return self.fprs, 1 - trade_off(epsilon, delta, self.fprs)
+        # The worst release tells the truth with probability delta. Otherwise, it is
+        # right with probability expit(epsilon), unless the prior is a better guess.
         priors = np.asarray(self.priors, dtype=float)
-        right = np.outer(priors, tprs) + np.outer(1 - priors, 1 - fprs)
-        return priors, right.max(axis=1)
+        right = np.maximum(np.maximum(priors, 1 - priors), expit(epsilon))
+        return priors, delta + (1 - delta) * right
 
 
-def trade_off(
-    epsilons: NDArray[np.float64],
-    deltas: NDArray[np.float64],
-    alpha: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Smallest type II error at each type I error `alpha`, over all tests.
+@_style.with_shared_text
+class AuditDisplay:
+    """Claimed epsilons and the lower bounds that audits proved.
 
-    Dong, Roth and Su (2022), Proposition 2.13: the highest of the lines 1 - delta -
-    e^epsilon alpha and e^-epsilon (1 - delta - alpha). The two kinds of lines belong
-    to the two orders of the neighbours.
+    Parameters
+    ----------
+    reports : dict of str to AuditReport
+        One row per report, drawn from top to bottom.
+
+    Attributes
+    ----------
+    $axes
+    bars_ : matplotlib BarContainer
+        Bars of the lower bounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.audit import audit_mechanism
+    >>> from sktensordp.plotting import AuditDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> report = audit_mechanism(
+    ...     lambda x, n: x + rng.laplace(scale=0.2, size=(n, 1)), [0.0], [1.0],
+    ...     epsilon=1.0, n_trials=1000, batched=True)
+    >>> display = AuditDisplay({"a fifth of the noise": report}).plot()
+    >>> bool(display.bars_[0].get_width() > 1.0)
+    True
     """
-    power_left = 1 - deltas[:, np.newaxis]
-    factor = np.exp(np.minimum(epsilons, 700.0))[:, np.newaxis]
-    lines = np.maximum(power_left - factor * alpha, (power_left - alpha) / factor)
-    return np.clip(lines.max(axis=0), 0.0, 1.0)
+
+    def __init__(self, reports: Mapping[str, Any]) -> None:
+        self.reports = reports
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *data: Any, ax: Axes | None = None, **options: Any
+    ) -> Self:
+        """Audit an estimator on two neighbouring data sets, and draw the result.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Estimator to audit.
+        *data
+            X and its neighbour, then the targets of both, if any.
+        ax : matplotlib Axes, default=None
+            Axes to draw on; new ones by default.
+        **options
+            Passed to ``audit_estimator``.
+
+        Returns
+        -------
+        display : AuditDisplay
+
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from sktensordp.mechanisms import LaplaceMechanism
+        >>> from sktensordp.plotting import AuditDisplay
+        >>> display = AuditDisplay.from_estimator(
+        ...     LaplaceMechanism(1.0, bounds=(0, 1)), [[0.0]], [[1.0]],
+        ...     ax=Figure().subplots(), n_trials=50, random_state=0)
+        >>> display.reports["LaplaceMechanism"].violated
+        False
+        """
+        from ..audit import audit_estimator
+
+        report = audit_estimator(estimator, *data, **options)
+        return cls({type(estimator).__name__: report}).plot(ax=ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw the claims and the lower bounds.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to draw on; new ones by default.
+
+        Returns
+        -------
+        self : AuditDisplay
+
+        Examples
+        --------
+        >>> from matplotlib.figure import Figure
+        >>> from sktensordp.audit import AuditReport
+        >>> from sktensordp.plotting import AuditDisplay
+        >>> report = AuditReport(
+        ...     epsilon_lower=1.7, mu_lower=None, confidence=0.95, delta=0.0,
+        ...     claimed=1.0, event="output >= 2", n_trials=1000)
+        >>> display = AuditDisplay({"half the noise": report})
+        >>> float(display.plot(ax=Figure().subplots()).bars_[0].get_width())
+        1.7
+        """
+        reports, rows = list(self.reports.values()), np.arange(len(self.reports))
+        if ax is None:
+            ax = _style.new_axes(figsize=(6.4, 1.2 + 0.4 * len(rows)))
+        self.ax_, self.figure_ = ax, ax.figure
+        bounds, black = [r.epsilon_lower for r in reports], _style.shade(ax, 1.0)
+        self.bars_ = ax.barh(rows, bounds, edgecolor=black, height=0.6)
+        handles: dict[str, Any] = {}
+        for bar, report in zip(self.bars_, reports, strict=True):
+            hatch, strength = ("//", 0.2) if report.violated else (None, 0.05)
+            bar.set(facecolor=_style.shade(ax, strength), hatch=hatch)
+            kind = "above the claim" if report.violated else "proved lower bound"
+            handles.setdefault(kind, bar)
+        claims = np.array([report.claimed for report in reports], dtype=float)
+        if (is_finite := np.isfinite(claims)).any():
+            at = claims[is_finite], rows[is_finite]
+            (handles["claimed"],) = ax.plot(*at, "|", color=black, markersize=18, mew=3)
+        ax.set_yticks(rows, labels=[_style.wrapped(label) for label in self.reports])
+        ax.invert_yaxis()
+        ax.set(xlim=(0, None), xlabel="epsilon")
+        above: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 1)}
+        above |= {"frameon": False, "ncols": len(handles)}
+        ax.legend(handles.values(), handles.keys(), **above)
+        return self
+
+
+def by_label(guarantee: _Guarantees) -> dict[str, PrivacyGuarantee]:
+    """Guarantees by label; a single one gets the label "guarantee"."""
+    if isinstance(guarantee, PrivacyGuarantee):
+        return {"guarantee": guarantee}
+    if not isinstance(guarantee, Mapping):
+        raise TypeError(
+            "guarantee must be a guarantee, or a dict of guarantees by label. For "
+            "fitted estimators, call from_estimator."
+        )
+    if not guarantee:
+        raise ValueError("guarantee is an empty dict. Pass at least one guarantee.")
+    for one in guarantee.values():
+        check_guarantee(one)
+    return dict(guarantee)
+
+
+def claims_and_notes(guarantees: Mapping[str, PrivacyGuarantee]) -> dict[str, Any]:
+    """What legends say beside true curves: parameters of a display of guarantees."""
+    lists = {label: [g] for label, g in guarantees.items()}
+    return {
+        "claimed": {label: g.claimed for label, g in guarantees.items() if g.claimed},
+        "notes": difference_notes(lists, at_delta=False),
+    }

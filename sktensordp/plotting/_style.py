@@ -1,4 +1,4 @@
-"""Line styles that differ without colour, shades of the text colour, and legends."""
+"""What displays share: styles that differ without colour, legends, and texts."""
 
 import textwrap
 from collections.abc import Sequence
@@ -6,29 +6,34 @@ from typing import Any
 
 import numpy as np
 
-_LINES = ["-", "--", "-.", ":"]
+from .._docstrings import with_texts
+
 # The numbers of lines and markers have no common divisor, so that all pairs differ.
-_MARKERS = "os^DvP<*>Xhdp"
-STYLES = [
-    (_LINES[i % len(_LINES)], _MARKERS[i % len(_MARKERS)])
-    for i in range(len(_LINES) * len(_MARKERS))
-]
-REFERENCE_STYLES = [
-    (0, (1, 1)),
-    (0, (5, 1)),
-    (0, (3, 1, 1, 1)),
-    (0, (8, 3)),
-    (0, (1, 4)),
-    (0, (8, 2, 1, 2, 1, 2)),
-    (0, (5, 5)),
-    (0, (12, 2, 2, 2)),
-]
+STYLES = list(zip(["-", "--", "-.", ":"] * 13, "os^DvP<*>Xhdp" * 4, strict=True))
+_DASHES = [(1, 1), (5, 1), (3, 1, 1, 1), (8, 3), (1, 4), (8, 2, 1, 2, 1, 2)]
+_DASHES += [(5, 5), (12, 2, 2, 2)]
+REFERENCE_STYLES = [(0, dashes) for dashes in _DASHES]
 # Line of a claim that does not hold; no other curve has it.
 CLAIMED_LINE = (0, (2, 3))
-# Characters in a line of a vertical axis label, and of a legend.
-AXIS_WIDTH, _LONGEST_LINE, _SHORTER_LINE = 60, 44, 30
-# Inches above and below axes, for a title, ticks and labels.
-_DECORATIONS = 1.0
+# Characters in a line of a legend, unless it has to be small.
+_LONGEST_LINE = 44
+
+_CLAIMED = """\
+claimed : dict of str to (float, float), default=None
+    Claims that differ from the truth: epsilon and delta, by label. They are drawn
+    thin, dotted and grey with hollow markers, beside the true curve."""
+
+_NOTES = """\
+notes : dict of str to str, default=None
+    Additional text in the legend, by label."""
+
+_AXES = """\
+ax_ : matplotlib Axes
+    Axes of the drawing.
+figure_ : matplotlib Figure
+    Figure of the axes."""
+
+with_shared_text = with_texts({"claimed": _CLAIMED, "notes": _NOTES, "axes": _AXES})
 
 
 def new_axes(**options: Any) -> Any:
@@ -125,14 +130,14 @@ def place_legend(
     if not _covers(ax, box):
         return
     if not may_grow:
-        labels = [handle.get_label().replace("\n", " ") for handle in handles]
-        labels = [textwrap.fill(label, _SHORTER_LINE) for label in labels]
+        labels = [textwrap.fill(handle.get_label(), 30) for handle in handles]
         ax.legend(handles, labels, fontsize="small", **options)
         return
     legend.remove()
     figure, size = ax.figure, box.size / ax.figure.dpi
     width, height = figure.get_size_inches()
-    figure.set_size_inches(width + size[0], max(height, size[1] + _DECORATIONS))
+    # An inch above and below the axes is for a title, ticks and labels.
+    figure.set_size_inches(width + size[0], max(height, size[1] + 1.0))
     # The layout is computed before the legend exists, so that it cannot squeeze the
     # axes.
     figure.draw_without_rendering()
@@ -143,11 +148,8 @@ def _covers(ax: Any, box: Any) -> bool:
     """Whether a box in pixels covers part of a line or of an error bar."""
     drawn = [(line, line.get_path()) for line in ax.lines]
     drawn += [(bars, path) for bars in ax.collections for path in bars.get_paths()]
-    paths = [
-        artist.get_transform().transform_path(path).cleaned(remove_nans=True)
-        for artist, path in drawn
-    ]
-    return any(
-        path.intersects_bbox(box, filled=False) or box.count_contains(path.vertices)
-        for path in paths
-    )
+    for artist, path in drawn:
+        path = artist.get_transform().transform_path(path).cleaned(remove_nans=True)
+        if path.intersects_bbox(box, filled=False) or box.count_contains(path.vertices):
+            return True
+    return False

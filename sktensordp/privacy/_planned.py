@@ -1,14 +1,14 @@
 """Guarantees of fits that are still to come, and the epsilon of each in a plan."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
 from ._guarantee import PrivacyGuarantee
 from ._numbers import check_number, checked_integer
 from ._parts import Context, collect
-from ._report import report_of
+from ._report import composed, counted, report_of
 from .budgets._budget import PrivacyBudget
 
 # How far below the largest epsilon the answer may be, as a share of it.
@@ -67,6 +67,38 @@ def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
         if release.guarantee is None:
             raise ValueError(f"{release.name}: {release.why}")
     return report_of(estimator, findings).guarantee
+
+
+def guarantee_of_candidate(
+    estimator: Any, params: Mapping[str, Any], like: Any
+) -> PrivacyGuarantee | None:
+    """Guarantee of one fit of a candidate; None if it is not known.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is searched, or fitted at several epsilons.
+    params : dict
+        Parameters of the candidate.
+    like : object or None
+        What saw the shape of the data: the fitted estimator, perhaps with other
+        parameters, or an object with the `sample_shape_` of a mechanism.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee or None
+    """
+    from sklearn.base import clone
+
+    candidate = clone(estimator).set_params(**clone(params, safe=False))
+    findings = collect(candidate, Context("plan", like=like, fixed=True))
+    guarantees = [release.guarantee for release in findings.releases]
+    if not guarantees or None in guarantees:
+        return None
+    try:
+        return composed(counted(findings))
+    except ValueError:  # They protect different units.
+        return None
 
 
 def epsilon_per_release(

@@ -1,7 +1,7 @@
 """What a fitted estimator, pipeline or search has revealed, all releases together."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,6 +181,28 @@ def report_of(obj: Any, findings: Findings) -> PrivacyReport:
         guarantee = _not_private(guarantee, statement, guarantee.source)
     unprotected = findings.unprotected + [r.why for r in findings.releases if r.why]
     return PrivacyReport(guarantee, tuple(dict.fromkeys(unprotected)), releases)
+
+
+def guarantee_of_fits(fits: Iterable[Any]) -> PrivacyGuarantee | None:
+    """The weakest guarantee of several fits; None if any fit gives none.
+
+    A mechanism counts as one call: its calls for scores are not part of a fit.
+
+    Parameters
+    ----------
+    fits : iterable of estimator
+        Fitted.
+
+    Returns
+    -------
+    guarantee : PrivacyGuarantee or None
+    """
+    try:
+        one_call = Context("call")
+        guarantees = [report_of(fit, collect(fit, one_call)).guarantee for fit in fits]
+    except (TypeError, ValueError):
+        return None
+    return max(guarantees, key=lambda guarantee: guarantee.epsilon)
 
 
 def _voids(obj: Any, findings: Findings) -> list[str]:

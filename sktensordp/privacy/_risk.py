@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
 from ._numbers import check_number
@@ -107,6 +108,22 @@ def _least(line: _Curve, extra: list[float]) -> float:
         line, bounds=(low, high), method="bounded", options={"xatol": 1e-11 * high}
     )
     return min(values[best], float(refined.fun))
+
+
+def trade_off(
+    epsilons: ArrayLike, deltas: ArrayLike, alpha: ArrayLike
+) -> NDArray[np.float64]:
+    """Smallest type II error at each type I error `alpha`, over all tests.
+
+    Dong, Roth and Su (2022), Proposition 2.13: the highest of the lines 1 - delta -
+    e^epsilon alpha and e^-epsilon (1 - delta - alpha). The two kinds of lines belong
+    to the two orders of the neighbours.
+    """
+    power_left = 1 - np.reshape(deltas, (-1, 1))
+    factor = np.exp(np.minimum(np.reshape(epsilons, (-1, 1)), 700.0))
+    alpha = np.asarray(alpha)
+    lines = np.maximum(power_left - factor * alpha, (power_left - alpha) / factor)
+    return np.clip(lines.max(axis=0), 0.0, 1.0)
 
 
 def predictive_values(

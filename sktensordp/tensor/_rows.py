@@ -225,6 +225,19 @@ class Rows:
         """Posterior means by mode: a list of arrays of shape (size, n_columns)."""
         return [self.every_row(mode) for mode in range(self.n_modes)]
 
+    @property
+    def column_names(self) -> list[list[str | None]]:
+        """Names of the columns of `factors`, by mode; None for columns of ones."""
+        terms = [f"term {j}" for j in range(np.count_nonzero(self.terms))]
+        features = [f"feature {j}" for j in range(self.features.shape[1])]
+        names = ["bias"] * self.n_modes * self.has_biases + terms + features
+        is_named = ~self.fixed
+        is_named[:2, self.of_features] = True
+        return [
+            [name if named else None for name, named in zip(names, row, strict=True)]
+            for row in is_named.tolist()
+        ]
+
     def weights_of(self, coordinates: NDArray[np.integer]) -> NDArray[np.float64]:
         """`noise` over the variances of values at coordinates."""
         at = places_of(coordinates[:, 0], self.used[0])

@@ -300,6 +300,21 @@ class TuckerRows(Rows):
         return factors
 
     @property
+    def column_names(self) -> list[list[str | None]]:
+        """Names of the columns of `factors`, by mode; None for columns of ones."""
+        places, n_features = self._layout
+        first = [None, "bias"][:places]
+        features = [f"feature {j}" for j in range(n_features)]
+        return [
+            [
+                *first,
+                *(f"column {j}" for j in range(rank)),
+                *features[: n_features * (mode < 2)],
+            ]
+            for mode, rank in enumerate(self.ranks)
+        ]
+
+    @property
     def _layout(self) -> tuple[int, int]:
         """Number of columns of factors before the terms, and after them."""
         n_features = self.features.shape[1]

@@ -6,12 +6,9 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
-from sktensordp.plotting._claims import (
-    difference_notes,
-    guarantee_of_candidate,
-    guarantee_of_fits,
-    is_true,
-)
+from sktensordp.plotting._curves import difference_notes, is_true
+from sktensordp.privacy._planned import guarantee_of_candidate
+from sktensordp.privacy._report import guarantee_of_fits
 from tests.support.guarantees import pure
 
 

@@ -14,7 +14,7 @@ from tensorly.tucker_tensor import TuckerTensor
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion, TuckerCompletion
 from sktensordp.plotting import FactorsDisplay
-from sktensordp.plotting._columns import column_names, components_by_name
+from sktensordp.plotting._factors import column_names, components_by_name
 
 SHAPE = (30, 26, 6)
 COLUMNS = {f"column {k}" for k in range(9)}

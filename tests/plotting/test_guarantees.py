@@ -70,6 +70,14 @@ def test_accuracy_over_the_prior():
     assert display.ax_.get_xlabel() == "probability of the suspicion before the release"
 
 
+def test_a_claim_of_a_huge_epsilon_allows_every_guess():
+    display = AttackRiskDisplay(
+        [0, 1], {"a": [0.1, 1]}, [0.1, 0.5], {"a": [0.9, 0.6]}, claimed={"a": (800, 0)}
+    )
+    claim = display.plot(kind="accuracy").claims_["a"]
+    assert claim.get_ydata().tolist() == [1.0, 1.0]
+
+
 def larger(x):
     return np.maximum(x, 1 - x)
 
