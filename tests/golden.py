@@ -471,8 +471,7 @@ def results(only):
         if only not in name:
             continue
         start = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             try:
                 found[name] = {part: hashed(value) for part, value in case().items()}
             except Exception as error:

@@ -85,8 +85,7 @@ def bounds_of_prv(delta, releases, as_it_is=False):
     from prv_accountant import PRVAccountant
 
     counts = [count for *_, count in releases]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         accountant = PRVAccountant(
             [random_variable(*release[:2], as_it_is) for release in releases],
             eps_error=EPSILON_ERROR,

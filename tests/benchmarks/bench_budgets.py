@@ -6,26 +6,22 @@ PLD accountant, given the same Gaussian and Laplace events, in the same run.
 
 import time
 
-from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant
 
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, compose
+from sktensordp.privacy import PrivacyBudget, compose
+from tests.support.events import Gaussian, Laplace
+from tests.support.guarantees import guarantee
 
 DELTA = 1e-6
 
 
-def guarantee(event, delta=0.0):
-    fields = {"unit": "sample", "statement": "A benchmark.", "source": "none"}
-    return PrivacyGuarantee.of(event, delta=delta, relation="add-or-remove", **fields)
-
-
 def laplace(epsilon):
-    return guarantee(dp_event.LaplaceDpEvent(1 / epsilon))
+    return guarantee(Laplace(1 / epsilon), relation="add-or-remove")
 
 
 def gaussian(mu):
-    return guarantee(dp_event.GaussianDpEvent(1 / mu), DELTA)
+    return guarantee(Gaussian(1 / mu), DELTA, relation="add-or-remove")
 
 
 def time_of(function):

@@ -1,25 +1,17 @@
-"""Speed, memory and accuracy of completion, beside NumPy and other libraries.
+"""Speed, memory and accuracy of completion, beside other libraries.
 
     python tests/benchmarks/bench_completion.py [--small]
-        [--before FOLDER] [--no-sweeps] [--no-files] [--no-peers]
+        [--before FOLDER] [--no-phases] [--no-files] [--no-peers]
 
-The first part times single sweeps of the fit on synthetic entries (user, item, time)
-with power-law users and items, each size in a process of its own. Two references in
-NumPy make a sweep of alternating least squares, which is a sweep of the fit without
-covariances; it is asserted that they agree with such a sweep. One sums over rows by
-`reduceat`. The other, the fastest that was found, sorts rows by their length, so that
-all rows of a length are one stack of matrix products. Their threads are those of BLAS.
+The first part fits CPCompletion with default options, rank 16 and no noise to ratings
+(user, item, time), and prints the processor seconds of the fit and of each phase. With
+`--before FOLDER`, where FOLDER is a checkout of an earlier version, both versions run,
+one process after the other.
 
-With `--before FOLDER`, where FOLDER is a checkout of an earlier version, the same
-sweeps in double precision run with both versions, one process after the other. So does
-a fit with default options, of which each phase is timed. To compare with the version
-that solved for one row after the other:
-
-    git worktree add FOLDER a0ad4d6
-
-The second part fits CPCompletion at epsilon 4 to as many entries, rated on half stars,
-in batches of a million from a memory map and, where PyArrow is there, from a Parquet
-file: reading, checks, randomisation, fit and all.
+The second part fits CPCompletion at epsilon 4 to entries (user, item, time) with
+power-law users and items, rated on half stars, in batches of a million from a memory
+map and, where PyArrow is there, from a Parquet file: reading, checks, randomisation,
+fit and all.
 
 The third part fits ratings (user, item): median seconds of training, those that passed
 and those of all processors, and mean error on a tenth that is held out. On a machine
@@ -49,26 +41,10 @@ import numpy as np
 
 THREADS = 2
 RANK = 16
-# Entries, and the sizes of the modes.
-SIZES = {
-    100_000: (3_000, 2_000, 200),
-    1_000_000: (14_000, 8_000, 200),
-    5_000_000: (70_000, 20_000, 200),
-    20_000_000: (140_000, 27_000, 200),
-}
-# Sizes of the comparison with an earlier version.
-PAIRED_SIZES = {
-    100_000: (3_000, 2_000, 200),
-    200_000: (5_000, 3_000, 200),
-    2_000_000: (28_000, 12_000, 200),
-    10_000_000: (100_000, 24_000, 200),
-}
-N_PHASES = 2_000_000  # entries of the fit whose phases are timed
-SMALL_SIZES = {20_000: (1_000, 500, 50), 100_000: (3_000, 2_000, 200)}
-LARGEST_REFERENCE = 20_000_000
-LARGEST_DOUBLE = 1_000_000
-# Entries that a reference works on at once: more do not fit into the caches.
-CHUNK = 2**13
+N_PHASES, N_PHASES_SMALL = 2_000_000, 100_000
+# Entries of the fits from files, and the sizes of the modes.
+FILES = 20_000_000, (140_000, 27_000, 200)
+SMALL_FILES = 100_000, (3_000, 2_000, 200)
 BATCH = 1_000_000
 LARGEST_DENSE = 10_000_000  # cells of a table that TensorLy gets
 # Entries of the fit that is not timed: enough for the kernel that large fits use.
@@ -139,7 +115,7 @@ def power_law(rng, size, exponent, n):
     return rng.permutation(size)[np.minimum(found, size - 1)]
 
 
-def synthetic_entries(n, shape, dtype):
+def synthetic_entries(n, shape):
     """Coordinates and values of a CP with noise."""
     rng = np.random.default_rng(0)
     coordinates = np.empty((n, len(shape)), dtype=np.int32, order="F")
@@ -152,7 +128,7 @@ def synthetic_entries(n, shape, dtype):
             row = mean + spread * rng.standard_normal(shape[mode])
             term = term * row[coordinates[:, mode]]
         values += term
-    return coordinates, values.astype(dtype)
+    return coordinates, values.astype(np.float32)
 
 
 def memory(field):
@@ -167,41 +143,6 @@ def forget_peak():
     """Let VmHWM start again from VmRSS."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-
-
-def fit_sweeps(coordinates, values, shape, n_sweeps):
-    """Seconds of the grouping, and of all sweeps of a fit but the first.
-
-    A sweep has two times: seconds that passed, and those of all processors.
-    """
-    from sktensordp.tensor import Observations, fit_cp
-
-    begin, stamps = perf_counter(), []
-    entries = Observations.of(coordinates, values)
-    grouping = perf_counter() - begin
-    fit_cp(
-        entries, rank=RANK, biases=False, noise_floor=0.0, max_iter=n_sweeps,
-        shape=shape, n_threads=THREADS,
-        on_sweep=lambda _: stamps.append((perf_counter(), process_time())),
-    )  # fmt: skip
-    return grouping, np.diff(stamps, axis=0)
-
-
-def time_sweeps(n, shape, dtype):
-    """Seconds of the grouping, of a sweep, and the peak memory.
-
-    Of a sweep these are the median of the seconds that passed, and the least of those
-    of all processors.
-    """
-    few = 500, 400, 10
-    fit_sweeps(*synthetic_entries(N_WARM, few, dtype), few, 2)
-    coordinates, values = synthetic_entries(n, shape, dtype)
-    forget_peak()
-    before = memory("VmRSS")
-    grouping, seconds = fit_sweeps(coordinates, values, shape, 6)
-    peak = None if before is None else memory("VmHWM") - before
-    sweep, processor = np.median(seconds[:, 0]), seconds[:, 1].min()
-    yield {"grouping": grouping, "sweep": sweep, "processor": processor, "peak": peak}
 
 
 def time_phases(n):
@@ -244,225 +185,22 @@ def time_phases(n):
     yield {"all": total, "outside sweeps": total - seconds["sweeps"], **seconds}
 
 
-def group_by_length(coordinates, values, shape):
-    """For every mode: rows by their number of entries, and the entries in this order.
-
-    A group is the rows, where their entries start, the rows that each entry meets in
-    the other modes, and the values.
-    """
-    groups = []
-    for mode, size in enumerate(shape):
-        lengths = np.bincount(coordinates[:, mode], minlength=size)
-        rows = np.argsort(lengths, kind="stable")
-        place = np.empty(size, dtype=np.int32)
-        place[rows] = np.arange(size)
-        order = np.argsort(place[coordinates[:, mode]], kind="stable")
-        others = np.delete(coordinates, mode, axis=1)[order]
-        starts = np.concatenate([[0], np.cumsum(lengths[rows])])
-        groups.append((rows, starts, np.asfortranarray(others), values[order]))
-    return groups
-
-
-def gather(others, part, factors):
-    """Products of the rows that entries meet in the other modes."""
-    product = np.take(factors[0], others[part, 0], axis=0)
-    for column, factor in enumerate(factors[1:], start=1):
-        product *= np.take(factor, others[part, column], axis=0)
-    return product
-
-
-def reduceat_sums(starts, others, values, factors):
-    """Sums of b b^T and y b over the entries of rows, by `reduceat`.
-
-    Each of the products is made in one contiguous run over the entries.
-    """
-    n_columns = factors[0].shape[1]
-    gram = np.zeros((len(starts) - 1, n_columns, n_columns), values.dtype)
-    shift = np.zeros((len(starts) - 1, n_columns), values.dtype)
-    for begin in range(0, len(values), CHUNK):
-        end = min(begin + CHUNK, len(values))
-        first = np.searchsorted(starts, begin, side="right") - 1
-        last = np.searchsorted(starts, end)
-        cuts = np.maximum(starts[first:last], begin) - begin
-        b = gather(others, slice(begin, end), factors).T.copy()
-        shift[first:last] += np.add.reduceat(b * values[begin:end], cuts, axis=1).T
-        for q in range(n_columns):
-            sums = np.add.reduceat(b[q:] * b[q], cuts, axis=1)
-            gram[first:last, q, q:] += sums.T
-    below = np.tril_indices(n_columns, -1)
-    gram[:, *below] = gram[:, *below[::-1]]
-    return gram, shift
-
-
-def stacked_sums(starts, others, values, factors):
-    """The same sums by products of matrices, a stack of them for rows of a length."""
-    lengths, n_columns = np.diff(starts), factors[0].shape[1]
-    gram = np.zeros((len(lengths), n_columns, n_columns), values.dtype)
-    shift = np.zeros((len(lengths), n_columns), values.dtype)
-    row = np.searchsorted(lengths, 1)
-    while row < len(lengths):
-        length = lengths[row]
-        same = np.searchsorted(lengths, length, side="right")
-        end = min(same, row + max(1, CHUNK // length))
-        # One long row comes in parts, a stack of shorter ones at once.
-        step = CHUNK if end - row == 1 else (end - row) * length
-        for begin in range(starts[row], starts[end], step):
-            part = slice(begin, min(begin + step, starts[end]))
-            b = gather(others, part, factors).reshape(end - row, -1, n_columns)
-            y = values[part].reshape(end - row, 1, -1)
-            gram[row:end] += b.transpose(0, 2, 1) @ b
-            shift[row:end] += (y @ b)[:, 0]
-        row = end
-    return gram, shift
-
-
-def numpy_sweep(groups, sums, factors, prior_means, ridge):
-    """Alternating least squares: every mode once, given the others, in place."""
-    for mode, (rows, *entries) in enumerate(groups):
-        gram, shift = sums(*entries, factors[:mode] + factors[mode + 1 :])
-        shift += ridge * prior_means[mode]
-        gram += ridge * np.eye(gram.shape[1], dtype=gram.dtype)
-        for start in range(0, len(rows), 4096):
-            part = slice(start, start + 4096)
-            solved = np.linalg.solve(gram[part], shift[part, :, np.newaxis])
-            factors[mode][rows[part]] = solved[..., 0]
-
-
-REFERENCES = {"NumPy, reduceat": reduceat_sums, "NumPy, stacks": stacked_sums}
-
-
-def time_references(n, shape, dtype):
-    """Median seconds of a sweep in NumPy, without the grouping."""
-    groups = group_by_length(*synthetic_entries(n, shape, dtype), shape)
-    rng = np.random.default_rng(0)
-    start = [0.3 * rng.standard_normal((size, RANK)).astype(dtype) for size in shape]
-    for name, sums in REFERENCES.items():
-        found = []
-        for _ in range(3):
-            begin = perf_counter()
-            numpy_sweep(groups, sums, start, (0, 0, 1), 1.0)
-            found.append(perf_counter() - begin)
-        yield {"name": name, "seconds": np.median(found)}
-
-
-def check_references():
-    """Fail unless the references agree with a sweep of the library.
-
-    Before it updates a mode, all covariances become zero: the posterior means are then
-    a ridge regression on the means of the other modes.
-    """
-    from sktensordp.tensor import Observations
-    from sktensordp.tensor._cp_rows import started
-    from sktensordp.tensor._rows import update
-
-    # There are rows without an entry, and rows that the references take in parts.
-    shape = 3_000, 300, 2
-    for dtype, tolerance in (("float64", 1e-9), ("float32", 1e-3)):
-        coordinates, values = synthetic_entries(20_000, shape, dtype)
-        groups = group_by_length(coordinates, values, shape)
-        entries = Observations.of(coordinates, values, [np.arange(n) for n in shape])
-        for sums in REFERENCES.values():
-            rows = started(entries, rank=RANK, biases=False, noise=0.64)
-            factors = [means.copy() for means in rows.means]
-            ridge = rows.noise * float(rows.precision[0, 0])
-            numpy_sweep(groups, sums, factors, rows.prior_mean.astype(dtype), ridge)
-            for mode in range(len(shape)):
-                for other, means in enumerate(rows.means):
-                    nothing = np.zeros_like(rows.covariances[other])
-                    rows = rows.with_mode(other, means, nothing)
-                rows, _ = update(rows, entries, mode)
-            for found, expected in zip(factors, rows.means, strict=True):
-                np.testing.assert_allclose(
-                    found, expected, rtol=tolerance, atol=tolerance
-                )
-
-
-def sweep_rows(sizes, found):
-    """Rows of the table of sweeps; what they tell goes to `found`, too."""
-    for n, shape in sizes.items():
-        for dtype in ("float32", "float64") if n <= LARGEST_DOUBLE else ("float32",):
-            request = {"n": n, "shape": shape, "dtype": dtype}
-            (times,) = worker(sys.executable, "sweeps", **request)
-            times["ns"] = times["sweep"] * 1e9 / n / len(shape)
-            found[n, dtype] = times
-            columns = (times[name] for name in ("grouping", "sweep", "ns", "peak"))
-            yield f"{n:,}, {dtype}", *columns
-
-
-def paired_rows(sizes, before):
-    """Rows of an earlier version's sweeps beside today's, in double precision."""
-    for n, shape in sizes.items():
-        request = {"n": n, "shape": shape, "dtype": "float64"}
-        times = [
-            next(worker(sys.executable, "sweeps", package=package, **request))
-            for package in (before, Path(__file__).parents[2])
-        ]
-        ns = [t["processor"] * 1e9 / n / len(shape) for t in times]
-        yield f"{n:,}", *ns, ns[1] / ns[0], *(t["peak"] for t in times)
-
-
-def print_pairs(sizes, n_phases, before):
-    """The comparison with an earlier version."""
-    head = "ns before", "ns now", "now/before", "MB before", "MB now"
-    print(f"\nRank {RANK}, float64; least processor time, per entry and mode", end="")
-    print_table("", head, paired_rows(sizes, before))
-    packages = before, Path(__file__).parents[2]
-    old, new = (
-        next(worker(sys.executable, "phases", package=p, n=n_phases)) for p in packages
-    )
-    rows = [(name, old[name], new[name], new[name] / old[name]) for name in new]
-    head = "before", "now", "now/before"
-    print_table(f"Fit to {n_phases:,}, s", head, rows)
-
-
-def reference_rows(sizes, found):
-    """Rows of seconds of the references, also over those of the library in `found`."""
-    for n, shape in sizes.items():
-        if n <= LARGEST_REFERENCE:
-            request = {"n": n, "shape": shape, "dtype": "float32"}
-            for times in worker(sys.executable, "references", **request):
-                name, seconds = times["name"], times["seconds"]
-                ratio = seconds / found[n, "float32"]["sweep"]
-                yield f"{name}, {n:,}", seconds, seconds * 1e9 / n / len(shape), ratio
-
-
-def print_targets(found):
-    """The targets beside what was found; those of sizes that were not run are out."""
-    single = {n: times for (n, dtype), times in found.items() if dtype == "float32"}
-    print("\nTargets (found)")
-
-    def target(text, value, met):
-        print(f"  {text} ({value:.3g}): {'met' if met else 'MISSED'}")
-
-    if 20_000_000 in single:
-        growth = single[20_000_000]["ns"] / single[1_000_000]["ns"]
-        text = "ns per entry of a sweep, 20 million over 1 million: at most 1.5"
-        target(text, growth, growth <= 1.5)
-        peak = single[20_000_000]["peak"]
-        if peak is not None:
-            text = "peak memory at 20 million, MB: at most 2000"
-            target(text, peak, peak <= 2000)
-
-
-def print_sweeps(sizes):
-    """The first part: the sweeps, the references and the targets."""
-    check_references()
-    found = {}
-    head = "grouping s", "sweep s", "ns", "peak MB"
-    print(
-        f"\nRank {RANK}, no biases, {THREADS} threads; ns per entry and mode; peak",
-        end="",
-    )
-    print(" memory of grouping and fit, beyond the coordinates and values")
-    print_table("Sweeps: entries", head, sweep_rows(sizes, found))
-    head = "seconds", "ns", "/library"
-    print_table("Sweep in NumPy, float32", head, reference_rows(sizes, found))
-    print_targets(found)
+def print_phases(n, before):
+    """The first part; beside an earlier version, if there is one."""
+    packages = {"now": Path(__file__).parents[2]}
+    if before is not None:
+        packages = {"before": before.absolute(), **packages}
+    found = {
+        name: next(worker(sys.executable, "phases", package=package, n=n))
+        for name, package in packages.items()
+    }
+    rows = [(name, *(one[name] for one in found.values())) for name in found["now"]]
+    print_table(f"Fit to {n:,}, s", found, rows)
 
 
 def save_entries(n, shape, folder):
     """Files of the same entries, by name; they are all that is left of them."""
-    coordinates, values = synthetic_entries(n, shape, "float32")
+    coordinates, values = synthetic_entries(n, shape)
     values = np.clip(np.rint(2 * values + 7) / 2, 0.5, 5)
     folder.mkdir()
     np.save(folder / "X.npy", np.ascontiguousarray(coordinates))
@@ -742,9 +480,7 @@ def print_peers(title, files, pythons):
 
 
 WORKERS = {
-    "sweeps": time_sweeps,
     "phases": time_phases,
-    "references": time_references,
     "fits": time_fit,
     "models": time_models,
 }
@@ -764,7 +500,7 @@ def main():
     parser.add_argument("--environments", type=Path, help="where the environments are")
     parser.add_argument("--before", type=Path, help="checkout of an earlier version")
     parser.add_argument("--no-peers", action="store_true", help="this library alone")
-    parser.add_argument("--no-sweeps", action="store_true", help="without first part")
+    parser.add_argument("--no-phases", action="store_true", help="without first part")
     parser.add_argument("--no-files", action="store_true", help="without second part")
     parser.add_argument("--small", action="store_true", help="a quick smoke run")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
@@ -773,15 +509,10 @@ def main():
         return work(*arguments.worker)
     small = arguments.small
     print(f"{platform.machine()}, {os.cpu_count()} cores, NumPy {np.__version__}")
-    if arguments.before:
-        sizes, n_phases = PAIRED_SIZES, N_PHASES
-        if small:
-            sizes, n_phases = SMALL_SIZES, 100_000
-        print_pairs(sizes, n_phases, arguments.before.absolute())
-    if not arguments.no_sweeps:
-        print_sweeps(SMALL_SIZES if small else SIZES)
+    if not arguments.no_phases:
+        print_phases(N_PHASES_SMALL if small else N_PHASES, arguments.before)
     if not arguments.no_files:
-        print_fits(*max((SMALL_SIZES if small else SIZES).items()))
+        print_fits(*(SMALL_FILES if small else FILES))
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.environments or Path(temporary)
         pythons = {OURS: sys.executable}

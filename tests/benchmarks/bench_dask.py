@@ -21,9 +21,6 @@ Printed are
 - how many bytes all processes wrote to Dask's connections in a pass, beside the least
   that a cluster with so many workers has to send: the released part of the model to
   every worker, and one sum from each.
-
-With ``--users``, a model of cost is fitted to some of the cases, and its predictions
-for the others are printed beside what was measured.
 """
 
 import argparse
@@ -50,19 +47,19 @@ CASES = [
     (5_000_000, 200_000, 10, (None, 2)),
 ]
 SMALL = [(2_000_000, 20_000, 5, (None, 1, 2))]
-# Entries, users, the order of the files, on how many workers, and whether the model of
-# cost is fitted to what two workers need.
+# Entries, users, rank, on how many workers, and the order of the files.
 USERS = [
-    (2_000_000, 40_000, "sorted", (2,), True),
-    (10_000_000, 200_000, "sorted", (None, 1, 2), True),
-    (10_000_000, 200_000, "random", (2,), False),
-    (10_000_000, 1_000_000, "sorted", (2,), True),
-    (20_000_000, 400_000, "sorted", (2,), True),
-    (20_000_000, 1_000_000, "sorted", (2,), False),
-    (100_000_000, 2_000_000, "sorted", (2,), False),
+    (2_000_000, 40_000, 5, (2,), "sorted"),
+    (10_000_000, 200_000, 5, (None, 1, 2), "sorted"),
+    (10_000_000, 200_000, 5, (2,), "random"),
+    (10_000_000, 1_000_000, 5, (2,), "sorted"),
+    (20_000_000, 400_000, 5, (2,), "sorted"),
+    (20_000_000, 1_000_000, 5, (2,), "sorted"),
+    (100_000_000, 2_000_000, 5, (2,), "sorted"),
 ]
-SMALL_USERS = [(2_000_000, 40_000, order, (None, 2), True) for order in
-               ("sorted", "random")]  # fmt: skip
+SMALL_USERS = [
+    (2_000_000, 40_000, 5, (None, 2), order) for order in ("sorted", "random")
+]
 N_ITEMS = 20_000
 
 
@@ -245,52 +242,11 @@ def in_processes(root, n_entries, n_users, rank, n_workers, order):
           f"{one['worker']:6.2f} {one['caller']:6.2f} {one['memory']:9.0f} "
           f"{one['here']:7.0f} {one['sent']:7.2f} {one['least']:6.2f}",
           flush=True)  # fmt: skip
-    return one
 
 
 HEADER = (f"{'entries':>9} {'users':>7} {'files':>6} {'rank':>4} {'workers':>11} "
           f"{'before':>7} {'pass':>6} {'all':>6} {'worker':>6} {'caller':>6} "
           f"{'MB worker':>9} {'MB here':>7} {'MB sent':>7} {'least':>6}")  # fmt: skip
-
-
-def compare(measured):
-    """Fit a model of cost to some cases, and print its predictions for all.
-
-    Seconds of a pass, and processor seconds and memory of a worker, are a constant, a
-    number for each entry of a worker, and a number for each of its users. What is sent
-    is a constant and a number for each entry, which stands for the partitions.
-
-    Parameters
-    ----------
-    measured : list of (int, int, bool, dict)
-        Entries and users of all workers, whether to fit to the case, and its costs.
-    """
-    sizes = np.array([case[:2] for case in measured]) / 2
-    fitted = np.array([case[2] for case in measured])
-    for name, unit in (
-        ("pass", "s"),
-        ("worker", "s"),
-        ("memory", "MB"),
-        ("sent", "MB"),
-    ):
-        found = np.array([case[3][name] for case in measured])
-        terms = np.column_stack([np.ones(len(sizes)), sizes])
-        if name == "sent":
-            terms = terms[:, :2]
-        # Relative errors count.
-        weights = 1 / found[fitted]
-        solution = np.linalg.lstsq(
-            terms[fitted] * weights[:, np.newaxis], np.ones(fitted.sum())
-        )[0]
-        print(f"{name}: " + " + ".join(
-            f"{value:.3g} {unit} {per}" for value, per in
-            zip(solution, ("", "an entry", "a user"), strict=False)))  # fmt: skip
-        for (n, n_users, in_fit, _), mine, true in zip(
-            measured, terms @ solution, found, strict=True
-        ):
-            print(f"{n:11} {n_users:9} {'fitted' if in_fit else 'predicted':>9} "
-                  f"{mine:9.2f} measured {true:9.2f} "
-                  f"{100 * (mine / true - 1):+6.1f} %")  # fmt: skip
 
 
 def main():
@@ -313,21 +269,14 @@ def main():
     if arguments.users:
         cases = SMALL_USERS if arguments.small else USERS
     else:
-        cases = [(*case[:2], None, case[3], case[2])
-                 for case in (SMALL if arguments.small else CASES)]  # fmt: skip
-    measured = []
+        cases = [(*case, None) for case in (SMALL if arguments.small else CASES)]
     with tempfile.TemporaryDirectory() as temporary:
         root = arguments.folder or Path(temporary)
-        for n_entries, n_users, order, workers, last in cases:
+        for n_entries, n_users, rank, workers, order in cases:
             if arguments.most and n_entries > arguments.most:
                 continue
-            rank = 5 if arguments.users else last
             for n_workers in workers:
-                one = in_processes(root, n_entries, n_users, rank, n_workers, order)
-                if order == "sorted" and n_workers == 2:
-                    measured.append((n_entries, n_users, last, one))
-    if arguments.users and not arguments.small:
-        compare(measured)
+                in_processes(root, n_entries, n_users, rank, n_workers, order)
 
 
 if __name__ == "__main__":

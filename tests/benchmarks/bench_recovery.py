@@ -17,7 +17,7 @@ from time import process_time
 import numpy as np
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.tensor import mode_products
+from tests.support.tensors import low_rank
 
 LARGEST_ERROR = 0.05
 # Shape, rank or ranks, and share of the entries that are observed.
@@ -30,23 +30,6 @@ CASES = {
     "40 x 30 x 20, ranks 4 3 2, 50%": ((40, 30, 20), (4, 3, 2), 0.5),
     "20 x 20 x 20, ranks 3 3 3, 10%": ((20, 20, 20), (3, 3, 3), 0.1),
 }
-
-
-def low_rank(shape, rank, share, seed):
-    """A complete tensor of variance one, and a mask of its observed entries."""
-    rng = np.random.default_rng(seed)
-    if isinstance(rank, int):
-        factors = [rng.standard_normal((size, rank)) for size in shape]
-        core = np.zeros((rank,) * len(shape))
-        core[(np.arange(rank),) * len(shape)] = 1.0
-    else:
-        factors = [
-            rng.standard_normal((size, r)) for size, r in zip(shape, rank, strict=True)
-        ]
-        core = rng.standard_normal(rank)
-    truth = mode_products(core[np.newaxis], factors)[0]
-    truth /= truth.std()
-    return truth, rng.random(shape) < share
 
 
 def ours(truth, observed, rank, seed, **options):

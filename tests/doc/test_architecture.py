@@ -1,8 +1,6 @@
 """The page and the picture of the architecture show the code as it is."""
 
 import re
-import sys
-import threading
 from collections import defaultdict
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from sktensordp.completion import CPCompletion
 from tests import DOC, ROOT
 from tests.support.scripts import load_script
+from tests.support.walks import entered
 from tests.test_imports import ROOT as PACKAGE
 from tests.test_imports import own_part, parts_of
 
@@ -100,19 +99,9 @@ def test_files_and_functions_of_the_page_are_there():
 
 def first_calls(call):
     """The functions of the package that a call enters, in the order of first calls."""
-    found = {}
-
-    def saw(frame, event, _):
-        if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
-            path = frame.f_code.co_filename[len(str(PACKAGE)) + 1 :]
-            found.setdefault((frame.f_code.co_name, path))
-
-    threading.setprofile(saw), sys.setprofile(saw)
-    try:
-        call()
-    finally:
-        sys.setprofile(None), threading.setprofile(None)
-    return list(found)
+    start = len(str(PACKAGE)) + 1
+    codes = entered(call, PACKAGE)
+    return [*dict.fromkeys((c.co_name, c.co_filename[start:]) for c in codes)]
 
 
 def is_in_order(steps, calls):

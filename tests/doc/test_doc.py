@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -57,74 +58,24 @@ def test_the_documentation_has_every_name_and_example(site):
     assert examples < {path.stem for path in (site / "auto_examples").rglob("*.html")}
 
 
-# A page that opens all pages of the site in a frame, at each width, and posts what it
-# finds there: what is wider than its column and does not scroll, navigation without
-# links, images without text, and the header.
-ASKED = """<!doctype html><meta charset="utf-8"><body><iframe id="frame"></iframe>
-<script>
-const frame = document.getElementById("frame");
-const scrolls = (element, column) => {
-  for (; element && element !== column; element = element.parentElement) {
-    if (getComputedStyle(element).overflowX !== "visible") return true;
-  }
-  return false;
-};
-const shown = (element) => element.getClientRects().length > 0;
-const named = (element) => element.tagName + "." + element.className + ": "
-  + (element.innerText || element.alt || "").slice(0, 40);
-const wide = (page, selector) => [...page.querySelectorAll(selector)].flatMap(
-  (column) => {
-    const right = column.getBoundingClientRect().right + 1;
-    const parts = column.matches(".bd-article") ? "*" : "a";
-    return [...column.querySelectorAll(parts)].filter((element) => shown(element)
-      && element.getBoundingClientRect().right > right
-      && !element.closest("mjx-container, .visually-hidden")
-      && !scrolls(element.parentElement, column)).map(named);
-  });
-const look = (page, width) => {
-  const links = [...page.querySelectorAll(".bd-header .navbar-nav a.nav-link")];
-  const navigation = [...page.querySelectorAll("nav.bd-links")];
-  return {
-    width: page.documentElement.scrollWidth,
-    header: page.querySelector(".bd-header").offsetHeight,
-    links: links.filter((link) => link.offsetParent).map((a) => a.innerText.trim()),
-    wide: wide(page, ".bd-article, .bd-sidebar-primary, .bd-sidebar-secondary"),
-    empty: navigation.filter((one) => !one.querySelector("a")).length,
-    mute: [...page.images].filter((image) => !image.alt.trim()).map((i) => i.src),
-    sections: [...page.querySelectorAll(`.class > dd > dl > dt,
-      .class > dd > .rubric`)].map(
-        (one) => [one.innerText.replace(":", ""), one.getBoundingClientRect().top]),
-    dead: [...page.querySelectorAll("table.autosummary td:first-child")]
-      .filter((cell) => !cell.querySelector("a")).map((cell) => cell.innerText),
-  };
-};
-(async () => {
-  const answer = {};
-  for (const width of WIDTHS) {
-    frame.width = width;
-    frame.height = 800;
-    for (const page of PAGES) {
-      const loaded = new Promise((done) => { frame.onload = done; });
-      frame.src = page;
-      await loaded;
-      answer[page + " at " + width] = look(frame.contentDocument, width);
-    }
-  }
-  await fetch("/answer", {method: "POST", body: JSON.stringify(answer)});
-})();
-</script>"""
 HEADER = ["Getting started", "User guide", "Examples", "API reference", "Background"]
 WIDTHS = 1280, 390
 
 
 @pytest.fixture(scope="module")
 def ask(site, tmp_path_factory):
-    """Open a page of our own beside the site in Chromium, and get what it posts."""
+    """Open a page of this folder beside the site in Chromium, and get what it posts.
+
+    Values take the places of their names on the page.
+    """
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("Chromium is not installed")
 
-    def ask(page):
+    def ask(name, **values):
+        page = Path(__file__).with_name(f"{name}.html").read_text()
+        for place, value in values.items():
+            page = page.replace(place, json.dumps(value))
         (site / "asked.html").write_text(page)
         found, is_there = {}, threading.Event()
 
@@ -175,7 +126,7 @@ def answer(site, ask):
         for path in sorted(site.rglob("*.html"))
         if 'class="bd-article"' in path.read_text()
     ]
-    found = ask(ASKED.replace("WIDTHS", str(list(WIDTHS))).replace("PAGES", str(pages)))
+    found = ask("layout", WIDTHS=WIDTHS, PAGES=pages)
     assert len(found) == len(WIDTHS) * len(pages) > 100
     return found
 
@@ -228,34 +179,13 @@ def test_tables_of_the_reference_link_to_what_they_list(answer):
     assert {name: page["dead"] for name, page in answer.items() if page["dead"]} == {}
 
 
-# A page that moves the sliders of playground.md, and posts what they show.
-PLAYED = """<!doctype html><meta charset="utf-8"><body><iframe id="frame"></iframe>
-<script>
-const frame = document.getElementById("frame");
-frame.onload = async () => {
-  const page = frame.contentDocument, answer = {};
-  const form = page.querySelector("form.playground");
-  answer.hidden = form.hidden;
-  answer.curve = form.querySelector(".low").getAttribute("d").length;
-  for (const [epsilon, users] of MOVES) {
-    form.elements.epsilon.value = Math.log2(epsilon);
-    form.elements.users.value = Math.log10(users);
-    form.elements.epsilon.dispatchEvent(new Event("input", {bubbles: true}));
-    const shown = [...form.querySelectorAll("output")];
-    answer[epsilon + " " + users] = Object.fromEntries(
-      shown.map((output) => [output.name, output.value]));
-  }
-  await fetch("/answer", {method: "POST", body: JSON.stringify(answer)});
-};
-frame.src = "playground.html";
-</script>"""
 # Epsilons with the errors that are measured, interpolated or unknown there.
 MOVES = [(0.25, 10), (0.5, 1000), (4, 100), (8, 1_000_000), (16, 100)]
 
 
 @pytest.mark.slow
 def test_the_sliders_show_what_the_library_says(ask):
-    answer = ask(PLAYED.replace("MOVES", json.dumps(MOVES)))
+    answer = ask("playground", MOVES=MOVES)
     assert answer["hidden"] is False
     assert answer["curve"] > 1000
     runs = json.loads((ROOT / "doc" / "results.json").read_text())["runs"]
@@ -293,25 +223,9 @@ def test_the_sliders_show_what_the_library_says(ask):
             assert errors["Douban"] == "not measured"
 
 
-# A page that searches, and posts the titles of what is found.
-SEARCHED = """<!doctype html><meta charset="utf-8"><body><iframe id="frame"></iframe>
-<script>
-const frame = document.getElementById("frame");
-frame.onload = async () => {
-  const shown = () => [...frame.contentDocument.querySelectorAll("#search-results a")];
-  for (let tries = 0; tries < 600 && shown().length < 3; tries++) {
-    await new Promise((done) => setTimeout(done, 100));
-  }
-  const found = shown().map((link) => link.getAttribute("href"));
-  await fetch("/answer", {method: "POST", body: JSON.stringify({found})});
-};
-frame.src = "search.html?q=new+user";
-</script>"""
-
-
 @pytest.mark.slow
 def test_a_search_for_new_users_leads_to_production(ask):
-    first, *others = ask(SEARCHED)["found"]
+    first, *others = ask("search")["found"]
     assert first.startswith("production.html")
     assert others
 

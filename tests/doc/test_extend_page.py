@@ -4,12 +4,9 @@ The mechanism is made of the code on the page, as if it were a module of the pac
 and goes through the tests that discovery would put it through.
 """
 
-import ast
 import importlib.util
-import io
 import re
 import sys
-import tokenize
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -28,6 +25,7 @@ from tests.hardening import test_leaks as leaks
 from tests.hardening import test_noise_reuse as reuse
 from tests.statistical import test_estimators as statistical
 from tests.support.every_estimator import BOX, ROWS, Case
+from tests.support.walks import code_lines
 
 pytestmark = pytest.mark.thorough
 PAGE = (ROOT / "doc" / "extend.md").read_text()
@@ -79,22 +77,6 @@ def the_case():
 @pytest.fixture
 def case():
     return the_case()
-
-
-def code_lines(code):
-    """How many lines hold code: no blank ones, comments or docstrings."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    docstrings = {
-        node.body[0].lineno
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, documented) and ast.get_docstring(node)
-    }
-    found = set()
-    for token in tokenize.generate_tokens(io.StringIO(code).readline):
-        is_docstring = token.type == tokenize.STRING and token.start[0] in docstrings
-        if token.string.strip() and token.type != tokenize.COMMENT and not is_docstring:
-            found |= set(range(token.start[0], token.end[0] + 1))
-    return len(found)
 
 
 def test_forty_lines():

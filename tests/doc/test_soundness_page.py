@@ -49,8 +49,10 @@ def test_blocks():
     """One after the other, as the page says; to the last digit."""
     names = {}
     for code, said in BLOCKS:
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()) as printed:
-            warnings.simplefilter("error")
+        with (
+            warnings.catch_warnings(action="error"),
+            redirect_stdout(io.StringIO()) as printed,
+        ):
             exec(compile(code, "soundness.md", "exec"), names)
         assert printed.getvalue() == said
 

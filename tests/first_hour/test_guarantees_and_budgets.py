@@ -303,8 +303,7 @@ def frames():
 def test_I_fitted_the_task_to_a_data_frame(model):
     frame, labels = frames(), (Y > 0.5).astype(int)
     encoder = TaskAwareEncoder(4.0, task=model.fit(frame, labels))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         for given in (frame, frame.to_numpy()):
             encoder.fit(given).transform(given)
 

@@ -82,8 +82,7 @@ def refused(call, said, kind=(AttributeError, TypeError, ValueError)):
 
 
 def in_silence(call):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         return call()
 
 
@@ -374,8 +373,7 @@ def test_asked_with_a_list_and_was_told_once(fitted):
         fitted["protected ids"],
         make_pipeline(CoordinateEncoder(), cp()).fit(TABLE, Y),
     ):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             model.predict([[3, 4]])
         assert len(caught) == 1
     with pytest.raises(ValueError, match="feature names should match"):
@@ -458,8 +456,7 @@ def test_put_users_first(sizes, seed):
 
 def test_put_items_first_where_users_are_protected():
     """Numbers of entries are private there, and have no say."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         of_shop(("a", "b"), swapped=True, unit=0)
     assert not [one for one in caught if "Swap them" in str(one.message)]
 
@@ -471,8 +468,7 @@ TITLED = [["ann", "Heat"], ["ann", "Up"], ["bob", "Heat"], ["eve", "Brazil"]]
 def test_asked_for_an_item(unit):
     encoder = CoordinateEncoder(categories=[None, ["Brazil", "Heat", "Up"]])
     model = Recommender(cp(unit=unit), encoder)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         model.fit(TITLED, [5, 1, 4, 3])
     for asked in ("Heat", ["ann", "Up"]):
         with pytest.warns(UserWarning, match="but recommend takes users"):
@@ -737,8 +733,7 @@ def test_of_a_scale_at_a_fiftieth_from_the_end_noise_alarms_hardly_ever(error):
     noise = np.random.default_rng(0).normal(size=20_000) * error
     alarms = 0
     for mean in 0.98 + noise:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             warn_of_edge(ReleasedMean(mean, error, 1000), domain)
         alarms += len(caught)
     assert alarms <= 8

@@ -47,17 +47,26 @@ def released_nothing(call):
         call()
 
 
-@pytest.mark.parametrize("name", ["my_score", "note", "bewertung", "vote", "Stars"])
+@pytest.mark.parametrize(
+    "name",
+    ["my_score", "note", "bewertung", "vote", "Stars", "rating", "Score", " VALUE"],
+)
 @pytest.mark.parametrize("model", [CPCompletion(), CoordinateEncoder(), recommender()])
 def test_left_ratings_in_a_column_with_a_name_that_says_so(name, model):
-    with pytest.raises(ValueError, match=f"a column {name!r}, which would become a"):
+    said = f"a column {name!r}, which would become a"
+    with pytest.raises(ValueError, match=said) as e:
         released_nothing(lambda: model.fit(frame(**{name: SCORES}), SCORES))
+    assert f"fit(X.drop(columns=[{name!r}]), X[{name!r}])" in str(e.value)
+
+
+def test_had_indices_as_floats():
+    model = CPCompletion(0, levels=STARS).fit(frame().astype(float), SCORES)
+    assert model.shape_ == RATINGS.shape
 
 
 @pytest.mark.parametrize("name", ["score_id", "vote_time", "value_code"])
 def test_had_ids_in_a_column_whose_name_only_sounds_like_values(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         CoordinateEncoder().fit(frame(**{name: np.arange(600) % 7}))
 
 
@@ -104,8 +113,7 @@ def test_left_whole_ratings_in_a_column_of_a_dask_frame():
 def test_had_weekdays_and_a_scale_from_zero():
     """Indices of a small mode, or ids that are declared, are not taken for values."""
     table = frame(weekday=np.arange(600) % 7)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         CPCompletion(0, levels=range(11)).fit(table, SCORES)
         CPCompletion(0, levels=STARS, shape=(60, 40, 8)).fit(
             table.assign(weekday=1 + np.arange(600) % 5), SCORES
@@ -119,8 +127,7 @@ def test_did_the_same_where_users_are_protected():
     """Nothing is read off the ids: the warning would depend on them."""
     table = frame(x=SCORES)
     model = CPCompletion(0, unit=0, epsilon=8.0, levels=STARS, shape=(60, 40, 6))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         model.fit(table, SCORES)
 
 
@@ -196,8 +203,7 @@ def test_left_times_unbinned(place):
 def test_left_datetimes_unbinned_and_was_told_once():
     start = datetime.datetime(2026, 1, 1)
     times = [start + datetime.timedelta(hours=k) for k in range(600)]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         CoordinateEncoder().fit(frame(when=times))
     (one,) = caught
     assert "To bin them, pass freq" in str(one.message)
@@ -205,8 +211,7 @@ def test_left_datetimes_unbinned_and_was_told_once():
 
 def test_rated_everything_once_or_binned_the_times():
     """Users or items that hardly repeat are no times."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         once = np.column_stack([np.arange(200), np.arange(200)])
         CoordinateEncoder().fit(once)
         CoordinateEncoder(freq="M").fit(frame(when=86_400 * np.arange(600)))
@@ -229,8 +234,7 @@ def test_passed_raw_ids_without_an_encoder(kind):
     with pytest.warns(UserWarning, match=message):
         fit(*given)
     if kind == "coordinates":
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with warnings.catch_warnings(action="error"):
             model.set_params(shape=(60, 40_000)).fit(X, SCORES)
 
 
@@ -242,8 +246,7 @@ def test_got_nothing_personal_at_a_small_epsilon(form, unit):
     with pytest.warns(AveragesOnlyWarning, match="everybody gets (nearly )?the same"):
         model = form(5, **options).fit(X, y)
     assert model.perturbation_ == "sums"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         # So few users are hardly more than noise.
         warnings.simplefilter("ignore", NoiseOnlyWarning)
         form(5, **options, perturbation="sums").fit(X, y)
@@ -253,10 +256,8 @@ def test_got_nothing_personal_at_a_small_epsilon(form, unit):
 
 def test_was_told_before_the_budget_was_asked_where_coordinates_are_public():
     model = CPCompletion(5, epsilon=0.1, levels=STARS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(AveragesOnlyWarning):
-            released_nothing(lambda: model.fit(RATINGS.data, SCORES))
+    with warnings.catch_warnings(action="error"), pytest.raises(AveragesOnlyWarning):
+        released_nothing(lambda: model.fit(RATINGS.data, SCORES))
 
 
 def test_got_something_personal_from_features_of_the_films():
@@ -265,8 +266,7 @@ def test_got_something_personal_from_features_of_the_films():
         5, epsilon=0.1, unit=0, levels=STARS, shape=RATINGS.shape,
         side_information={1: features},
     )  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         warnings.simplefilter("ignore", NoiseOnlyWarning)
         model.fit(RATINGS.data, SCORES)
     assert model.perturbation_ == "sums"
@@ -283,8 +283,7 @@ def test_got_popular_items_from_choices_at_a_small_epsilon():
     with pytest.warns(AveragesOnlyWarning, match="that of popular items"):
         model.fit(choices.data)
     assert not len(model.items_)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         warnings.simplefilter("ignore", NoiseOnlyWarning)
         model.set_params(max_items=0).fit(choices.data)
 
@@ -295,8 +294,7 @@ def test_wrote_zeros_where_nothing_was_observed(form):
     X[tuple(RATINGS.data.T)] = RATINGS.target
     with pytest.warns(UserWarning, match="no NaN.*0 as a value like any other"):
         form(0, value_bounds=(0, 5)).fit(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         form(0, value_bounds=(0, 5)).fit(np.where(X, X, np.nan))
         # Which entries there are is private here.
         form(0, value_bounds=(0, 5), unit=0, epsilon=8.0, shape=X.shape).fit(X)
@@ -334,8 +332,7 @@ def test_cross_validated_a_sparse_array_without_y():
 
 
 def test_read_a_warning_and_found_the_line_of_the_own_script():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         CPCompletion(5, epsilon=0.1).fit(RATINGS.data * [1, 1_000], SCORES)
         make_pipeline(CoordinateEncoder(), CPCompletion(0)).fit(
             frame(when=np.arange(600)), SCORES
@@ -348,8 +345,7 @@ def test_searched_over_a_small_epsilon_too():
     """Candidates say nothing of their results. The fit to all data does."""
     model = CPCompletion(5, levels=STARS, shape=RATINGS.shape)
     search = GridSearchCV(model, {"epsilon": [0.1, 0.2]}, cv=2, refit=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         search.fit(RATINGS.data, SCORES)
     with pytest.warns(AveragesOnlyWarning):
         search.set_params(refit=True).fit(RATINGS.data, SCORES)

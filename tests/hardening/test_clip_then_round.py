@@ -259,9 +259,7 @@ def test_what_is_clipped_is_released_as_the_end(case):
 
 def released(case, value, dtype="f8"):
     """What leaves, in bytes, with a known key, where all that is private is `value`."""
-    seeds = {
-        key: 0 for key in case.fresh().get_params() if key.endswith("random_state")
-    }
+    seeds = case.seeded()
     X, *y = case.data
     if case.private == "people":
         model = case.fresh(**seeds).fit(np.full(X.shape, value, dtype), *y)
@@ -337,6 +335,3 @@ def test_a_lattice_whose_step_has_no_reciprocal_is_refused():
     ends = np.array([0.0, 1e-301, 1e-300, LARGEST])
     noisy = laplace_lattice(0.0, 1e-300, 1.0).randomize(ends, SOURCE.stream(0))
     assert np.all(np.isfinite(noisy))
-
-
-# The tests notice clipping and rounding that are a little wrong.

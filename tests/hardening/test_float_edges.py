@@ -32,7 +32,6 @@ from sktensordp.noise._discrete import _uniform_below
 from sktensordp.noise._piecewise import hybrid_distribution
 from sktensordp.privacy import (
     PrivacyBudget,
-    PrivacyGuarantee,
     compose,
     gaussian_mu,
     gaussian_sigma,
@@ -48,6 +47,7 @@ from sktensordp.privacy.accounting._randomized_response import (
 )
 from sktensordp.privacy.calibration._table import level_table
 from tests.support.every_estimator import RELEASING, slow_repeats
+from tests.support.guarantees import guarantee, pure
 from tests.support.noise import source_of, stream_of
 from tests.support.points import POINTS, original
 
@@ -66,12 +66,6 @@ def powers(low, high):
 
 epsilons = powers(LEAST, 1e300) | powers(1e-12, 1e4) | st.floats(0.5, 2)
 deltas = powers(LEAST, 0.99) | powers(1e-20, 0.5) | st.floats(0.5, 1 - 2**-53)
-
-
-def stated(event, delta=0.0):
-    return PrivacyGuarantee.of(
-        event, delta=delta, unit="sample", statement="S.", source="T."
-    )
 
 
 def exact_delta(epsilon, mu):
@@ -139,7 +133,7 @@ def test_delta_of_gaussian_noise_is_rounded_up(epsilon, mu):
     multiplier = 1 / mu
     with mpmath.workdps(60):
         truth = exact_delta(epsilon, 1 / mpmath.mpf(multiplier))
-    assert stated(Gaussian(multiplier), 0.5).delta_at(epsilon) >= truth
+    assert guarantee(Gaussian(multiplier), 0.5).delta_at(epsilon) >= truth
 
 
 @often(max_examples=15)
@@ -149,7 +143,7 @@ def test_delta_of_gaussian_noise_is_rounded_up(epsilon, mu):
     delta=powers(1e-300, 0.5),
 )
 def test_epsilon_of_many_gaussians_is_rounded_up(multiplier, count, delta):
-    found = (count * stated(Gaussian(multiplier), delta / 2)).epsilon_at(delta)
+    found = (count * guarantee(Gaussian(multiplier), delta / 2)).epsilon_at(delta)
     if math.isfinite(found):
         with mpmath.workdps(60):
             mu = mpmath.sqrt(count) / mpmath.mpf(multiplier)
@@ -169,7 +163,7 @@ def test_epsilon_of_many_gaussians_is_rounded_up(multiplier, count, delta):
 @example([(1e300, 10**9)])
 def test_pure_sums_are_rounded_up(releases):
     truth = sum(n * Fraction(epsilon) for epsilon, n in releases)
-    parts = [n * stated(PureDpEvent(epsilon)) for epsilon, n in releases]
+    parts = [n * pure(epsilon) for epsilon, n in releases]
     together = compose(*parts)
     assert together.epsilon >= truth
     # And by no more than to the next float.
@@ -178,7 +172,7 @@ def test_pure_sums_are_rounded_up(releases):
 
 
 def test_a_million_releases_of_a_tenth():
-    together = compose(*[stated(PureDpEvent(0.1))] * 10**3)
+    together = compose(*[pure(0.1)] * 10**3)
     assert together.epsilon >= 10**3 * Fraction(0.1)
     assert (1000 * together).epsilon >= 10**6 * Fraction(0.1)
 
@@ -187,16 +181,13 @@ def test_a_million_releases_of_a_tenth():
 @pytest.mark.parametrize("scale", [1e-307, 1e-9, 0.3, 1 / 3, 3.0, 49.0, 1e16, 1e308])
 def test_a_laplace_epsilon_is_rounded_up(make, scale):
     exact = 1 / Fraction(scale) if make is Laplace else 3 * Fraction(scale)
-    assert stated(make(scale)).epsilon >= exact
+    assert guarantee(make(scale)).epsilon >= exact
 
 
 @often(max_examples=40)
 @given(rate=powers(1e-300, 0.999), epsilon=powers(LEAST, 1e300) | powers(1e-9, 700))
 def test_amplified_epsilons_are_rounded_up(rate, epsilon):
-    release = PrivacyGuarantee.of(
-        PureDpEvent(epsilon),
-        unit="sample", statement="S.", source="T.", relation="add-or-remove",
-    )  # fmt: skip
+    release = pure(epsilon, relation="add-or-remove")
     found = release.subsampled(rate).epsilon
     with mpmath.workdps(2000 if epsilon < 1e-200 or rate < 1e-200 else 700):
         if epsilon > 1e4:
@@ -263,7 +254,7 @@ SINGLE = [
 
 @pytest.mark.parametrize("event", SINGLE, ids=lambda event: str(event)[:40])
 def test_the_curve_of_one_release_is_rounded_up(event):
-    release = stated(event)
+    release = guarantee(event)
     with mpmath.workdps(400):
         one, two = worst_pair(event)
         truth = max(abs(mpmath.log(p / q)) for p, q in zip(one, two, strict=True))
@@ -284,7 +275,7 @@ def test_the_curve_of_one_release_is_rounded_up(event):
 )
 def test_the_curve_of_randomised_response_is_rounded_up(noise, rate, keep):
     law, levels = LevelDistribution(noise, 4, rate), range(4)
-    release = stated(RandomizedResponseDpEvent(law, keep))
+    release = guarantee(RandomizedResponseDpEvent(law, keep))
     with mpmath.workdps(60):
         apart = [[abs(x - y) for y in levels] for x in levels]
         if noise == "wrapped":
@@ -314,7 +305,7 @@ def spent_by(budget, attempts):
     total = Fraction(0)
     for epsilon in attempts:
         try:
-            budget.spend(stated(PureDpEvent(epsilon)))
+            budget.spend(pure(epsilon))
         except BudgetExceededError:
             continue
         total += Fraction(epsilon)
@@ -355,7 +346,7 @@ def test_a_tenth_fits_ten_times_into_one(adaptive):
 @pytest.mark.parametrize("delta", [0.0, 5e-324, 1e-320])
 def test_a_delta_that_vanishes_is_not_none(adaptive, delta):
     # Its delta at 1000 is about e^(-5e9).
-    noise = stated(Gaussian(100.0), 1e-6)
+    noise = guarantee(Gaussian(100.0), 1e-6)
     assert noise.delta_at(1000.0) > 0
     assert PrivacyBudget(1000.0, delta, adaptive=adaptive).admits(noise) == (delta > 0)
     assert noise.epsilon_at(0.0) == math.inf

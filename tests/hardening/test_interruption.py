@@ -28,8 +28,9 @@ from tests.support.every_estimator import (
     USERS,
     VALUES,
     WHERE,
+    answer,
     slow_repeats,
-)  # fmt: skip
+)
 from tests.support.interrupting import interrupted, steps
 from tests.support.points import POINTS, original
 
@@ -41,8 +42,7 @@ OTHER = np.argwhere(np.ones((3, 3))), np.linspace(0.9, 0.1, 9)
 
 @pytest.fixture(autouse=True)
 def quiet():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         yield
 
 
@@ -51,9 +51,7 @@ class Story:
 
     def __init__(self, case, refit):
         self.case, self.refit = case, refit
-        estimator = case.fresh()
-        names = estimator.get_params(deep=True)
-        self.start = {n: 0 for n in names if n.split("__")[-1] == "random_state"}
+        self.start, names = case.seeded(), case.estimator.get_params(deep=True)
         self.then = {n: 8.0 for n in names if n.split("__")[-1] == "epsilon"}
         of_samples = case.private in ("samples", "people")
         self.asked = (case.data[0] if of_samples else OTHER[0],)
@@ -83,15 +81,7 @@ class Story:
     def answer(self, estimator):
         """What a fitted object tells, and what it says that this reveals."""
         with PrivacyBudget(math.inf) as budget:
-            if self.is_transformer:
-                found = estimator.transform(*self.asked)
-            elif hasattr(estimator, "unscale_values"):
-                found = estimator.unscale_values(*self.asked, np.zeros(len(OTHER[1])))
-            elif self.case.private == "people":
-                use = getattr(estimator, "predict", None) or estimator.transform
-                found = use(*self.asked)
-            else:
-                found = estimator.predict(*self.asked)
+            found = answer(estimator, *self.asked)
         if not self.is_transformer:
             return found, estimator.privacy_guarantee_
         return found, guarantees_of(budget)[0]

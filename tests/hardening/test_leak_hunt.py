@@ -251,8 +251,7 @@ def test_what_the_package_keeps_is_found(keep, monkeypatch):
     monkeypatch.setattr(completion, "_cached", None, raising=False)
     monkeypatch.setattr(CPCompletion, "_last", None, raising=False)
     monkeypatch.setattr(completion, "__warningregistry__", {}, raising=False)
-    with warnings.catch_warnings(record=True):
-        warnings.simplefilter("default")
+    with warnings.catch_warnings(record=True, action="default"):
         STATE[keep](values())
     assert SECRETS.hunt(state_of_modules())
     LEAKING.set(None)

@@ -378,8 +378,7 @@ def test_tries_are_not_heard_of(tries, monkeypatch):
         random_state=0,  # no fold lacks an id
     )
     monkeypatch.setattr(CPCompletion, "fit", warning)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         search.fit(*tensor_data(TENSOR))
         assert len(tries.totals) > 5
         other.fit(*tensor_data(TENSOR))
@@ -466,8 +465,7 @@ def heard(capfd, monkeypatch):
     listener, root = Listener(), logging.getLogger()
     monkeypatch.setattr(root, "level", logging.DEBUG)
     root.addHandler(listener)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
 
         def findings(secrets):
             said = [(w.message.args, str(w.message), w.source) for w in caught]

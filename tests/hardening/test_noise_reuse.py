@@ -246,9 +246,7 @@ def test_large_fits_read_every_block_once(model, streams):
 
 @pytest.mark.parametrize("case", slow_repeats(RELEASING))
 def test_an_int_repeats_in_clones_alone(case):
-    names = case.estimator.get_params(deep=True)
-    seed = {n: 5 for n in names if n.split("__")[-1] == "random_state"}
-    one, other = ready(case, **seed), ready(case, **seed)
+    one, other = (ready(case, **case.seeded(5)) for _ in range(2))
     first = [release(one, case) for _ in range(3)]
     if case.label.startswith("PrivateSearchCV"):
         # The seed of the estimator gives every candidate the same noise.

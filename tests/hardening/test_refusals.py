@@ -99,8 +99,7 @@ def given(model, rows, form):
 
 def outcome(call, *arguments):
     """How a call ends: with the same words, or not at all."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         try:
             call(*arguments)
         except (Exception, BudgetExceededError) as error:
@@ -204,8 +203,7 @@ def test_no_indices_are_refused(name, epsilon):
 def test_a_stored_zero_is_no_reason_to_refuse(name):
     """Of ratings it is a value, and of choices it is none."""
     stored = sparse.coo_array(([1.0, 0.0, 1.0], ([0, 1, 2], [1, 1, 2])), shape=SHAPE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         one = clone(INDICES[name]).set_params(random_state=0).fit(stored)
         if name == "choices":
             others = sparse.coo_array(([1, 1], ([0, 2], [1, 2])), shape=SHAPE)

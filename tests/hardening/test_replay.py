@@ -210,8 +210,7 @@ def main():
     for case in CASES:
         if chosen and not any(part in name_of(case) for part in chosen):
             continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             pure, mu = ratios(case)
         print(f"{name_of(case):45} {pure:8.4f} {mu:8.4f}", flush=True)
 

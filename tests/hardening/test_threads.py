@@ -76,11 +76,6 @@ def n_blas_threads():
     return [(one["user_api"], one["num_threads"]) for one in threadpool_info()]
 
 
-def seeded(case, seed):
-    names = case.estimator.get_params(deep=True)
-    return {n: seed for n in names if n.split("__")[-1] == "random_state"}
-
-
 @pytest.mark.slow
 def test_fits_of_many_objects_are_as_if_alone():
     """Every estimator, twice: threads that fit at the same time."""
@@ -88,11 +83,10 @@ def test_fits_of_many_objects_are_as_if_alone():
 
     def action(number):
         case = cases[number]
-        return lambda: np.asarray(case.release(**seeded(case, number))[1]).tobytes()
+        return lambda: np.asarray(case.release(**case.seeded(number))[1]).tobytes()
 
     actions = [action(number) for number in range(len(cases))]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         alone = [one() for one in actions]
         threads, together = n_blas_threads(), []
         for start in range(0, len(actions), N_THREADS):
@@ -249,8 +243,7 @@ def test_warnings_reach_every_thread():
         with pytest.raises(UnsoundClaimWarning):
             model.fit(WHERE, VALUES)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UnsoundClaimWarning)
+    with warnings.catch_warnings(action="error", category=UnsoundClaimWarning):
         at_once(*[undeclared, unsound] * 4)
 
 

@@ -131,8 +131,7 @@ SAID = {
 
 @pytest.mark.parametrize(("did", "said"), SAID.values(), ids=SAID)
 def test_no_warning_shows_numbers_of_the_data(did, said):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         did()
     texts = [str(warning.message) for warning in caught]
     assert any(said in text for text in texts), texts

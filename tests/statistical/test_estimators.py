@@ -8,17 +8,14 @@ are few trials; in full:
     python -m pytest tests/statistical --audit-trials 20000
 """
 
-import importlib
 import inspect
 import math
-import pkgutil
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-import sktensordp
 from sktensordp.audit import audit_estimator, audit_mechanism, audit_one_run
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
@@ -42,6 +39,7 @@ from sktensordp.papers import (
     PublishedIndependentDirectionalNoise,
     PublishedMatrixGaussian,
 )
+from tests.support.public import public_estimators
 
 pytestmark = pytest.mark.thorough
 FALSE_ALARMS = 1e-3
@@ -196,19 +194,6 @@ N_ENCODERS = len(EPSILONS) * sum(map(len, ENCODERS.values()))
 CONFIDENCE = 1 - FALSE_ALARMS / (len(AUDITS) + len(RELEASES) + N_ENCODERS)
 
 
-def private_estimators():
-    """Names of all public classes with a parameter epsilon."""
-    found = set()
-    for part in pkgutil.iter_modules(sktensordp.__path__):
-        module = importlib.import_module(f"sktensordp.{part.name}")
-        for name in getattr(module, "__all__", []):
-            value = getattr(module, name)
-            is_estimator = inspect.isclass(value) and hasattr(value, "fit")
-            if is_estimator and "epsilon" in inspect.signature(value).parameters:
-                found.add(name)
-    return found
-
-
 # Choices have no values; they are audited in test_units.py. What protects people in a
 # fit is audited in tests/moments.
 ELSEWHERE = {
@@ -227,7 +212,12 @@ ELSEWHERE = {
 
 def test_no_estimator_is_forgotten():
     audited = set(CASES) | set(TRANSFORMERS) | set(ENCODERS)
-    assert private_estimators() == audited | ELSEWHERE
+    private = {
+        name
+        for name, one in public_estimators().items()
+        if "epsilon" in inspect.signature(one).parameters
+    }
+    assert private == audited | ELSEWHERE
 
 
 def run(model, where, pytestconfig, **claim):

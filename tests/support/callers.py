@@ -128,8 +128,7 @@ class Subject:
 
     @functools.cached_property
     def _fitted(self):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return self.fresh().fit(*self.data)
 
     def fitted(self):

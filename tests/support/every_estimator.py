@@ -3,9 +3,6 @@
 Estimators are found by discovery; `test_common.py` fails for one that has no case here.
 """
 
-import importlib
-import inspect
-import pkgutil
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +10,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-import sktensordp
 from sktensordp import mechanisms, papers
 from sktensordp.completion import (
     CoordinateEncoder,
@@ -79,6 +75,11 @@ class Case:
             }
         )
 
+    def seeded(self, seed=0):
+        """Parameters that let all noise follow from an integer."""
+        names = self.estimator.get_params(deep=True)
+        return {n: seed for n in names if n.split("__")[-1] == "random_state"}
+
     @property
     def is_published(self):
         """Whether it is an algorithm of a paper as printed."""
@@ -92,10 +93,15 @@ class Case:
     def release(self, **params):
         """A fitted clone that has released once, and what a caller gets of it."""
         estimator = self.fresh(**params).fit(*self.data)
-        if hasattr(estimator, "unscale_values"):
-            return estimator, estimator.unscale_values(WHERE, np.zeros(len(WHERE)))
-        output = getattr(estimator, "predict", None) or estimator.transform
-        return estimator, output(self.data[0])
+        return estimator, answer(estimator, self.data[0])
+
+
+def answer(estimator, X):
+    """What a caller gets of a fitted estimator for coordinates or samples."""
+    if hasattr(estimator, "unscale_values"):
+        return estimator.unscale_values(X, np.zeros(len(X)))
+    predicts = hasattr(type(estimator), "predict")
+    return estimator.predict(X) if predicts else estimator.transform(X)
 
 
 def items(n):
@@ -213,18 +219,4 @@ def slow_repeats(params):
         marks = [*param.marks, pytest.mark.slow] if repeats else param.marks
         seen.add(kind)
         found.append(pytest.param(*param.values, id=param.id, marks=marks))
-    return found
-
-
-def public_estimators():
-    """Names of all public classes that have a method `fit`."""
-    found = set()
-    for part in pkgutil.iter_modules(sktensordp.__path__):
-        if part.name.startswith("_"):
-            continue
-        module = importlib.import_module(f"sktensordp.{part.name}")
-        for name in getattr(module, "__all__", []):
-            value = getattr(module, name)
-            if inspect.isclass(value) and hasattr(value, "fit"):
-                found.add(name)
     return found

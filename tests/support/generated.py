@@ -305,8 +305,7 @@ def forms(draw, plain, *, spoil=True):
         choice = SAME | {1: SAME_1D, 2: SAME_2D}.get(plain.ndim, {})
         name = draw(st.sampled_from(sorted(choice)))
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 return Argument(choice[name](plain), plain, name)
         except (ValueError, TypeError, OverflowError, IndexError):
             # No form for these numbers, or for this order.

@@ -196,8 +196,7 @@ def _shown(said):
 def _state(given):
     """What may not change in what is passed, if it can be told."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return pickle.dumps(np.asarray(given))
     except Exception:
         return None

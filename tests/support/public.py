@@ -20,6 +20,15 @@ def public():
             yield f"{part.name}.{name}", getattr(module, name)
 
 
+def public_estimators():
+    """Public classes that have a method `fit`, by name."""
+    return {
+        name.rpartition(".")[2]: value
+        for name, value in public()
+        if inspect.isclass(value) and hasattr(value, "fit")
+    }
+
+
 def functions():
     """Yield public functions, methods and properties of the package, by name."""
     for name, value in public():

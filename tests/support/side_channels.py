@@ -15,7 +15,7 @@ import numpy as np
 import sktensordp
 from sktensordp.exceptions import NoiseOnlyWarning
 from sktensordp.privacy import privacy_of
-from tests.support.every_estimator import VALUES, WHERE
+from tests.support.every_estimator import VALUES, WHERE, answer
 from tests.support.noise import closing, drawing
 
 __all__ = [
@@ -188,8 +188,10 @@ def skeleton(value, seen=()):
 
 def observe(release):
     """All that `release` shows but the numbers in its result."""
-    with warnings.catch_warnings(record=True) as shown, watched() as seen:
-        warnings.simplefilter("always")
+    with (
+        warnings.catch_warnings(record=True, action="always") as shown,
+        watched() as seen,
+    ):
         try:
             model, output = release()
         except Exception as error:
@@ -213,9 +215,7 @@ def observe(release):
 
 def fitted(case):
     """A function of a database: a model that has released once, and its output."""
-    seeds = {
-        key: 0 for key in case.fresh().get_params() if key.endswith("random_state")
-    }
+    seeds = case.seeded()
     if hasattr(case.estimator, "param_distributions"):
         # Which candidate is the best is noisy, but is a choice.
         seeds["param_distributions"] = {"rank": [1]}
@@ -230,14 +230,8 @@ def released(case):
 
     def release(data):
         model = fit(data)
-        if hasattr(model, "unscale_values"):
-            return model, model.unscale_values(WHERE, np.zeros(len(WHERE)))
-        if case.private == "samples":
-            return model, model.transform(*data)
-        if case.private == "people":
-            use = getattr(model, "predict", None) or model.transform
-            return model, use(case.data[0])
-        return model, model.predict(WHERE)
+        X = data[0] if case.private == "samples" else case.data[0]
+        return model, answer(model, X)
 
     return release
 
