@@ -20,8 +20,6 @@ import sys
 import tempfile
 import time
 
-__all__ = ["SETTINGS"]
-
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 SETTINGS = {
     "one thread": dict.fromkeys(THREADS, "1"),

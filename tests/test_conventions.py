@@ -32,6 +32,7 @@ from tests.support.every_estimator import (
     WHERE,
     slow_repeats,
 )
+from tests.support.public import public
 
 TENSOR = np.where(np.eye(4, 3) == 1, np.nan, VALUES.reshape(4, 3))
 
@@ -411,14 +412,8 @@ def test_what_is_found_prints():
         assert not has_address(str(one))
 
 
-@pytest.mark.parametrize(
-    "module",
-    ["audit", "completion", "encoding", "mechanisms", "model_selection", "noise",
-     "privacy"],
-)  # fmt: skip
-def test_no_public_class_prints_as_an_address(module):
-    public = importlib.import_module(f"sktensordp.{module}")
-    classes = filter(inspect.isclass, (getattr(public, n) for n in public.__all__))
+def test_no_public_class_prints_as_an_address():
+    classes = [value for _, value in public() if inspect.isclass(value)]
     assert not [one for one in classes if one.__repr__ is object.__repr__]
 
 

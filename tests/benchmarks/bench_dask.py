@@ -36,6 +36,8 @@ from time import perf_counter
 
 import numpy as np
 
+from tests.support.callbacks import Silent
+
 FILE = 1_000_000
 PASSES = 4
 COLUMNS = ["user", "item"]
@@ -94,7 +96,7 @@ def write(folder, n_entries, n_users, is_sorted=False):
         parquet.write_table(pa.table(columns), path)
 
 
-class Clock:
+class Clock(Silent):
     """A callback that notes the costs up to the end of every pass, and ends the fit.
 
     Parameters
@@ -108,16 +110,7 @@ class Clock:
     def __init__(self, costs, n_passes=PASSES):
         self._costs, self._n_passes, self.ends = costs, n_passes, []
 
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context, **_):
-        pass
-
-    def on_fit_task_end(self, estimator, context, **_):
+    def on_fit_task_end(self, estimator, context):
         if context.task_name == "sweep":
             self.ends.append((perf_counter(), *self._costs()))
         return len(self.ends) == self._n_passes

@@ -10,11 +10,11 @@ and loads everything first. It reads /proc, so that it runs on Linux alone.
 
 import argparse
 import warnings
-from pathlib import Path
 
 import numpy as np
 
 from sktensordp.completion import CPCompletion
+from tests.benchmarks.bench_completion import forget_peak, memory
 
 N_ITEMS, PER_USER, N_SWEEPS = 20_000, 50, 2
 
@@ -38,12 +38,6 @@ def ratings(n, shape):
     return X, rng.integers(1, 6, n).astype(np.float32)
 
 
-def memory(field):
-    """VmRSS or VmHWM of this process in MB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1000
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ratings", type=int, default=10_000_000)
@@ -53,7 +47,7 @@ def main():
     fit(*ratings(2000, (40, 50)), (40, 50), options)
     shape = n // PER_USER, N_ITEMS
     data = ratings(n, shape)
-    Path("/proc/self/clear_refs").write_text("5")
+    forget_peak()
     before = memory("VmRSS")
     fit(*data, shape, options)
     print(f"{n:,} ratings, {sum(a.nbytes for a in data) / 1e6:.0f} MB")

@@ -5,8 +5,6 @@ import sys
 import venv
 from pathlib import Path
 
-__all__ = ["environment"]
-
 
 def environment(folder: Path, library: str, packages: list[str]) -> Path:
     """The interpreter of a library's environment, which is made if it is missing.

@@ -29,7 +29,8 @@ from sktensordp.papers import PublishedCPCompletion, PublishedTuckerCompletion
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.callbacks import needs_callbacks
 from tests.support.divergence import gaussian_stick
-from tests.support.replaying import accounted, drawing, largest_ratios, recorded
+from tests.support.noise import drawing
+from tests.support.replaying import accounted, largest_ratios, recorded
 
 EPSILON, DELTA = 2.0, 1e-6
 

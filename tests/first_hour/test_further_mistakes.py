@@ -430,16 +430,13 @@ WARNED = {
         lambda: cp(levels=(1, 5)).fit(X, Y),
         "rounds every value to 1 or 5",
     ),
-    "declared no range": (lambda: bounded().fit(X, Y), "declare the range"),
     "declared no bounds": (lambda: laplace(bounds=None).fit(ROWS), "pass bounds"),
-    "declared no shape": (lambda: cp(unit=0).fit(X, Y), "Pass the public shape"),
     "filled gaps with zeros": (lambda: cp().fit(WIDE.fillna(0.0)), "0 as a value"),
     "filled gaps with -1": (lambda: cp().fit(WIDE.fillna(-1.0)), "Put NaN where"),
     "filled gaps with 999": (
         lambda: cp().fit(np.nan_to_num(HOLES, nan=999.0)),
         "no NaN",
     ),
-    "counted from one without a shape": (lambda: cp().fit(X + 1, Y), "Subtract 1"),
     "kept the index of a frame": (
         lambda: recommender().fit(TABLE.reset_index(), Y),
         "'index' hardly repeat",

@@ -23,14 +23,8 @@ from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget
-from tests.support.budgets import (
-    FILES,
-    left_open,
-    locked,
-    n_released,
-    run_reserved,
-    unrecorded,
-)
+from sktensordp.privacy.budgets._reserved import run_reserved
+from tests.support.budgets import FILES, left_open, locked, n_released, unrecorded
 from tests.support.guarantees import pure
 from tests.support.interrupting import traced
 from tests.support.noise import drawing

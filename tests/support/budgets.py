@@ -6,20 +6,8 @@ from unittest import mock
 from sktensordp import base
 from sktensordp.privacy.budgets import _budget, _filter, _ledger, _open
 from sktensordp.privacy.budgets._open import OPEN
-from sktensordp.privacy.budgets._reserved import current_reservation, run_reserved
+from sktensordp.privacy.budgets._reserved import current_reservation
 from tests.support.points import POINTS, original
-
-__all__ = [
-    "FILES",
-    "guarantees_of",
-    "left_open",
-    "locked",
-    "n_released",
-    "recording",
-    "releases_of",
-    "run_reserved",
-    "unrecorded",
-]  # fmt: skip
 
 # Where every release passes that is recorded.
 FILES = {one.__file__ for one in (_filter, _budget, _ledger, _open, base)}

@@ -39,8 +39,6 @@ from tests.support.every_estimator import (
 )
 from tests.support.generated import Argument, coordinates, forms, ids, numbers, shapes
 
-__all__ = ["SHAPE", "SUBJECTS", "Input", "Subject", "inputs", "must_be_refused"]
-
 SHAPE = (4, 3)
 TENSOR = np.where(np.eye(*SHAPE) == 1, np.nan, np.linspace(0, 1, 12).reshape(SHAPE))
 TIMES = np.array([["ann", 1, 0], ["bob", 2, 90000], ["bob", 1, 5]], dtype=object)

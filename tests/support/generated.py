@@ -15,17 +15,6 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-__all__ = [
-    "PLANTED",
-    "SHOWN",
-    "Argument",
-    "coordinates",
-    "forms",
-    "ids",
-    "numbers",
-    "shapes",
-]
-
 # A value of the data that no message may show. It looks like an index that is planted,
 # too, and like the size that follows from that index, rounded or not.
 PLANTED = 0.73105857

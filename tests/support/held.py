@@ -15,8 +15,6 @@ from sklearn.preprocessing import FunctionTransformer
 
 from sktensordp.mechanisms import LaplaceMechanism
 
-__all__ = ["N_TASKS", "TASKS", "Held", "in_a_thread"]
-
 N_TASKS = 2
 _ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 _LAPLACE = LaplaceMechanism(0.1, bounds=(0, 1)).fit(_ROWS)

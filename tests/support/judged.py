@@ -30,8 +30,6 @@ from tests.support.callers import SHAPE, inputs, must_be_refused
 from tests.support.generated import SHOWN
 from tests.support.noise import taking
 
-__all__ = ["tried", "verdict"]
-
 MEAN_BOUNDS = -1.0, 2.0
 USUAL_WARNINGS = (
     AveragesOnlyWarning,

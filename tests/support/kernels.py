@@ -11,8 +11,6 @@ from sktensordp.completion import (
 )
 from sktensordp.papers import PublishedCPCompletion, PublishedTuckerCompletion
 
-__all__ = ["compile_kernels"]
-
 
 def compile_kernels():
     """Fit small models of every kind, so that numba keeps all kernels on disk."""

@@ -9,8 +9,6 @@ from contextlib import suppress
 
 from tests.support.budgets import left_open
 
-__all__ = ["Leftovers"]
-
 # For so many seconds, threads may end that have nothing left to do.
 PATIENCE = 10
 # Threads that serve later tests, too: of pools, clusters, and callbacks ("_accept").

@@ -19,12 +19,6 @@ from sktensordp import _random
 from sktensordp._random import NoiseStreams, ReleaseCounter, SentStreams
 from tests.support.points import POINTS
 
-__all__ = [
-    "FILE", "NoiseStreams", "begin_at", "closing", "constant_noise", "drawing",
-    "following_from", "key_of", "n_begun", "one_key", "source_of", "stream_of",
-    "taking", "words_of",
-]  # fmt: skip
-
 FILE = _random.__file__
 _STREAM = NoiseStreams.stream
 

@@ -19,8 +19,6 @@ from sktensordp.privacy.accounting._events import (
 from sktensordp.privacy.accounting._randomized_response import LevelDistribution
 from tests import ROOT
 
-__all__ = ["AUDITS", "COMPOSITIONS", "STORED", "load", "our_audit", "ours"]
-
 STORED = ROOT / "tests" / "privacy" / "peers.json"
 
 # Name: delta, and releases as (kind, parameters, count). Sampled noise has a rate and a

@@ -31,8 +31,6 @@ from sktensordp.tensor import (
 )
 from sktensordp.tensor.kernels import _units as _unit_kernels
 
-__all__ = ["POINTS", "original"]
-
 # By name, what has it and how it is called there, for `monkeypatch.setattr`.
 POINTS = {
     # The gate.

@@ -20,13 +20,7 @@ from sklearn.base import clone
 from sktensordp.completion._values import EntryRandomizer
 from sktensordp.measure import NoisySums
 from sktensordp.noise import LaplaceLattice
-from tests.support.noise import drawing
 from tests.support.points import POINTS, original
-
-__all__ = [
-    "Trajectory", "accounted", "drawing", "largest_ratios", "leaves", "quick",
-    "recorded", "with_a_pattern",
-]  # fmt: skip
 
 
 @dataclass

@@ -4,8 +4,6 @@ import ast
 import runpy
 from types import SimpleNamespace
 
-__all__ = ["load_definitions", "load_script"]
-
 
 def load_script(path):
     """The names that a script defines, as attributes; its main part is not run."""

@@ -18,10 +18,6 @@ from sktensordp.privacy import privacy_of
 from tests.support.every_estimator import VALUES, WHERE, answer
 from tests.support.noise import closing, drawing
 
-__all__ = [
-    "LARGEST", "LEAST", "databases", "differences", "observe", "released",
-]  # fmt: skip
-
 PACKAGE = Path(sktensordp.__file__).parent
 # These meet what was released, and no raw value: how they work is post-processing.
 RELEASED = {

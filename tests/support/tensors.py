@@ -12,15 +12,6 @@ from sktensordp.tensor import (
 )
 from sktensordp.tensor._rows import unpacked as rows_unpacked
 
-__all__ = [
-    "covariance_of",
-    "everywhere",
-    "fit_of",
-    "low_rank",
-    "random_problem",
-    "unpacked",
-]
-
 
 def random_problem(shape, n, seed=0):
     """Coordinates, which may recur, and values."""

@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["DEFAULT", "has_tests_of"]
-
 DEFAULT = "not slow and not thorough"  # the option -m in pyproject.toml
 TIERS = ("thorough", "slow")
 WHOLE = re.compile(r"^pytestmark = (?:\[\s*)?pytest\.mark\.(slow|thorough)\b", re.M)

@@ -6,8 +6,6 @@ import sys
 import threading
 import tokenize
 
-__all__ = ["code_lines", "entered"]
-
 
 def code_lines(code):
     """How many lines hold code: no blank ones, comments or docstrings."""
