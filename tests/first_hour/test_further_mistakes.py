@@ -29,14 +29,10 @@ from sktensordp.mechanisms import (
 from sktensordp.model_selection import PrivateSearchCV, epsilon_needed, expected_error
 from sktensordp.plotting import FactorsDisplay
 from sktensordp.privacy import PrivacyBudget, compose, privacy_of
+from tests.first_hour.films import FILMS, RATINGS, SHAPE, TABLE, WIDE, X, Y
 
 pytestmark = pytest.mark.thorough
-RATINGS = make_ratings(60, 40, 600, random_state=0)
 CHOICES = make_choices(60, 40, 600, random_state=0).data
-X, Y, SHAPE = RATINGS.data, RATINGS.target, RATINGS.shape
-TABLE = pd.DataFrame(X, columns=["user", "film"])
-WIDE = TABLE.assign(stars=Y).pivot_table(index="user", columns="film", values="stars")
-FILMS = list(range(40))
 ROWS = np.random.default_rng(0).random((50, 4))
 FRAME = pd.DataFrame(ROWS)
 TENSORS = ROWS.reshape(10, 5, 4)

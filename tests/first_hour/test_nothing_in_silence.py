@@ -39,14 +39,10 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.plotting import PrivacyUtilityDisplay
 from sktensordp.privacy import PrivacyBudget
+from tests.first_hour.films import FILMS, SHAPE, STARS, TABLE, WIDE, X, Y
 from tests.support.every_estimator import EVERY
 
 pytestmark = pytest.mark.thorough
-RATINGS = make_ratings(60, 40, 600, random_state=0)
-X, Y, SHAPE = RATINGS.data, RATINGS.target, RATINGS.shape
-STARS = [1, 2, 3, 4, 5]
-TABLE = pd.DataFrame(X, columns=["user", "film"])
-WIDE = TABLE.assign(stars=Y).pivot_table(index="user", columns="film", values="stars")
 
 
 def cp(rank=0, **params):
@@ -291,7 +287,6 @@ def test_counted_columns():
     refused(lambda: CoordinateEncoder(categories=[FILMS]).fit(TABLE), "2 col.*got 1")
 
 
-FILMS = list(range(40))
 COUNTS = {
     "rank": lambda: cp(2.0).fit(X, Y),
     "max_iter": lambda: cp(max_iter=2.0).fit(X, Y),

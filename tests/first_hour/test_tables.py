@@ -18,23 +18,21 @@ from sktensordp.completion import (
     TuckerCompletion,
     columns_with_values,
 )
-from sktensordp.datasets import make_choices, make_ratings
+from sktensordp.datasets import make_choices
 from sktensordp.exceptions import (
     AveragesOnlyWarning,
     NoiseOnlyWarning,
     PrivacyLeakWarning,
 )
 from sktensordp.privacy import PrivacyBudget
+from tests.first_hour.films import RATINGS, STARS, TABLE
 
 pytestmark = pytest.mark.thorough
-RATINGS = make_ratings(60, 40, 600, random_state=0)
-STARS = [1, 2, 3, 4, 5]
 SCORES = np.rint(RATINGS.target).clip(1, 5).astype(int)
 
 
 def frame(**columns):
-    table = pd.DataFrame(RATINGS.data, columns=["user", "film"])
-    return table.assign(**columns)
+    return TABLE.assign(**columns)
 
 
 def recommender(**params):
