@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 else:
     _Estimator = object
 
-# A larger delta is hardly meant.
-_LARGEST_DELTA = 0.1
-
 # Facts about the input that survive when `_forget` discards a fit.
 _KEPT = {"n_features_in_", "feature_names_in_"}
 
@@ -322,6 +319,11 @@ class SentMixin(_Estimator):
         """The budgets to which a release of this object belongs."""
         return self._made_in
 
+    def _count_releases(self) -> ReleaseCounter:
+        """The count of all releases of this object, with its lock."""
+        # One atomic call: otherwise two threads could each count from 0.
+        return self.__dict__.setdefault("_releases", ReleaseCounter())
+
     @property
     def _made(self) -> Mapping[PrivacyGuarantee, int]:
         """Guarantees of all releases so far, each with how often it was made."""
@@ -454,10 +456,6 @@ class PrivateEstimatorMixin(SentMixin):
         with self._count_releases().lock:
             self._made = _Made(self._made).with_one(guarantee, instead_of).counts
 
-    def _count_releases(self) -> ReleaseCounter:
-        # One atomic call: otherwise two threads could each count from 0.
-        return self.__dict__.setdefault("_releases", ReleaseCounter())
-
     def _forget(self, **replacements: Any) -> None:
         """Discard the results of an earlier fit before its guarantee is replaced.
 
@@ -488,7 +486,7 @@ class PrivateEstimatorMixin(SentMixin):
         super()._validate_params()
         for name, value in self.get_params(deep=False).items():
             check_unmasked(value, name)
-        if getattr(self, "delta", 0) > _LARGEST_DELTA:
+        if getattr(self, "delta", 0) > 0.1:  # which is hardly meant
             warnings.warn(
                 f"delta = {self.delta} lets a release reveal everything about a person "
                 f"with this probability. Choose it far below one over the number of "

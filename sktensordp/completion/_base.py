@@ -32,7 +32,6 @@ from ._checks import (
 from ._client import PUBLIC_COORDINATES, CompletionClient
 from ._dense import DenseMixin
 from ._entries import check_values
-from ._expected import error_by_epsilon
 from ._fitted import fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_after, warn_before
 from ._noise_shares import SharedNoise
@@ -41,7 +40,11 @@ from ._problem import Problem, domain_of
 from ._ranking import RankingEstimator
 from ._synthetic import LENGTHS_ARE_PUBLIC, Request, sample_entries
 from ._values import plan_entry_randomizer
-from .measurements._choice import choose_measurement, planned_guarantee
+from .measurements._choice import (
+    choose_measurement,
+    error_by_epsilon,
+    planned_guarantee,
+)
 from .measurements._measurement import Measurement
 
 # The rank that `rank=None` takes, if the shape admits it.
@@ -376,7 +379,9 @@ or list of these and None, default=None
         data, unit = entries, self._unit
         if unit is not None:
             data = entries.by_unit(problem.domain, unit)
-        planned = problem.stated(measurement.guarantee).under(*entries.conditions)
+        planned = measurement.guarantee.under(*entries.conditions)
+        if problem.is_personal:
+            planned = for_own_eyes(planned)
         # Locked, or another thread might store its model under this guarantee.
         with (
             self._progress("sweep", measurement.n_sweeps) as on_sweep,
@@ -395,8 +400,7 @@ or list of these and None, default=None
             guarantee = planned
             if outcome.guarantee is not None:
                 guarantee = outcome.guarantee.under(*entries.conditions)
-            self._keep(guarantee, instead_of=self.privacy_guarantee_)
-            self.privacy_guarantee_ = guarantee
+            self._restate(guarantee)
             name = outcome.perturbation or measurement.name
             self._fitted = fitted_to(entries, data, problem, outcome, name, guarantee)
         warn_after(self, problem, outcome)
@@ -562,12 +566,12 @@ or list of these and None, default=None
             shape = fitted.shape if is_sparse(X) else fitted.extent
             entries = entries_at(self, X, y, shape, reset=False)
             self._fitted = fitted.fold_in(entries)
-            self._state_who_may_see()
+            # On condition that answers from own rows are shown to their users only.
+            self._restate(self._fitted.guarantee)
         return self
 
-    def _state_who_may_see(self) -> None:
-        """State a guarantee on condition that answers from own rows stay with users."""
-        guarantee = self._fitted.guarantee
+    def _restate(self, guarantee: PrivacyGuarantee) -> None:
+        """State another guarantee for what has been released."""
         if guarantee != self.privacy_guarantee_:
             self._keep(guarantee, instead_of=self.privacy_guarantee_)
             self.privacy_guarantee_ = guarantee
@@ -587,7 +591,7 @@ or list of these and None, default=None
         super().__setstate__(state)
         if self.__sklearn_is_fitted__():
             # A shallow copy keeps the rows.
-            self._state_who_may_see()
+            self._restate(self._fitted.guarantee)
 
     @only_if(
         lambda self: self._unit == 0,

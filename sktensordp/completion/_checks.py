@@ -34,9 +34,6 @@ from ._choices import Choices
 from ._entries import Entries, check_values, extent
 from ._likely_mistakes import check_extent, in_columns_with_missing
 
-# From this share of observed entries on, sums over all entries of an array are faster
-# than sums over coordinates.
-_LEAST_DENSITY = 0.05
 # Formats whose blocks and diagonals are padded with zeros.
 _PADDED = ("bsr", "dia")
 # Names of columns that hold values, which choices do not have.
@@ -139,10 +136,9 @@ def entries_of_batches(
             checked_batches.append((where, values.copy()))
         else:
             check_same_length(X, y)
-    if not checked_batches and not (shape and may_be_empty(estimator)):
-        raise ValueError("There is nothing to fit: no batch holds an entry.")
     if not checked_batches:
-        assert shape is not None
+        if not (shape and may_be_empty(estimator)):
+            raise ValueError("There is nothing to fit: no batch holds an entry.")
         nowhere = np.zeros((0, len(shape)))
         return entries_at(estimator, nowhere, np.zeros(0), shape)
     parts_of_where, parts_of_values = map(list, zip(*checked_batches, strict=True))
@@ -192,7 +188,8 @@ def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> 
     if not (values.size or may_be_empty(estimator)):
         raise ValueError("No entry of the tensor is observed: all are NaN.")
     _learn_no_names(estimator, X.ndim)
-    is_mask_best = values.size >= _LEAST_DENSITY * mask.size
+    # Otherwise, sums over coordinates are faster than over all entries of an array.
+    is_mask_best = values.size >= 0.05 * mask.size
     where = mask if is_mask_best else as_coordinates(mask)
     # Columns of protected units are named after these.
     names = None if getattr(estimator, "unit", 0) == 1 else frame_names
@@ -450,7 +447,7 @@ def check_choices(
         where = where[values != 0]
         _learn_no_names(estimator, 2 if reset else None)
         return where[:, 0] * shape[1] + where[:, 1]
-    if _is_empty(X):
+    if is_empty_list(X) or tuple(getattr(X, "shape", ())) == (0, 2):
         _learn_no_names(estimator, 2 if reset else None)
         return np.empty(0, dtype=np.int64)
     _check_width(getattr(X, "shape", ()), shape)
@@ -479,14 +476,6 @@ def _check_width(input_shape: Any, shape: tuple[int, int]) -> None:
             f"X must have two columns, since a choice is a pair of a user and an item. "
             f"Pass X of shape (n_choices, 2), or a sparse array of shape {shape}."
         )
-
-
-def _is_empty(X: Any) -> bool:
-    """Whether X holds no pair."""
-    if is_empty_list(X):
-        return True
-    shape: tuple[int, ...] = getattr(X, "shape", ())
-    return len(shape) == 2 and shape[0] == 0 and shape[1] == 2
 
 
 def is_sparse(X: Any) -> bool:

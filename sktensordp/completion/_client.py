@@ -24,7 +24,6 @@ from ._entries import check_values
 from ._values import plan_entry_randomizer
 
 _FORMAT, _WHAT = 1, "a CompletionClient of this version"
-_LONGEST = 2**20
 
 PUBLIC_COORDINATES = (
     "Which entries are observed (the coordinates) is public: anyone may learn who "
@@ -112,7 +111,7 @@ class CompletionClient(Client):
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, got {type(text).__name__}.")
-        fields = Fields.of_text(text, _WHAT, _LONGEST)
+        fields = Fields.of_text(text, _WHAT, longest=2**20)
         fields.constant("kind", "CompletionClient")
         fields.constant("format", _FORMAT)
         epsilon = fields.number_or_none("epsilon", 5e-324, 1e308)

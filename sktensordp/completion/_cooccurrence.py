@@ -64,46 +64,11 @@ from ._population import N_BINS, SHARE, Population, bins_of
 from ._products import BELOW_ONE, SHARE_BITS, ProductSums, whole_shares
 from ._releases import BoundedSums, Releases
 
-# A coarser lattice would round contributions to nothing.
-_LARGEST_STEP = 2.0**-6
-# Counts get the share that makes their noise this fraction of the number of users,
-# within limits. A share of 0.15 alone costs a quarter of the recall of artists at
-# epsilon 1.
-_COUNT_NOISE, _LEAST_COUNTS, _MOST_COUNTS = 0.02, 0.15, 0.5
+# Limits of the share of the counts. A share of 0.15 alone costs a quarter of the recall
+# of artists at epsilon 1.
+_LEAST_COUNTS, _MOST_COUNTS = 0.15, 0.5
 # Users whose products are shorter than this add vectors that are shorter in proportion.
 _LEAST_LENGTH = 1.0
-# Prior for the typical number of choices. It weighs as many users as this many standard
-# deviations of the noisy number of users.
-_PRIOR_SIZE, _PRIOR_USERS = 40.0, 3.0
-# A number of users is within its noise of nothing up to so many standard deviations.
-_WITHIN_NOISE = 3.0
-# Largest eigenvalue, in units of what popularity would give.
-_FIRST = 0.5
-# Expected share of items that nobody chose among those whose counts are called real.
-_NOT_REAL = 0.15
-# With fewer items, popularity is better.
-_LEAST_ITEMS = 50
-# Largest number of items, in units of the root of users over noise. Fitted to choices
-# of films, web pages, artists, games and groceries, and to synthetic ones of 10, 50 and
-# 100 items a user.
-_MOST_ITEMS = 7.0
-
-
-@dataclass(frozen=True)
-class ChoiceTotals:
-    """Noisy totals over users.
-
-    Attributes
-    ----------
-    n_users, typical_size : float
-        Number of users with choices, and typical number of their choices.
-    are_noise : bool
-        Whether the number of users is within its noise of nothing.
-    """
-
-    n_users: float
-    typical_size: float
-    are_noise: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +77,10 @@ class ItemSums:
 
     Attributes
     ----------
-    totals : ChoiceTotals
     population : Population
+        Noisy totals over users with choices, and their histogram.
+    are_noise : bool
+        Whether the number of users is within its noise of nothing.
     counts : ndarray of shape (n_items,)
         For each item, the noisy sum of its users' weights, 1 / sqrt(n_u).
     counts_noise : float
@@ -129,8 +96,8 @@ class ItemSums:
         Standard deviation of the noise in `products`.
     """
 
-    totals: ChoiceTotals
     population: Population
+    are_noise: bool
     counts: NDArray[np.float64]
     counts_noise: float
     items: NDArray[np.int64]
@@ -161,7 +128,8 @@ def plan_noise(
         n_changed=cells,
         n_entries=_users_reserved(n_users),
     )
-    if noise.lattice is not None and noise.lattice.step > _LARGEST_STEP:
+    # A coarser lattice would round contributions to nothing.
+    if noise.lattice is not None and noise.lattice.step > 2.0**-6:
         raise ValueError(
             f"epsilon = {epsilon} and delta = {delta} are so small that the noise "
             f"would hide everything. Pass larger ones."
@@ -240,8 +208,13 @@ def release_sums(
     }
     steps = [PIECES[name].steps(choices, _length(first[name])) for name in first]
     answers = dict(zip(first, releases.release([*first.values()], steps), strict=True))
-    totals = _read_totals(first["totals"], *answers["totals"], choices.n_items)
-    population = _read_lengths(first["lengths"], *answers["lengths"], totals)
+    n_present, typical_size, are_noise = _read_totals(
+        first["totals"], *answers["totals"], choices.n_items
+    )
+    bins, (histogram, error) = first["lengths"], answers["lengths"]
+    unit = math.floor(_length(bins)) * bins.step * bins.unit
+    histogram, error = histogram.ravel() / unit, error / unit
+    population = Population(n_present, typical_size, histogram, error)
 
     def counted(share: float) -> tuple[NDArray[np.float64], float]:
         sums = BoundedSums((1, choices.n_items), 1.0, share, step)
@@ -253,16 +226,17 @@ def release_sums(
         ((noisy, error),) = releases.release((sums,), (steps,))
         return noisy, error
 
-    share = releases.sigma * math.sqrt(totals.typical_size)
-    share = (share / (_COUNT_NOISE * totals.n_users)) ** 2
+    # With this share, the noise of counts is a fiftieth of the number of users.
+    share = releases.sigma * math.sqrt(typical_size)
+    share = (share / (0.02 * n_present)) ** 2
     counts, error = counted(float(np.clip(share, _LEAST_COUNTS, _MOST_COUNTS)))
     order = np.argsort(-counts, kind="stable")
     n_best = number_of_items(
         counts[order],
         error,
         releases.sigma / math.sqrt(releases.left),
-        totals.n_users,
-        totals.typical_size,
+        n_present,
+        typical_size,
         max_items,
     )
     best = order[:n_best]
@@ -274,7 +248,7 @@ def release_sums(
             error = precision**-0.5
         none = np.empty((0, 0))
         return ItemSums(
-            totals, population, counts, error, best, none.ravel(), none, 0.0
+            population, are_noise, counts, error, best, none.ravel(), none, 0.0
         )
     whole = whole_shares(np.maximum(counts[best], max(error, 1e-3 * counts.max())))
     sums = ProductSums(whole, _LEAST_LENGTH, releases.left, step)
@@ -283,7 +257,7 @@ def release_sums(
     ((noisy, products_error),) = releases.release((sums,), (limbs,))
     shares, products = whole / 2**SHARE_BITS, sums.matrix(noisy)
     return ItemSums(
-        totals, population, counts, error, best, shares, products, products_error
+        population, are_noise, counts, error, best, shares, products, products_error
     )
 
 
@@ -299,29 +273,24 @@ def _unit_of(length: float) -> int:
 
 def _read_totals(
     sums: BoundedSums, noisy: NDArray[np.float64], error: float, n_items: int
-) -> ChoiceTotals:
-    """Estimate totals from the noisy ones."""
+) -> tuple[float, float, bool]:
+    """Number of users and typical number of choices, from noisy totals.
+
+    And whether the number of users is within its noise of nothing.
+    """
     unit = _unit_of(_length(sums)) * sums.step * sums.unit
     (number, logs), deviation = noisy / unit, error / unit
     largest_log = math.log1p(n_items)
-    prior_users = _PRIOR_USERS * deviation
-    n_users = max(float(number), prior_users, 1.0)
-    log = logs * largest_log + prior_users * math.log1p(_PRIOR_SIZE)
-    log = float(log) / (n_users + prior_users)
+    # A number up to here is within its noise of nothing. So many users of 40 choices
+    # each are the prior of the typical number.
+    within_noise = 3 * deviation
+    n_users = max(float(number), within_noise, 1.0)
+    log = logs * largest_log + within_noise * math.log1p(40)
+    log = float(log) / (n_users + within_noise)
     size = math.expm1(min(max(log, math.log1p(1.0)), largest_log))
     # Who is there has a choice, so the number of users tells. If it is ten standard
     # deviations or more, this is true with a probability below 1e-11.
-    return ChoiceTotals(n_users, size, bool(number <= _WITHIN_NOISE * deviation))
-
-
-def _read_lengths(
-    sums: BoundedSums, noisy: NDArray[np.float64], error: float, totals: ChoiceTotals
-) -> Population:
-    """Read the released histogram."""
-    unit = math.floor(_length(sums)) * sums.step * sums.unit
-    return Population(
-        totals.n_users, totals.typical_size, noisy.ravel() / unit, error / unit
-    )
+    return n_users, size, bool(number <= within_noise)
 
 
 def _users_reserved(n_users: int) -> int:
@@ -385,22 +354,24 @@ def number_of_items(
     **Users per cell.** For some choices, the expected eigenvalues are too large, above
     all if users with long histories choose among many items. So m is at most 7 (N /
     s)^(1/2): N users add vectors of length 1 to a matrix of m^2 cells, whose noise has
-    the standard deviation s.
+    the standard deviation s. The factor was fitted to choices of films, web pages,
+    artists, games and groceries, and to synthetic ones of 10, 50 and 100 items a user.
     """
     if not products_noise:
         return min(int(np.count_nonzero(counts > 0)), most)
     n_real = min(_n_real(counts, counts_noise), most)
-    least = max(min(_LEAST_ITEMS, (most + 1) // 2), 1)
+    # With fewer items, popularity is better.
+    least = max(min(50, (most + 1) // 2), 1)
     if n_real < least:
         return 0
-    enough = int(_MOST_ITEMS * np.sqrt(n_users / products_noise))
+    enough = int(7 * np.sqrt(n_users / products_noise))
     n_best = min(n_real, max(enough, least))
     m = np.arange(1, n_best + 1)
     counts = counts[:n_best]
     coverage = np.cumsum(counts) / (n_users * np.sqrt(typical_size))
     coverage = np.clip(coverage, 1e-300, 1.0)
     squares = np.maximum(np.cumsum(counts**2) - m * counts_noise**2, counts_noise**2)
-    strength = _FIRST * squares / (n_users * coverage) / (products_noise * np.sqrt(m))
+    strength = 0.5 * squares / (n_users * coverage) / (products_noise * np.sqrt(m))
     n_visible = np.minimum(strength, m).astype(int)
     # The sum of t_k - m s^2 / t_k over the visible k, in units of the first.
     without_noise = np.append(0.0, np.cumsum(1 / m))[n_visible]
@@ -411,7 +382,10 @@ def number_of_items(
 
 
 def _n_real(counts: NDArray[np.float64], noise: float) -> int:
-    """Number of items whose counts are real (Benjamini and Hochberg 1995)."""
+    """Number of items whose counts are real (Benjamini and Hochberg 1995).
+
+    Nobody chose an expected 15% of them.
+    """
     by_chance = len(counts) * ndtr(-counts / noise)
     rank = np.arange(1, len(counts) + 1)
-    return int(rank[by_chance <= _NOT_REAL * rank].max(initial=0))
+    return int(rank[by_chance <= 0.15 * rank].max(initial=0))

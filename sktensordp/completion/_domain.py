@@ -12,8 +12,6 @@ from .._validation import check_bounds, check_level_prior, check_levels
 
 # Most levels that one table randomises.
 LARGEST_TABLE = 20
-# A statement lists up to this many levels in full.
-_MOST_NAMED = 12
 
 
 def declared_domain(
@@ -112,11 +110,14 @@ class Domain:
 
     @property
     def rounding(self) -> str:
-        """First sentence of a statement, on rounding; empty without levels."""
+        """First sentence of a statement, on rounding; empty without levels.
+
+        It lists up to twelve levels in full.
+        """
         if self.levels is None:
             return ""
         names = [f"{level:.12g}" for level in self.levels]
-        if len(names) > _MOST_NAMED:
+        if len(names) > 12:
             names = [*names[:2], "...", names[-2], names[-1]]
         listed = f"{', '.join(names[:-1])} and {names[-1]}"
         return f"Values were rounded to the {len(self.levels)} levels {listed}. "

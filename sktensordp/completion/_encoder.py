@@ -45,10 +45,7 @@ from ._likely_mistakes import (
 )
 from ._local import Lookups
 
-_UNKNOWN = -1
 _CONTAINERS = dict, list, set, tuple, np.ndarray
-# Seconds from 1970 to the year 10000.
-_LAST_TIME = 253_402_300_800
 
 
 class CoordinateEncoder(
@@ -238,16 +235,13 @@ class CoordinateEncoder(
         for k, (catalogue, column) in enumerate(zip(declared, ids, strict=True)):
             if catalogue is None:
                 ids_seen = _distinct(column)
-                name = column_name(names, k)
-                check_whole(ids_seen, name)
+                check_whole(ids_seen, column_name(names, k))
                 if k in others and not (is_time and k == len(ids) - 1):
-                    warn_of_times(
-                        ids_seen, len(column), None if names is None else names[k], name
-                    )
+                    warn_of_times(ids_seen, len(column), names, k)
                 learned.append(
                     ids_seen if first else _extended(self.categories_[k], ids_seen)
                 )
-            elif np.any(index_of(catalogue, column) == _UNKNOWN):
+            elif np.any(index_of(catalogue, column) == -1):
                 raise ValueError(
                     f"Some ids of column {k} are not among categories[{k}]. List every "
                     f"public id there, including those that may come later."
@@ -316,7 +310,7 @@ class CoordinateEncoder(
         if self.freq is None:
             return np.searchsorted(self.time_edges_, times, side="right")
         bins = calendar_bins(times, self.freq) - self.time_start_
-        bins[(bins < 0) | (bins >= self.shape_[-1])] = _UNKNOWN
+        bins[(bins < 0) | (bins >= self.shape_[-1])] = -1
         return bins
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.object_]:
@@ -476,7 +470,7 @@ class CoordinateEncoder(
             if catalogue is not None:
                 kinds = kinds_of_type(types[k]) if by_type else kinds_of(column)
                 check_kinds(kinds_of(catalogue), kinds, first_column + k)
-                declared &= index_of(catalogue, column) != _UNKNOWN
+                declared &= index_of(catalogue, column) != -1
         return declared
 
     def _unprotected(self) -> list[str]:
@@ -517,13 +511,10 @@ def checked_ids(
         columns = _checked_columns(check, X, is_public)
         kinds = {kind for c in columns if c.dtype == object for kind in map(type, c)}
         missing = any(kind.__name__ in ("NoneType", "NAType") for kind in kinds)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         # pandas.NA has no truth value when it is compared.
-        missing = "NA is ambiguous" in str(error)
-        if not missing:
-            raise
-    except ValueError as error:
-        missing = "contains NaN" in str(error)
+        message = str(error)
+        missing = "NA is ambiguous" in message or "contains NaN" in message
         if not missing:
             raise
     if missing:
@@ -721,7 +712,7 @@ def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
             "A column that held numbers must stay numbers, and one that held other ids "
             "must not get numbers."
         )
-    new = ids[index_of(known, ids) == _UNKNOWN]
+    new = ids[index_of(known, ids) == -1]
     if not len(new):
         return known
     if {known.dtype.kind, new.dtype.kind} == {"i", "u"}:
@@ -765,10 +756,10 @@ class _Known:
             place = np.searchsorted(self._sorted, column)
             nearest = self._order[np.minimum(place, len(self._order) - 1)]
             is_known = (self._known[nearest] == column) & _are_distinct(column)
-            return np.where(is_known, nearest, _UNKNOWN)
+            return np.where(is_known, nearest, -1)
         indices: list[int] | None
         try:
-            indices = [self._index.get(id_, _UNKNOWN) for id_ in column.tolist()]
+            indices = [self._index.get(id_, -1) for id_ in column.tolist()]
         except TypeError:
             indices = None
         # Raised outside of the handler, or the TypeError would be its context.
@@ -821,7 +812,8 @@ def _starts_of(bins: NDArray[np.int64], freq: Any) -> NDArray[np.datetime64]:
 
 def calendar_bins(times: NDArray[np.float64], freq: str) -> NDArray[np.int64]:
     """Number of the calendar bin of each time, counted from 1970, in UTC."""
-    if np.max(np.abs(times), initial=0.0) >= _LAST_TIME:
+    year_10000 = 253_402_300_800
+    if np.max(np.abs(times), initial=0.0) >= year_10000:
         raise ValueError(
             "Some times are beyond the year 9999. Pass seconds since 1970 or datetimes."
         )

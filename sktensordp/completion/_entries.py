@@ -8,7 +8,7 @@ partitions many.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -26,8 +26,6 @@ from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
 from ._values import EntryRandomizer
 
-# A mode with so many times more indices than there are entries is sorted.
-_SPARSE = 8
 # Largest number of values that are compared with a model.
 MOST_COMPARED = 2**18
 
@@ -118,12 +116,9 @@ class Entries:
         """Least and largest value; private."""
         return range_of(self.values)
 
-    def without_values(self, order: Sequence[int] | None = None) -> Self:
-        """The same places without their values, the modes in another order if given."""
-        if order is None or list(order) == sorted(order):
-            return replace(self, values=None)
-        shape = tuple(self.shape[mode] for mode in order)
-        return replace(self, where=self.coordinates[:, order], values=None, shape=shape)
+    def without_values(self) -> Self:
+        """The same places without their values."""
+        return replace(self, values=None)
 
     def pattern(self, n_components: int | None) -> Pattern:
         """Features of the rows of the second mode; see `pattern_of`."""
@@ -160,7 +155,7 @@ def present(
 
     In time and memory by entries, however large the mode is.
     """
-    if size > _SPARSE * len(column):
+    if size > 8 * len(column):
         return np.unique(column, return_inverse=True)
     is_used = np.bincount(column, minlength=size) > 0
     return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[column]

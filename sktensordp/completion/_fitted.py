@@ -33,12 +33,7 @@ from ._domain import Domain
 from ._entries import Entries
 from ._local import LocalRows, Lookups
 from ._own_rows import TIED, OwnModel, UnitModel, for_own_eyes, kept_values
-from ._ranking import Wanted, best_of, item_vectors, similar_to
-
-# Of all users, those of the fit and new ones: no coordinate reaches it.
-_MOST_USERS = 2**31 - 1
-# It has no rows, so no model is kept with it.
-_NOBODY = LocalRows()
+from ._ranking import Wanted, item_vectors, similar_to
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -98,7 +93,7 @@ class Fitted:
     n_uses: int
     single: PrivacyGuarantee
     columns: tuple[Any, ...] | None = None
-    local: LocalRows = _NOBODY
+    local: LocalRows = field(default_factory=LocalRows)
     noisy: tuple[Any, ...] = ()
     is_personal: bool = False
     lookups: Lookups = field(default_factory=Lookups)
@@ -141,8 +136,8 @@ class Fitted:
 
     @property
     def extent(self) -> tuple[int, ...]:
-        """Sizes of the modes, with room for new users."""
-        return (_MOST_USERS, *self.shape[1:])
+        """Sizes of the modes, with room for new users: no coordinate reaches it."""
+        return (2**31 - 1, *self.shape[1:])
 
     @property
     def new_units(self) -> np.ndarray:
@@ -219,24 +214,17 @@ class Fitted:
         items : ndarray of shape (n, k), int
             Best first, padded with -1 if fewer than `k` items are left.
         """
-        best = np.full((len(coordinates), wanted.k), -1, dtype=np.int64)
-        observed: list[Choices] = []
-        if wanted.exclude_observed:
-            observed.extend(self._observed_at(coordinates))
+        observed = [*self._observed_at(coordinates)] if wanted.exclude_observed else []
         answering = self.answering
         # Column by column: so a single row is multiplied fastest.
         every = self.lookups.get(
             "items", self.model, lambda: np.asfortranarray(answering.every_row(1))
         )
-        for rows, here in wanted.chunks(len(coordinates), self.shape[1]):
-            scores = answering.slices(coordinates[rows], 1, every)
-            here.restrict(scores)
-            for choices in observed:
-                own = choices.chunk(rows.start, rows.stop)
-                places = np.repeat(np.arange(len(scores)), own.sizes)
-                scores[places, own.items] = -np.inf
-            best[rows] = best_of(scores, wanted.k)
-        return best
+
+        def scores_of(rows: slice) -> np.ndarray:
+            return answering.slices(coordinates[rows], 1, every)
+
+        return wanted.best(len(coordinates), self.shape[1], scores_of, observed)
 
     def similar_items(self, items: np.ndarray, k: int) -> np.ndarray:
         """The k items most similar to each of the items; see `similar_to`."""
@@ -564,8 +552,7 @@ def fitted_to(
         )
         return fitted.with_all_own(entries) if problem.is_personal else fitted
     # The coordinates of a protected unit are private too.
-    fitted = FittedToUnits(observed=(), local=LocalRows(), **kept)
-    return entries.with_rows_of(data, fitted)
+    return entries.with_rows_of(data, FittedToUnits(observed=(), **kept))
 
 
 def _worse(first: PrivacyGuarantee, second: PrivacyGuarantee) -> PrivacyGuarantee:

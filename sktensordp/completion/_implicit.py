@@ -29,10 +29,6 @@ from ._local import Local
 from ._ranking import RankingEstimator, Wanted
 from ._synthetic import LENGTHS_ARE_PUBLIC, Request, UserSampler, sample_choices
 
-# The default with noise and without. With noise, more items cost rounding.
-_DEFAULT_MAX_ITEMS, _WITHOUT_NOISE = 1500, 15_000
-# Fourth powers of shares, times a squared number of choices, then fit into 64 bits.
-_LARGEST_MAX_ITEMS = 2**14
 _STATEMENT = (
     "Gaussian noise was added to totals over users, counts of items and, if the counts "
     "suffice, centred co-occurrences of items; each user's contribution is bounded. "
@@ -149,7 +145,8 @@ class ImplicitCompletion(RankingEstimator):
         "delta": [Interval(Real, 0, 1, closed="left")],
         "unit": [Interval(Integral, 0, None, closed="left")],
         "shape": ["array-like", None],
-        "max_items": [Interval(Integral, 0, _LARGEST_MAX_ITEMS, closed="both"), None],
+        # Fourth powers of shares, times a squared number of choices, fit into 64 bits.
+        "max_items": [Interval(Integral, 0, 2**14, closed="both"), None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
@@ -262,7 +259,7 @@ class ImplicitCompletion(RankingEstimator):
             sampler = UserSampler.of_choices(sums, model)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices), sampler)
             on_step()
-        warn_of_noise(sums.totals.are_noise)
+        warn_of_noise(sums.are_noise)
         is_chosen = not draws or not self._max_items(shape)
         if not (len(sums.items) or is_chosen or is_fit_for_a_score()):
             warn(
@@ -460,7 +457,8 @@ class ImplicitCompletion(RankingEstimator):
         """`max_items`, whatever the catalogue is."""
         if self.max_items is not None:
             return int(self.max_items)
-        return _DEFAULT_MAX_ITEMS if math.isfinite(self.epsilon) else _WITHOUT_NOISE
+        # With noise, more items cost rounding.
+        return 1500 if math.isfinite(self.epsilon) else 15_000
 
     def _guarantee(self, noise: NoisySums) -> PrivacyGuarantee:
         from dp_accounting import dp_event

@@ -21,15 +21,6 @@ from ._ranking import Wanted, best_of
 
 # Number of rows of scores, or of a matrix, that are computed at once.
 _N_ROWS = 256
-# Share of the diagonal that is denoised together with the other cells.
-_DIAGONAL = 0.25
-# Factor of the share of the users' energy that counts as sampling noise.
-_SAMPLING = 4.0
-# Number of pairs whose products are kept.
-_N_PAIRS = 100
-# Ridge of the regressions: in units of noise times the root of the matrix's size, and
-# without noise.
-_RIDGE, _LEAST_RIDGE = 0.6, 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +63,7 @@ class ItemModel:
             expected = sums.shares @ weights
         pairs, largest = _largest(products)
         of_items = sums.counts, sums.items, sums.shares, weights, expected
-        return cls(*of_items, pairs, largest / sums.totals.n_users)
+        return cls(*of_items, pairs, largest / sums.population.n_users)
 
     @classmethod
     def of_counts(cls, counts: NDArray[np.float64]) -> Self:
@@ -109,17 +100,13 @@ class ItemModel:
         return scores
 
     def best(self, choices: Choices, wanted: Wanted) -> NDArray[np.int64]:
-        """Best items for each user; see `best_of`."""
-        items = np.full((len(choices.users), wanted.k), -1, dtype=np.int64)
-        for rows, here in wanted.chunks(len(items), len(self.counts)):
-            chunk = choices.chunk(rows.start, rows.stop)
-            scores = self.scores(chunk)
-            here.restrict(scores)
-            if wanted.exclude_observed:
-                places = np.repeat(np.arange(len(chunk.users)), chunk.sizes)
-                scores[places, chunk.items] = -np.inf
-            items[rows] = best_of(scores, wanted.k)
-        return items
+        """Best items for each user; see `Wanted`."""
+
+        def scores_of(rows: slice) -> NDArray[np.float64]:
+            return self.scores(choices.chunk(rows.start, rows.stop))
+
+        observed = [choices] if wanted.exclude_observed else []
+        return wanted.best(len(choices.users), len(self.counts), scores_of, observed)
 
     def similar(self, items: NDArray[np.integer], k: int) -> NDArray[np.int64]:
         """The k items whose scores a choice of each item raises most; -1 if fewer."""
@@ -148,19 +135,17 @@ class ItemModel:
         return result
 
 
-def _noise(sums: ItemSums) -> float:
-    """Standard deviation of the noise and of chance in a cell of the products."""
-    return float(np.hypot(sums.products_noise, _sampling_noise(sums)))
-
-
 def _denoised(sums: ItemSums) -> NDArray[np.float64]:
-    """The centred products, with eigenvalues shrunk by what noise adds to them."""
+    """The centred products, with eigenvalues shrunk by what noise adds to them.
+
+    A quarter of the diagonal is denoised together with the other cells.
+    """
     products = sums.products
     if not len(products):
         return products
     diagonal = np.maximum(np.diag(products), 0.0)
     gram = products.copy()
-    np.fill_diagonal(gram, _DIAGONAL * diagonal)
+    np.fill_diagonal(gram, 0.25 * diagonal)
     values, vectors = eigh(gram, overwrite_a=True)
     gram = (vectors * shrunk(values, _noise(sums))) @ vectors.T
     np.fill_diagonal(gram, np.maximum(diagonal, np.diag(gram)))
@@ -170,10 +155,10 @@ def _denoised(sums: ItemSums) -> NDArray[np.float64]:
 def _largest(
     products: NDArray[np.float64],
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """The largest positive products off the diagonal, and their pairs."""
+    """The largest positive products off the diagonal, up to 100, and their pairs."""
     pairs = np.array(np.triu_indices(len(products), 1))
     found = products[tuple(pairs)]
-    order = np.argsort(-found, kind="stable")[:_N_PAIRS]
+    order = np.argsort(-found, kind="stable")[:100]
     order = order[found[order] > 0]
     return pairs[:, order], found[order]
 
@@ -184,29 +169,31 @@ def _weights(sums: ItemSums, products: NDArray[np.float64]) -> NDArray[np.float6
     if n == 0:
         return np.empty((0, 0))
     gram, noise = products.copy(), _noise(sums)
-    gram[np.diag_indices(n)] += _RIDGE * noise * np.sqrt(n) + _LEAST_RIDGE
+    # A ridge: of the noise in eigenvalues, and without noise.
+    gram[np.diag_indices(n)] += 0.6 * noise * np.sqrt(n) + 3.0
     # Undoes the centring. Every user's y adds up to about 0, so that the matrix without
     # this term is singular but for noise and ridge.
-    totals = sums.totals
-    gram += totals.n_users * totals.typical_size * np.outer(shares, shares)
+    people = sums.population
+    gram += people.n_users * people.typical_size * np.outer(shares, shares)
     inverse = np.linalg.inv(gram)
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0.0)
     return weights
 
 
-def _sampling_noise(sums: ItemSums) -> float:
-    """Standard deviation, in a cell, of what chance alone makes of so many users.
+def _noise(sums: ItemSums) -> float:
+    """Standard deviation of the noise and of chance in a cell of the products.
 
-    N vectors of length 1 and random direction add up to a squared length of N, in half
-    of the n^2 cells. The larger the squared length that was released, the less of it is
-    chance.
+    By chance alone, N vectors of length 1 and random direction add up to a squared
+    length of N, in half of the n^2 cells. The larger the squared length that was
+    released, the less of it is chance: all of it up to twice the expected one.
     """
-    n, most = len(sums.shares), 2 * sums.totals.n_users
+    n, most = len(sums.shares), 2 * sums.population.n_users
     squares = np.sum(np.square(sums.products)) - np.sum(np.diag(sums.products) ** 2)
     energy = float(squares) - (n * sums.products_noise) ** 2
-    by_chance = min(_SAMPLING * (most / max(energy, most)) ** 2, 1.0)
-    return float(np.sqrt(by_chance * most)) / n
+    by_chance = min(4 * (most / max(energy, most)) ** 2, 1.0)
+    of_chance = float(np.sqrt(by_chance * most)) / n
+    return float(np.hypot(sums.products_noise, of_chance))
 
 
 def shrunk(values: NDArray[np.float64], noise: float) -> NDArray[np.float64]:

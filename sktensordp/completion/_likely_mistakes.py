@@ -39,28 +39,13 @@ _ITEMS |= {"podcast", "product", "producto", "produit", "produkt", "recipe"}
 _ITEMS |= {"restaurant", "show", "sku", "song", "title", "track", "venue", "video"}
 _ITEMS |= {"wine"}
 _TIMES = {"date", "datetime", "datum", "epoch", "fecha", "time", "timestamp", "when"}
-# Shorter ones may begin other words.
-_LEAST_STEM = 5
-# Entries are spread less equally over items than over users, by Gini's coefficient of
-# their numbers and by the largest number over the mean. Of eight data sets with the
-# columns swapped (MovieLens latest-small, Last.fm, MSWeb, a supermarket, Steam, Douban,
-# Flixster, YahooMusic), these limits find three, and none with the columns in order.
-_MORE_UNEQUAL, _LARGER_PEAK = 0.3, 2.5
-_LEAST_IDS = 20
-# A column with fewer rows has often few ids that repeat.
+# Of fewer rows, values or units, nothing is said: a column has often few ids that
+# repeat then.
 _LEAST_ROWS = 100
-# Share of the rows from which on ids "hardly repeat".
-_HARDLY_REPEATING = 0.9
 # Fewer indices cost nothing, used or not.
 _LEAST_UNUSED = 1000
-# A fit with more indices than this, and than so many for each entry, never ends.
-_MOST_INDICES, _MOST_FOR_AN_ENTRY = 2**20, 16
-# Values are at an end of their range up to this part of it.
-_EDGE = 50
-# More calendar bins tell nothing, and more modes are seldom meant.
-MOST_BINS, _MOST_MODES = 2**17, 8
-# Seconds of the years 1990 to 2040.
-_RECENT = 631_152_000, 2_208_988_800
+# More calendar bins tell nothing.
+MOST_BINS = 2**17
 _WRITTEN_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\b.*", re.DOTALL)
 
 
@@ -176,7 +161,8 @@ def _stems(name: Any) -> set[str]:
     """The words of a name, without what compounds and plurals add at their end."""
     words = words_of(str(name))
     without_id = {w.removesuffix("s").removesuffix("id") for w in words}
-    known = [w for w in _USERS | _ITEMS if len(w) >= _LEAST_STEM]
+    # Shorter ones may begin other words.
+    known = [w for w in _USERS | _ITEMS if len(w) >= 5]
     first = {stem for stem in known for word in words if word.startswith(stem)}
     return words | without_id | {w.removesuffix("s") for w in words} | first
 
@@ -231,12 +217,18 @@ def warn_of_swapped_columns(
 
 
 def _are_like_items(first: NDArray[np.int64], second: NDArray[np.int64]) -> bool:
-    """Whether numbers of entries look like those of items, beside those of users."""
-    if min(len(first), len(second)) < _LEAST_IDS or first.sum() < _LEAST_ROWS:
+    """Whether numbers of entries look like those of items, beside those of users.
+
+    Entries are spread less equally over items than over users, by Gini's coefficient of
+    their numbers and by the largest number over the mean. Of eight data sets with the
+    columns swapped (MovieLens latest-small, Last.fm, MSWeb, a supermarket, Steam,
+    Douban, Flixster, YahooMusic), these limits find three, and none with the columns in
+    order.
+    """
+    if min(len(first), len(second)) < 20 or first.sum() < _LEAST_ROWS:
         return False
     inequality, peak = zip(*map(_inequality, (first, second)), strict=True)
-    is_peaked = peak[0] >= _LARGER_PEAK * peak[1]
-    return is_peaked and inequality[0] - inequality[1] >= _MORE_UNEQUAL
+    return peak[0] >= 2.5 * peak[1] and inequality[0] - inequality[1] >= 0.3
 
 
 def _inequality(counts: NDArray[np.int64]) -> tuple[float, float]:
@@ -257,7 +249,7 @@ def warn_of_items(are_items: bool) -> None:
 
 def warn_of_many_modes(n_modes: int) -> None:
     """Warn if a table has so many columns that it looks like a wide table of values."""
-    if n_modes > _MOST_MODES:
+    if n_modes > 8:
         warn(
             f"X has {n_modes} columns, and each becomes a mode of the tensor. If X is "
             f"a wide table of values, with a row for each user, pass it as floats, "
@@ -274,7 +266,7 @@ def check_extent(sizes: Sequence[int], n_entries: int) -> None:
         Before anything is computed for each index.
     """
     for k, size in enumerate(sizes):
-        if size > max(_MOST_INDICES, _MOST_FOR_AN_ENTRY * n_entries):
+        if size > max(2**20, 16 * n_entries):
             raise ValueError(
                 f"The indices of column {k} are so large that a fit with a row for "
                 f"each would never end. Encode ids: "
@@ -322,7 +314,9 @@ def check_bins(ends: Sequence[str], n_bins: int, n_rows: int | None, freq: str) 
         )
 
 
-def warn_of_times(ids: NDArray[Any], n_rows: int, name: Any, column: str) -> None:
+def warn_of_times(
+    ids: NDArray[Any], n_rows: int, names: Sequence[str] | None, number: int
+) -> None:
     """Warn if ids look like times, which are better binned.
 
     They do if they hardly repeat, or if there are many and their form or the name of
@@ -333,22 +327,24 @@ def warn_of_times(ids: NDArray[Any], n_rows: int, name: Any, column: str) -> Non
     ids : ndarray of shape (n_ids,)
         The distinct public ids in a column without users or items.
     n_rows : int
-    name : str or None
-        Name of the column.
-    column : str
-        The column in messages.
+    names : sequence of str or None
+        Names of all columns.
+    number : int
+        Number of the column.
     """
     if n_rows < _LEAST_ROWS or len(ids) < _LEAST_ROWS:
         return
     reason = "hardly repeat"
-    if len(ids) < _HARDLY_REPEATING * n_rows:
+    if len(ids) < 0.9 * n_rows:
         reason = "look like times"
-        if not (name is not None and _stems(name) & _TIMES) and not _are_times(ids):
+        is_named = names is not None and _stems(names[number]) & _TIMES
+        if not (is_named or _are_times(ids)):
             return
     warn(
-        f"The ids in {column} {reason}, and each becomes an index of its own. If "
-        f"it holds times, put it last and bin them: CoordinateEncoder(freq='W'), or "
-        f"time_bins. Otherwise leave it out, or group its ids."
+        f"The ids in {column_name(names, number)} {reason}, and each becomes an index "
+        f"of its own. If it holds times, put it last and bin them: "
+        f"CoordinateEncoder(freq='W'), or time_bins. Otherwise leave it out, or group "
+        f"its ids."
     )
 
 
@@ -357,7 +353,9 @@ def _are_times(ids: NDArray[Any]) -> bool:
     numbers = _as_numbers(ids)
     if numbers is not None:
         low, high = float(numbers.min()), float(numbers.max())
-        return any(s * _RECENT[0] <= low and high <= s * _RECENT[1] for s in (1, 1000))
+        # From 1990 to 2040.
+        first, last = 631_152_000, 2_208_988_800
+        return any(s * first <= low and high <= s * last for s in (1, 1000))
     return all(isinstance(v, str) and _WRITTEN_DATE.fullmatch(v) for v in ids.tolist())
 
 
@@ -393,8 +391,7 @@ def warn_of_coordinates(entries: Any, names: Sequence[str] | None, levels: Any) 
         )
     warn_of_many_modes(n_modes)
     for k in contexts(names, n_modes):
-        name = None if names is None else names[k]
-        warn_of_times(used[k], entries.n_entries, name, column_name(names, k))
+        warn_of_times(used[k], entries.n_entries, names, k)
 
 
 def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
@@ -417,7 +414,7 @@ def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
             warn_of_coordinates(entries, names, estimator.levels)
         if measurement.name == "sums":
             _warn_of_averages(estimator, measurement.problem)
-    if not _is_search():
+    if current_reservation() is None:
         LOGGER.info(
             "%s: rank %s, perturbation %r, at most %d sweeps",
             type(estimator).__name__,
@@ -455,11 +452,9 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
     domain : Domain
     """
     has_scale = domain.is_declared and (domain.levels is None or len(domain.levels) > 2)
-    if mean is None or mean.n < _LEAST_ROWS or not has_scale:
+    if mean is None or mean.n < _LEAST_ROWS or not has_scale or _is_one_of_many():
         return
-    if _is_search() or is_fit_for_a_score():
-        return
-    (low, high), margin = domain.bounds, 2 * domain.scale / _EDGE - 4 * mean.error
+    (low, high), margin = domain.bounds, 2 * domain.scale / 50 - 4 * mean.error
     if low + margin < mean.value < high - margin or margin <= 0:
         return
     end = "lower" if mean.value < domain.middle else "upper"
@@ -472,7 +467,7 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
 
 def warn_of_noise(are_noise: bool) -> None:
     """Warn if what a fit released about protected units may be nothing but noise."""
-    if are_noise and not (_is_search() or is_fit_for_a_score()):
+    if are_noise and not _is_one_of_many():
         warn(
             "The released number of protected users, or their typical number of "
             "entries, is no larger than its noise, so the model holds little but "
@@ -483,9 +478,9 @@ def warn_of_noise(are_noise: bool) -> None:
         )
 
 
-def _is_search() -> bool:
-    """Whether a private search makes this fit: it makes many, and says nothing."""
-    return current_reservation() is not None
+def _is_one_of_many() -> bool:
+    """Whether a search makes this fit, or scores it: it says nothing of its result."""
+    return current_reservation() is not None or is_fit_for_a_score()
 
 
 def _warn_of_averages(estimator: Any, problem: Any) -> None:
@@ -494,7 +489,7 @@ def _warn_of_averages(estimator: Any, problem: Any) -> None:
     It chooses by public coordinates or by what was released.
     """
     is_meant = estimator.perturbation != "auto" or not problem.form
-    if is_meant or math.isinf(problem.epsilon) or _is_search() or is_fit_for_a_score():
+    if is_meant or math.isinf(problem.epsilon) or _is_one_of_many():
         return
     same, advice = "the same", "perturbation='input'"
     if estimator.unit != "entry":

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._random import BLOCK as _BLOCK
+from ..measure import ROUNDED_UP
 from ..noise import discrete_gaussian
 
 if TYPE_CHECKING:
@@ -46,12 +47,6 @@ if TYPE_CHECKING:
 _ROUNDING, _RHO = 16, 3e-137
 # A coarser share would be rounded up by more than a thousandth, and break the bound.
 _LEAST_SCALE = 2**10
-# Covers the rounding error of contributions, and that of the accounting.
-ROUNDED_UP = 1 + 1e-9
-# A sum of noise is further from 0, in standard deviations, with probability e^-799.
-_FARTHEST = 40
-# Sums of more bits would not be exact in floating point.
-_MOST_BITS = 53
 
 
 @dataclass(frozen=True)
@@ -166,9 +161,10 @@ class SharedNoise:
 
     def n_bits(self, largest: float) -> int:
         """Number of bits of sums whose exact values have at most so many steps."""
-        noise = _FARTHEST * self.scale * math.sqrt(self.shares.n_parties)
+        # A sum of noise is further from 0 with probability e^-799.
+        noise = 40 * self.scale * math.sqrt(self.shares.n_parties)
         n_bits = 1 + math.ceil(math.log2(ROUNDED_UP * (largest + noise) + 1))
-        if n_bits > _MOST_BITS:
+        if n_bits > 53:  # which floating point holds exactly
             raise ValueError(
                 f"The noise of {self.shares.n_parties} parties is too large to be "
                 "added exactly. Let fewer of them drop out or collude."

@@ -25,9 +25,9 @@ import math
 import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from numbers import Integral
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._random import NoiseStreams
 from .._validation import check_same_length
 from ..base import PrivateEstimatorMixin
+from ..measure import MOST_STEPS
 from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import EXACT_SUMS
 from ..privacy.budgets._open import process_name
@@ -46,7 +47,7 @@ from ._fitted import keeping_names_if_refused
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._problem import Problem, domain_of
 from ._releases import contribute
-from ._requests import MOST_STEPS, Agreement, SumRequest, read_request, request_bytes
+from ._requests import Agreement, SumRequest, read_request, request_bytes
 from .measurements._units import UnitPerturbation
 
 Ask = Callable[[bytes], ArrayLike | tuple[ArrayLike, int]]
@@ -95,10 +96,9 @@ class Party(PrivateEstimatorMixin):
         self._fit: str | None = None
         self._process: str | None = None
         self._streams: NoiseStreams | None = None
-        # By number of the request: its share and its numbers of sums and of rounded
-        # sums, its hash, and the answer.
-        self._asked: dict[int, tuple[float, int, int]] = {}
-        self._hashes: dict[int, str] = {}
+        # By number of the request: its hash, its share and its numbers of sums and of
+        # rounded sums; and the answer.
+        self._asked: dict[int, tuple[str, float, int, int]] = {}
         self._answers: dict[int, NDArray[np.uint64]] = {}
         self._lock = threading.Lock()
 
@@ -164,28 +164,28 @@ class Party(PrivateEstimatorMixin):
                 "This party has answered another fit. Each fit is a release of its "
                 "own: count it, and make another party for it."
             )
-        if self._hashes.get(number, found) != found:
+        new = found, request.share, request.n_numbers, request.n_changed
+        if self._asked.get(number, new) != new:
             raise ValueError(
                 f"This party has answered another request with the number {number}. It "
                 "answers one request of each number."
             )
         if number not in self._answers:
-            new = request.share, request.n_numbers, request.n_changed
             asked = {**self._asked, number: new}
             self._check(request, asked)
             self._begin()
             self._process = process_name()
             # Before noise is drawn, so that no other request ever gets this noise.
-            self._fit, self._hashes[number] = request.fit, found
-            self._asked = asked
+            self._fit, self._asked = request.fit, asked
             self._answers[number] = self._new_answer(request)
         return self._answers[number]
 
     def _check(
-        self, request: SumRequest, asked: dict[int, tuple[float, int, int]]
+        self, request: SumRequest, asked: dict[int, tuple[str, float, int, int]]
     ) -> None:
         """Refuse a request that asks for more than was agreed, with all before it."""
-        used, n_numbers, n_changed = map(math.fsum, zip(*asked.values(), strict=True))
+        _, *columns = zip(*asked.values(), strict=True)
+        used, n_numbers, n_changed = map(math.fsum, columns)
         # The distance of `SharedNoise` leaves room for this rounding error.
         if used > 1 + 1e-10:
             raise ValueError(
@@ -300,11 +300,15 @@ def party(
     >>> fit_aggregated(server, shop.answer).factors_[1].shape
     (3, 4)
     """
-    agreed, noise, guarantee = _agreement(completion, noise_shares), None, None
-    if noise_shares is not None:
-        measurement = _measurement_for_shares(completion, noise_shares)
+    agreed, measurement = _agreed(completion, noise_shares)
+    noise = guarantee = None
+    if measurement is not None:
         noise, guarantee = measurement.shared_noise, measurement.guarantee
-    units = _units(completion, X, y)
+    shape, unit = _shape_and_unit(completion)
+    X = np.zeros((0, len(shape))) if is_empty_list(X) else X
+    where, own = entries_of(X, y, shape, type(completion).__name__)
+    check_same_length(where, own)
+    units = Entries(where, own, shape).by_unit(domain_of(completion), unit)
     found = Party(units, agreed, noise, guarantee, random_state)
     return completion._passed_on(found)
 
@@ -385,11 +389,9 @@ def fit_aggregated(
             f"answers, got {type(ask).__name__}. If there is one party, pass "
             f"party.answer."
         )
-    agreed = _agreement(completion, noise_shares)
+    agreed, measurement = _agreed(completion, noise_shares)
     _check_finite(completion)
-    noise = None
-    if noise_shares is not None:
-        noise = _measurement_for_shares(completion, noise_shares).shared_noise
+    noise = None if measurement is None else measurement.shared_noise
     shape, unit = _shape_and_unit(completion)
     with keeping_names_if_refused(completion):
         completion.__dict__.pop("feature_names_in_", None)
@@ -398,9 +400,11 @@ def fit_aggregated(
         return completion._fit(sums)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class PartySums:
-    """Entries of which a server learns sums alone; see `Entries`.
+    """Entries of which a server learns sums alone, in one fit.
+
+    See `Entries` and, for what it asks, `Units`.
 
     Attributes
     ----------
@@ -413,13 +417,19 @@ class PartySums:
         What parties compare with their own parameters.
     noise : SharedNoise or None
         Noise that the answers contain.
+    n_asked : int, default=0
+        Number of requests so far.
+    fit : str
+        Tells the fits of servers apart.
     """
 
     shape: tuple[int, ...]
     unit: int
     ask: Ask
     agreed: Agreement
-    noise: SharedNoise | None = None
+    noise: SharedNoise | None
+    n_asked: int = 0
+    fit: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     is_dense, received = False, False
 
@@ -428,53 +438,42 @@ class PartySums:
         """What a guarantee of a fit to these sums rests on besides."""
         return (EXACT_SUMS,) if self.noise is None else ()
 
-    def by_unit(self, *_: Any) -> _AskedUnits:
-        """The units, elsewhere, for the releases of one fit."""
-        return _AskedUnits(self.ask, self.agreed, self.shape[self.unit], self.noise)
+    def by_unit(self, *_: Any) -> Self:
+        """The units: parties have all entries of each together."""
+        return self
 
     def with_rows_of(self, _: Any, fitted: Any) -> Any:
         """A fit to these sums: parties compute the rows of their units."""
         return fitted
 
-
-class _AskedUnits:
-    """Units of parties, which are asked for their sums; see `Units`."""
-
-    def __init__(
-        self, ask: Ask, agreed: Agreement, n_units: int, noise: SharedNoise | None
-    ) -> None:
-        self._ask, self._agreed = ask, agreed
-        self._n_units, self._noise = n_units, noise
-        self._fit, self._n_asked = uuid.uuid4().hex, 0
-
     def summed(
         self, _: Callable[..., Any], question: Any
     ) -> tuple[list[NDArray[Any]], int | None]:
         """The sum of what the parties answer; see `Units`."""
-        noise, n_units = self._noise, self._n_units
+        noise, n_units = self.noise, self.shape[self.unit]
         n_bits = max(
             noise.n_bits(sums.largest(n_units)) if noise else sums.n_bits(n_units)
             for sums in question.sums
         )
         is_noisy = noise is not None
-        request = SumRequest(self._fit, self._n_asked, n_bits, question, is_noisy)
-        self._n_asked += 1
+        request = SumRequest(self.fit, self.n_asked, n_bits, question, is_noisy)
+        self.n_asked += 1
         integers, n_answers = self._answers(request)
         signed = _signed(integers.astype(np.uint64), n_bits)
         return request.split(signed), n_answers
 
     def _answers(self, request: SumRequest) -> tuple[NDArray[Any], int | None]:
         """The sum of the parties' answers and, if they contain noise, their number."""
-        found = self._ask(request_bytes(request, self._agreed))
+        found = self.ask(request_bytes(request, self.agreed))
         n_answers = None
-        if self._noise is not None:
+        if self.noise is not None:
             if not (isinstance(found, tuple) and len(found) == 2):
                 raise ValueError(
                     "With noise_shares, ask must return a tuple: the sum, and the "
                     "number of parties whose answers are in it."
                 )
             found, n_answers = found
-            shares = self._noise.shares
+            shares = self.noise.shares
             least, most = shares.n_needed, shares.n_parties
             is_whole = isinstance(n_answers, Integral) and n_answers is not True
             if not (is_whole and least <= n_answers <= most):
@@ -522,10 +521,17 @@ def _shape_and_unit(completion: BaseCompletion) -> tuple[tuple[int, ...], int]:
     return shape, unit
 
 
-def _agreement(
+def _agreed(
     completion: BaseCompletion, noise_shares: NoiseShares | None
-) -> Agreement:
-    """Public parameters on which a guarantee of parties depends; checks all of them."""
+) -> tuple[Agreement, UnitPerturbation | None]:
+    """Check the public parameters on which a guarantee of parties depends.
+
+    Returns
+    -------
+    agreed : Agreement
+    measurement : UnitPerturbation or None
+        With the noise in shares; None if the parties add none.
+    """
     if not isinstance(noise_shares, NoiseShares | None):
         raise TypeError(
             f"noise_shares must be a NoiseShares or None, got "
@@ -551,7 +557,13 @@ def _agreement(
     }
     # As the other side reads them.
     settings = json.loads(json.dumps(settings, default=float))
-    return Agreement(settings, form, problem.shape[1:], problem.biases)
+    measurement = None
+    if noise_shares is not None:
+        _check_finite(completion)
+        measurement = UnitPerturbation(problem, unit, completion.perturbation)
+        noise = plan_shared_noise(measurement.planned_noise, noise_shares)
+        measurement = replace(measurement, shared_noise=noise)
+    return Agreement(settings, form, problem.shape[1:], problem.biases), measurement
 
 
 def _check_finite(completion: BaseCompletion) -> None:
@@ -560,24 +572,3 @@ def _check_finite(completion: BaseCompletion) -> None:
             "Sums without noise are not integers, so parties cannot add them: set a "
             "finite epsilon."
         )
-
-
-def _measurement_for_shares(
-    completion: BaseCompletion, noise_shares: NoiseShares
-) -> Any:
-    """The measurement of an aggregated fit with noise in shares, from parameters."""
-    _check_finite(completion)
-    shape, _ = _shape_and_unit(completion)
-    measurement = completion._measurement(Problem.of(completion, shape))
-    assert isinstance(measurement, UnitPerturbation)
-    noise = plan_shared_noise(measurement.noise, noise_shares)
-    return replace(measurement, shared_noise=noise)
-
-
-def _units(completion: BaseCompletion, X: ArrayLike, y: ArrayLike) -> UnitEntries:
-    """Check the entries of a party's units, of which there may be none."""
-    shape, unit = _shape_and_unit(completion)
-    X = np.zeros((0, len(shape))) if is_empty_list(X) else X
-    where, own = entries_of(X, y, shape, type(completion).__name__)
-    check_same_length(where, own)
-    return Entries(where, own, shape).by_unit(domain_of(completion), unit)

@@ -15,10 +15,6 @@ from scipy.optimize import brentq
 N_BINS = 16
 # Share of the squared budget. All other noise becomes 1% larger.
 SHARE = 0.02
-# A bin is read if it exceeds so many standard deviations of its noise.
-_WITHIN_NOISE = 2.0
-# Limits of the exponent of numbers of entries within a bin.
-_STEEPEST = 30.0
 
 
 def bins_of(sizes: NDArray[np.integer]) -> NDArray[np.intp]:
@@ -49,14 +45,15 @@ class Population:
     def chances(self, n_items: int) -> NDArray[np.float64]:
         """Chances that a user has 1, 2, ..., `n_items` items.
 
-        Bins are read from the fullest one on, up to the first that is within its noise
-        of nothing. Within a bin, chances are in proportion to a power of the number,
-        whose exponent fits the typical number.
+        Bins are read from the fullest one on, up to the first that is within two
+        standard deviations of its noise of nothing. Within a bin, chances are in
+        proportion to a power of the number, whose exponent, from -30 to 30, fits the
+        typical number.
         """
         sizes = np.arange(1, n_items + 1)
         bins = bins_of(sizes)
         users = self.histogram[: bins[-1] + 1]
-        is_read = users > _WITHIN_NOISE * self.error
+        is_read = users > 2 * self.error
         fullest = int(np.argmax(users))
         first = fullest - int(np.argmin(np.append(is_read[:fullest][::-1], False)))
         last = fullest + int(np.argmin(np.append(is_read[fullest + 1 :], False)))
@@ -76,8 +73,9 @@ class Population:
         def excess(exponent: float) -> float:
             return float(with_exponent(exponent) @ logs) - math.log1p(self.typical_size)
 
-        if excess(-_STEEPEST) > 0:
-            return with_exponent(-_STEEPEST)
-        if excess(_STEEPEST) < 0:
-            return with_exponent(_STEEPEST)
-        return with_exponent(float(brentq(excess, -_STEEPEST, _STEEPEST, xtol=1e-6)))
+        least, most = -30.0, 30.0
+        if excess(least) > 0:
+            return with_exponent(least)
+        if excess(most) < 0:
+            return with_exponent(most)
+        return with_exponent(float(brentq(excess, least, most, xtol=1e-6)))

@@ -12,15 +12,12 @@ from numpy.typing import NDArray
 from .._sklearn_compat import effective_n_threads
 from .._validation import check_modes, declared_array, warn
 from ..exceptions import PrivacyLeakWarning
-from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, Pattern, TuckerForm
 from ..tensor._average_row import average_row
 from ..tensor._pattern import FIRST_COMPONENTS
 from ._domain import Domain, declared_domain
-from ._own_rows import TIED, for_own_eyes
+from ._own_rows import TIED
 
-# Largest difference between two rows of a feature, in its standard deviations.
-_LARGEST_FEATURE = 4.0
 _PERTURBATIONS_OF_UNITS = ("auto", "sums", "statistics")
 
 
@@ -96,10 +93,8 @@ class Problem:
         Largest number of components of the pattern; None for as many as stand out.
     max_iter : int
     n_threads : int
-    side_information : ndarray of shape (shape[1], n_features)
-        Public features of the rows of the second mode.
     features : Features
-        The same with those of the pattern, where the coordinates are public.
+        Public features of the rows of the second mode.
     has_public_shape : bool, default=True
         False if the shape was read off coordinates that are private.
     is_personal : bool, default=False
@@ -118,7 +113,6 @@ class Problem:
     n_components: int | None
     max_iter: int
     n_threads: int
-    side_information: NDArray[np.float64]
     features: Features
     has_public_shape: bool = True
     is_personal: bool = False
@@ -168,15 +162,10 @@ class Problem:
             n_components=n_components,
             max_iter=estimator.max_iter,
             n_threads=effective_n_threads(),
-            side_information=declared,
             features=Features(declared, places, of_pattern),
             has_public_shape=has_public_shape,
             is_personal=is_personal,
         )
-
-    def stated(self, guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
-        """The guarantee of a release about this problem, with its condition if any."""
-        return for_own_eyes(guarantee) if self.is_personal else guarantee
 
     @property
     def void_for(self) -> float | None:
@@ -307,5 +296,5 @@ def side_features(
     rows = rows / np.maximum(np.abs(rows).max(axis=0, initial=0.0), 1e-300)
     rows -= rows.mean(axis=0)
     # Unit variance, but less for rare features, so that no row is an outlier.
-    scale = np.maximum(rows.std(axis=0), np.ptp(rows, axis=0) / _LARGEST_FEATURE)
+    scale = np.maximum(rows.std(axis=0), np.ptp(rows, axis=0) / 4)
     return rows / np.where(scale > 0, scale, 1.0)

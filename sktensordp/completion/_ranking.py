@@ -8,7 +8,7 @@ biases of people, are left out. All other modes are at their average rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Literal, overload
@@ -24,14 +24,12 @@ from .._validation import check_numeric, check_unmasked, checked
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..tensor import Rows
 from ._checks import known_indices
+from ._choices import Choices
 
 # Number of scores that are ranked at once: so many stay in the processor's cache.
 _N_RANKED = 2**18
-# Columns in a group, and from how many groups for each of the best columns on it is
-# worthwhile to rank these first.
-_GROUP, _MANY_GROUPS = 32, 4
-# Number of items whose similarities to all others are in memory at once.
-_N_ASKED = 256
+# Columns in a group.
+_GROUP = 32
 
 
 class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
@@ -146,7 +144,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         if not isinstance(exclude_observed, bool | np.bool_):
             raise ValueError("exclude_observed must be True or False.")
         wanted = Wanted(
-            _count(k),
+            checked_count(k),
             _items_in(self, candidates, len(where), "candidates"),
             _items_in(self, exclude, len(where), "exclude"),
             bool(exclude_observed),
@@ -198,7 +196,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         asked = np.atleast_1d(items)
         if asked.ndim != 1:
             raise ValueError("items must be an index or a list of indices.")
-        known, k = _known_items(self, asked, "items"), _count(k)
+        known, k = _known_items(self, asked, "items"), checked_count(k)
         return self._fitted.similar_items(known, k).reshape(*np.shape(items), k)
 
     def _check_items_public(self, what: str) -> None:
@@ -244,14 +242,42 @@ class Wanted:
         )
         return replace(self, candidates=candidates, exclude=exclude)
 
-    def chunks(self, n_rows: int, n_items: int) -> Iterator[tuple[slice, Wanted]]:
-        """Yields parts of the rows that are ranked at once, with what they may hold."""
+    def best(
+        self,
+        n_rows: int,
+        n_items: int,
+        scores_of: Callable[[slice], NDArray[np.floating]],
+        observed: Sequence[Choices],
+    ) -> NDArray[np.int64]:
+        """Rank items, row by row.
+
+        Parameters
+        ----------
+        n_rows, n_items : int
+        scores_of : callable
+            Computes the scores of all items in some of the rows.
+        observed : sequence of Choices
+            Items that each of the rows may not hold, in their order.
+
+        Returns
+        -------
+        items : ndarray of shape (n_rows, k), int
+            Best first, padded with -1 if fewer than `k` items are left.
+        """
+        best = np.full((n_rows, self.k), -1, dtype=np.int64)
         size = max(_N_RANKED // n_items, 1)
         for start in range(0, n_rows, size):
             rows = slice(start, min(start + size, n_rows))
-            yield rows, self.at(np.arange(rows.start, rows.stop))
+            scores = scores_of(rows)
+            self.at(np.arange(rows.start, rows.stop))._restrict(scores)
+            for choices in observed:
+                own = choices.chunk(rows.start, rows.stop)
+                places = np.repeat(np.arange(len(scores)), own.sizes)
+                scores[places, own.items] = -np.inf
+            best[rows] = best_of(scores, self.k)
+        return best
 
-    def restrict(self, scores: NDArray[np.floating]) -> None:
+    def _restrict(self, scores: NDArray[np.floating]) -> None:
         """Make the scores of items that a row may not hold minus infinity."""
         if self.candidates is not None:
             others = ~_contains(self.candidates, scores.shape[1])
@@ -287,7 +313,7 @@ def _places(
     return known_indices(estimator, where, "recommend", new_users)
 
 
-def _count(k: Any) -> int:
+def checked_count(k: Any) -> int:
     """Return the length of a ranking."""
     if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
         raise ValueError(f"k must be a positive integer, got {k!r}.")
@@ -387,7 +413,7 @@ def _best_columns(scores: NDArray[np.floating], n: int) -> NDArray[np.int64]:
     """The columns of `best_of` in ascending order; any others at minus infinity."""
     n_rows, n_columns = scores.shape
     n_groups = n_columns // _GROUP
-    if n_groups > _MANY_GROUPS * n:
+    if n_groups > 4 * n:  # Otherwise, to rank groups first is not worthwhile.
         # Every n_groups-th column is in one group. Vectors of its largest scores are
         # long, so this is fast.
         n_whole = n_groups * _GROUP
@@ -472,11 +498,12 @@ def similar_to(
     -1, if fewer have a positive one.
     """
     best = np.full((len(items), k), -1, dtype=np.int64)
-    for start in range(0, len(items), _N_ASKED):
-        asked = items[start : start + _N_ASKED]
+    n = 256  # So many have their similarities to all others in memory at once.
+    for start in range(0, len(items), n):
+        asked = items[start : start + n]
         scores: NDArray[np.float64] = vectors[asked] @ vectors.T
         scores[np.arange(len(asked)), asked] = 0.0
         # Of an unknown item, nothing is known.
         scores[(scores <= 0) | (asked < 0)[:, np.newaxis]] = -np.inf
-        best[start : start + _N_ASKED] = best_of(scores, k)
+        best[start : start + n] = best_of(scores, k)
     return best

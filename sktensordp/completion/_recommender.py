@@ -15,7 +15,6 @@ from sklearn.utils import Tags, check_array, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._dask import is_dask
-from .._random import ReleaseCounter
 from .._sklearn_compat import (
     StrOptions,
     available_if,
@@ -225,7 +224,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             table, y, _ = self._rows_of_fit(encoder, completion, X, y)
             users, others = _split(table, completion.unit == 0)
             local = LocalUsers().joined_by(users[0]) if users else LocalUsers()
-            where = _encoded(encoder.fit(others), others)
+            # An array, also where frames are the usual output of `transform`.
+            split = encoder.fit(others)._split(others, reset=False)
+            where = encoder._coordinates(*split)
             if users:
                 where = np.column_stack([local.rows_of(users[0]), where])
             elif completion.unit == "entry":
@@ -235,7 +236,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             completion._releases = self._count_releases()
             completion._made = dict(self._made)
             try:
-                completion.fit(where, *([] if y is None else [y]))
+                completion.fit(where, y)
             finally:  # An interrupted release counts.
                 self._made = dict(completion._made)
             kinds = kinds_of_type(types_of(table)[0])
@@ -649,10 +650,6 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """Guarantee of everything that the fit releases."""
         return self._fitted.completion.privacy_guarantee_
 
-    def _count_releases(self) -> ReleaseCounter:
-        """The count of the releases of all fits of this object, with its lock."""
-        return self.__dict__.setdefault("_releases", ReleaseCounter())
-
     def _validate_params(self) -> None:
         super()._validate_params()
         for step in (self.completion, self.encoder):
@@ -1036,11 +1033,6 @@ def _table_of(X: Any, completion: Any) -> Any:
     return table.reshape(-1, n_columns)
 
 
-def _encoded(encoder: CoordinateEncoder, X: Any) -> NDArray[np.int64]:
-    """Coordinates of a table as an array, also where frames are the usual output."""
-    return encoder._coordinates(*encoder._split(X, reset=False))
-
-
 def _rows(values: Any, kept: NDArray[np.intp]) -> Any:
     """Some of the values; None stays None."""
     return None if values is None else values[kept]
@@ -1067,12 +1059,8 @@ def _objects(ids: Any, name: str, what: str) -> NDArray[np.object_]:
     for k, id_ in enumerate(values):  # NumPy would take tuples apart
         array[k] = id_
     # NaN and NaT differ from themselves; pandas.NA has no truth value.
-    if any(type(v).__name__ == "NAType" or not _is_itself(v) for v in values):
+    if any(type(v).__name__ == "NAType" or not np.all(v == v) for v in values):
         raise ValueError(
             f"Some ids are missing from {name}. Pass None for an unknown {what}."
         )
     return array
-
-
-def _is_itself(value: Any) -> bool:
-    return bool(np.all(value == value))

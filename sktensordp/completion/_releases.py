@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._random import NoiseStreams
-from ..measure import NoisySums
+from ..measure import ROUNDED_UP, NoisySums
 from ..tensor._unit_entries import UnitEntries
-from ._noise_shares import ROUNDED_UP, SharedNoise
+from ._noise_shares import SharedNoise
 
 
 class Question(Protocol):

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._json import Fields
-from ..measure import LARGEST, Arrays, message, read_message
+from ..measure import LARGEST, MOST_STEPS, Arrays, message, read_message
 from ..tensor import CPForm, TuckerForm
 from ._products import SHARE_BITS, ProductSums
 from ._releases import BoundedSums, Question
@@ -39,10 +39,8 @@ _FORMAT, _WHAT = 1, "a request of fit_aggregated of this version"
 # Numbers of a request are of the order of one, variances of at least a millionth of a
 # millionth. No product of such numbers overflows, whatever the entries are.
 _LEAST = 1e-12
-# Most columns of features, most groups of them, and most rows whose products are asked.
-_MOST_FEATURES, _MOST_ROWS = 2**12, 2**13
-# Sums of more steps would not be exact in floating point.
-MOST_STEPS = 2.0**52
+# Most columns of features, and most groups of them.
+_MOST_FEATURES = 2**12
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,9 +293,8 @@ def _question(
 
 
 def _pattern_question(arrays: Arrays, n_rows: int) -> Callable[..., Question]:
-    most = min(n_rows, _MOST_ROWS)
     shape = arrays.shape("rows")
-    if len(shape) != 1 or not 0 < shape[0] <= most:
+    if len(shape) != 1 or not 0 < shape[0] <= min(n_rows, 2**13):
         arrays.refuse("rows")
     rows = arrays.integers("rows", shape[0], n_rows - 1)
     if len(np.unique(rows)) < len(rows) or arrays.shape("shares") != shape:

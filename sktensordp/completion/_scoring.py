@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from .._sides import below, columns_of, hashes
 from .._sklearn_compat import safe_indexing
 from .._validation import check_same_length
 from ._checks import entries_from_sparse, is_sparse
+from ._ranking import checked_count
 from ._recommender import Recommender
 
 _METRICS = ("recall", "ndcg")
@@ -176,11 +176,10 @@ def make_ranking_scorer(
     """
     if metric not in _METRICS:
         raise ValueError(f"metric must be one of {list(_METRICS)}, got {metric!r}.")
-    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"k must be a positive integer, got {k!r}.")
+    k = checked_count(k)
     if not 0 <= history < 1:
         raise ValueError(f"history must be at least 0 and below 1, got {history}.")
-    return RankingScorer(metric, int(k), float(history), int(random_state))
+    return RankingScorer(metric, k, float(history), int(random_state))
 
 
 @dataclass(frozen=True)

@@ -29,20 +29,11 @@ LENGTHS_ARE_PUBLIC = (
     "The `lengths` that were passed to sample_users are public: nothing protects them."
 )
 # Number of rounds in which a sampler is fitted, of the last ones, which fit counts
-# alone, and of items drawn in each. These numbers and steps were tuned on visits of
-# pages, games, listening and groceries.
+# alone, and of items drawn in each. These numbers, and those of the steps, were tuned
+# on visits of pages, games, listening and groceries.
 _ROUNDS, _ROUNDS_OF_COUNTS, _N_DRAWN = 48, 12, 100_000
-# Steps of the first rounds are whole; later ones have this share, over their number.
-# Those of counts stay above the least. Those of pairs are smaller by a factor.
-_STEP, _LEAST_STEP, _STEP_OF_PAIRS = 12.0, 0.3, 0.3
-# Limits of the share of the items that are drawn by weight, which starts at the upper.
-_LEAST_BY_WEIGHT, _MOST_BY_WEIGHT = 0.02, 0.2
-# Released counts are taken as they are from so many standard deviations on.
-_WELL_KNOWN = 3.0
-# Pairs whose released product is smaller than this share of users are hardly moved.
-_LEAST_PRODUCT = 2e-4
-# Smaller similarities move as this one does.
-_LEAST_SIMILARITY = 0.05
+# Largest share of the items that are drawn by weight, with which a fit begins.
+_MOST_BY_WEIGHT = 0.2
 # Number of uniform numbers that are in memory at once.
 _N_AT_ONCE = 2**20
 
@@ -124,7 +115,8 @@ class UserSampler:
     def _rates(self) -> NDArray[np.float64]:
         """Counts per user. Rare items get what the others leave of all choices."""
         counts = self.model.counts
-        is_rare = counts <= _WELL_KNOWN * self.error
+        # Larger counts, in standard deviations, are taken as they are.
+        is_rare = counts <= 3 * self.error
         expected = expected_counts(counts, self.error)
         rates = np.where(is_rare, expected, counts)
         rates /= self.population.n_users
@@ -156,11 +148,12 @@ class UserSampler:
         n_users, n_pairs = math.ceil(_N_DRAWN / mean), len(model.products)
         n_rounds = _ROUNDS if n_pairs else _ROUNDS_OF_COUNTS
         for number in range(n_rounds):
-            sizes, step = self.sizes(n_users, None, rng), min(1.0, _STEP / (1 + number))
+            # The first twelve steps are whole, and later ones ever shorter.
+            sizes, step = self.sizes(n_users, None, rng), min(1.0, 12 / (1 + number))
             drawn, counts = self._drawn(draws, sizes, rng, counts=True)
             counts *= rates.sum() / counts.sum()
             change = np.clip(rates / np.maximum(counts, 1e-300), 0.25, 4.0)
-            change **= max(step, _LEAST_STEP)
+            change **= max(step, 0.3)
             weights = draws.weights * change
             weights = np.maximum(weights / weights.sum(), 1e-9 / self.n_items)
             factors = draws.factors * change[model.items]
@@ -246,13 +239,16 @@ def _closer(
     wanted = model.products
     slope = float((products @ wanted) / (wanted @ wanted))
     by_similarity = (1 - draws.by_weight) * max(slope, 0.2) ** -step
-    by_weight = np.clip(1 - by_similarity, _LEAST_BY_WEIGHT, _MOST_BY_WEIGHT)
-    ratio = (wanted + _LEAST_PRODUCT) / (np.maximum(products, 0.0) + _LEAST_PRODUCT)
-    change = _STEP_OF_PAIRS * step * np.log(np.clip(ratio, 0.5, 2.0))
+    by_weight = np.clip(1 - by_similarity, 0.02, _MOST_BY_WEIGHT)
+    # Products of a smaller share of users hardly move.
+    least = 2e-4
+    ratio = (wanted + least) / (np.maximum(products, 0.0) + least)
+    change = 0.3 * step * np.log(np.clip(ratio, 0.5, 2.0))
     similarity = draws.similarity.copy()
     for left, right in (model.pairs, model.pairs[::-1]):
         start = np.abs(model.similarity[left, right])
-        similarity[left, right] += change * np.maximum(start, _LEAST_SIMILARITY)
+        # Smaller similarities move as this one does.
+        similarity[left, right] += change * np.maximum(start, 0.05)
     return replace(draws, similarity=similarity, by_weight=float(by_weight))
 
 

@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm 1 and Theorem 1"
-# A range with fewer steps would round values so coarsely that sums show it.
-_LEAST_STEPS = 2**10
-# Largest rounding of a received value, as a share of the range of the table's outputs.
-_ROUNDED = 1e-6
-# Values whose noise is less likely than this are taken for raw values.
-_LEAST_LIKELY = math.log(1e-9)
 
 
 @dataclass(frozen=True)
@@ -177,7 +171,7 @@ class EntryRandomizer:
         if not self.has_table:
             low, high = self.domain.bounds
             inside = len(values) and np.all((values >= low) & (values <= high))
-            if inside and len(values) * self._log_stay < _LEAST_LIKELY:
+            if inside and len(values) * self._log_stay < math.log(1e-9):
                 raise ValueError(
                     "All values in y are within the range, but noise would move some "
                     "outside: they have not been randomised. Pass the output of a "
@@ -186,9 +180,9 @@ class EntryRandomizer:
             return values.copy()
         outputs = self.outputs
         numbers = np.searchsorted((outputs[1:] + outputs[:-1]) / 2, values)
-        # Values may have been rounded on their way here.
+        # Values may have been rounded on their way here, by so little.
         distances = np.abs(outputs[numbers] - values)
-        if np.any(distances > _ROUNDED * (outputs[-1] - outputs[0])):
+        if np.any(distances > 1e-6 * (outputs[-1] - outputs[0])):
             raise ValueError(
                 "Some values in y are not in the table that a client with the same "
                 "epsilon, levels and level_prior draws from. Pass the output of its "
@@ -273,7 +267,8 @@ def domain_lattice(epsilon: float, domain: Domain, n_values: int = 1) -> Laplace
             return laplace_lattice(low, high, float(epsilon), step=float(steps.mean()))
     lattice: Any = laplace_lattice(low, high, float(epsilon))
     most_steps = 2**52 // n_values
-    if lattice.n_steps <= most_steps or most_steps < _LEAST_STEPS:
+    # With fewer steps than 2**10, values would be so coarse that sums show it.
+    if lattice.n_steps <= most_steps or most_steps < 2**10:
         return lattice
     return laplace_lattice(low, high, float(epsilon), step=(high - low) / most_steps)
 

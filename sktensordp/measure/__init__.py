@@ -3,6 +3,8 @@
 from ._limbs import rounded
 from ._messages import LARGEST, Arrays, message, read_message
 from ._noisy_sums import (
+    MOST_STEPS,
+    ROUNDED_UP,
     NoisySums,
     plan_gaussian_sums,
     plan_laplace_sums,
@@ -12,6 +14,8 @@ from ._noisy_sums import (
 
 __all__ = [
     "LARGEST",
+    "MOST_STEPS",
+    "ROUNDED_UP",
     "Arrays",
     "NoisySums",
     "message",

@@ -38,11 +38,11 @@ OfChunk = Callable[[slice], NDArray[np.floating]]
 BlockSums = tuple[NDArray[np.integer], tuple[int, ...], OfChunk]
 
 # Covers the rounding error of contributions, and that of the accounting.
-_ROUNDED_UP = 1 + 1e-9
+ROUNDED_UP = 1 + 1e-9
 # Largest number of elements of an array of contributions in memory.
 _CHUNK = 2**22
-# Sums of whole steps are exact below this number of steps.
-_LARGEST_INTEGER = 2**52
+# Sums of whole steps are exact in floating point up to this number of steps.
+MOST_STEPS = 2**52
 # Coarser steps would be visible beside the contributions.
 _LARGEST_STEP = 2.0**-10
 # Bound on the number of sums of all releases, before it is known.
@@ -177,7 +177,7 @@ def plan_gaussian_sums(
     if lattice.step < _smallest_step(n_entries):
         fineness = math.floor(math.log2(sigma / _smallest_step(n_entries)))
         lattice = gaussian_lattice(sigma, n_cells, within, delta, fineness=fineness)
-    distance = _ROUNDED_UP * (1 + lattice.step * math.sqrt(n_changed))
+    distance = ROUNDED_UP * (1 + lattice.step * math.sqrt(n_changed))
     mu = distance / lattice.sigma * math.sqrt(n_releases)
     lattice, scale = within_budget(lattice, mu, epsilon, delta)
     mu /= scale
@@ -215,7 +215,7 @@ def plan_laplace_sums(
     if math.isinf(epsilon) or n_releases == 0:
         return NoisySums()
     smallest = _smallest_step(n_entries)
-    options: dict[str, Any] = {"n_cells": n_changed, "l1": _ROUNDED_UP}
+    options: dict[str, Any] = {"n_cells": n_changed, "l1": ROUNDED_UP}
     share = epsilon / n_releases
     lattice = laplace_lattice(-math.inf, math.inf, share, **options)
     if lattice.step < smallest:
@@ -228,7 +228,7 @@ def plan_laplace_sums(
 
 def _smallest_step(n_entries: int) -> float:
     """Smallest power of two that contributions can be rounded to."""
-    step = 2.0 ** math.ceil(math.log2(2 * n_entries / _LARGEST_INTEGER))
+    step = 2.0 ** math.ceil(math.log2(2 * n_entries / MOST_STEPS))
     if step > _LARGEST_STEP:
         raise ValueError(
             "There are too many values to be summed exactly; fit fewer of them."

@@ -28,7 +28,6 @@ from tests.with_dask.partitions import (
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("here")]
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
 _dask = pytest.importorskip("sktensordp.completion._dask")
-_partitions = pytest.importorskip("sktensordp.completion._partitions")
 RATINGS = make_ratings(n_users=120, n_items=60, n_ratings=4000, random_state=0)
 
 
@@ -235,9 +234,7 @@ class Results(dask.callbacks.Callback):
 
 
 # Also what is picked out of results of ours; Dask picks columns by other names.
-OURS = (
-    *(name for module in (_dask, _partitions) for name in vars(module)), "getitem-",
-)  # fmt: skip
+OURS = (*vars(_dask), "getitem-")
 
 
 def holds(value, planted):

@@ -1,24 +1,29 @@
 """The choice of a measurement, and what is known of it before any fit."""
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from ..._validation import check_coordinates, shape_of
 from ...measure import planned_event
 from ...privacy import PrivacyGuarantee
+from .._checks import check_input
+from .._domain import Domain
+from .._entries import Entries, extent
 from .._noise_shares import SharedNoise
 from .._own_rows import for_own_eyes
 from .._problem import Problem, domain_of
-from .._values import (
-    entry_guarantee,
-    guarantee_without_noise,
-    plan_entry_randomizer,
-)
+from .._values import entry_guarantee, guarantee_without_noise, plan_entry_randomizer
 from ._expectation import Expectation, Variances, n_features_of
 from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
 from ._measurement import Measurement
 from ._statistics import OutputPerturbation, StatisticsPerturbation
 from ._sums import SumsPerturbation
+from ._unit_expected import expected_unit_rmse
 from ._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
 
 _PLANNED = "upper bound from the budget"
@@ -29,6 +34,8 @@ _OF_ENTRIES: dict[str, Any] = {
     "statistics": StatisticsPerturbation,
     "sums": SumsPerturbation,
 }
+# Those whose expected error is known.
+_WITH_EXPECTATION = ("auto", "input", "sums", "statistics")
 
 
 def choose_measurement(
@@ -122,6 +129,91 @@ def expected_rmse(
     expectation = Expectation(problem, variances)
     error = min(each.expected_error(expectation) for each in eligible)
     return problem.domain.scale * math.sqrt(error + variances.residual)
+
+
+def error_by_epsilon(
+    estimator: Any, X: Any, n_units: int | None = None
+) -> Callable[[float], float]:
+    """Expected error of a completion as a function of epsilon; no value is read.
+
+    Parameters
+    ----------
+    estimator : BaseCompletion
+    X : array-like of shape (n, n_modes)
+        Coordinates. If a unit is protected, only their number is read.
+    n_units : int, default=None
+        Number of protected units that have entries; None for as many as the shape has,
+        or as there are rows of `X`.
+
+    Returns
+    -------
+    error : callable
+        Takes epsilon; returns the expected RMSE.
+    """
+    _check_expectation(estimator)
+    if estimator.unit != "entry":
+        shape = estimator._declared_shape()
+        entries = None
+
+        def expected(problem: Problem, perturbation: str, variance: Any) -> float:
+            noise = UnitPerturbation(problem, 0, perturbation).noise.noise_variance
+            return expected_unit_rmse(
+                problem, len(X), perturbation, noise, variance, n_units
+            )
+
+        if shape_of(X, "X")[1:] != (len(shape),):
+            raise ValueError(
+                f"X must have shape (n_entries, {len(shape)}), a column for each mode."
+            )
+    else:
+        X = check_input(estimator, X, ensure_min_features=2)
+        name, declared = type(estimator).__name__, estimator._declared_shape()
+        where = check_coordinates(X, shape=declared, name=name)
+        shape, expected = declared or extent(where), expected_rmse
+        entries = Entries(where, None, shape)
+    problem = Problem.of(estimator, shape, entries)
+    options = {
+        "perturbation": estimator.perturbation,
+        "variance": _declared_variance(problem.domain),
+    }
+
+    def error(epsilon: float) -> float:
+        return expected(replace(problem, epsilon=float(epsilon)), **options)
+
+    return error
+
+
+def _check_expectation(estimator: Any) -> None:
+    """Refuse estimators with no known expectation, or with undeclared quantities."""
+    name = type(estimator).__name__
+    if estimator.perturbation not in _WITH_EXPECTATION:
+        raise ValueError(
+            f"The expected error of {name} is known only for perturbation in "
+            f"{_WITH_EXPECTATION}."
+        )
+    if not estimator.biases or estimator.smooth_modes:
+        raise ValueError(
+            f"The expected error of {name} is known only with biases=True and "
+            f"smooth_modes=None."
+        )
+    if estimator.value_bounds is estimator.levels is None:
+        raise ValueError(
+            f"The domain of {name} is not declared, and the expected error depends on "
+            f"it. Declare value_bounds or levels."
+        )
+    if estimator.unit != "entry" and estimator.shape is None:
+        raise ValueError(
+            "`shape` is not declared, and with this `unit` the coordinates are "
+            "private. Pass shape=(n_users, n_items)."
+        )
+
+
+def _declared_variance(domain: Domain) -> float | None:
+    """Variance of the values under the prior of their levels; None without one."""
+    if domain.prior is None:
+        return None
+    prior, levels = np.array(domain.prior), np.array(domain.levels)
+    return float(prior @ (levels - prior @ levels) ** 2)
 
 
 def planned_guarantee(completion: Any) -> PrivacyGuarantee:

@@ -260,7 +260,7 @@ def _with_factors(state: State) -> State:
 def _with_features(state: State) -> State:
     """Add to the model what is known of the rows of the first other mode."""
     first, model = state.first, state.model
-    side, counts = first.problem.side_information.T, first.counts[0]
+    side, counts = first.problem.features.declared.T, first.counts[0]
     groups = [(_SIDE / max(len(side), 1), [*side])]
     if model.biases:
         logs = counts.logs - counts.shares @ counts.logs
@@ -388,7 +388,7 @@ def _bias_prior(first: First, block: int) -> BiasPrior:
     declared = np.ones((len(logs), 1))
     released = logs[:, np.newaxis] / max(logs.std(), 1e-9)
     if block == 1:
-        declared = np.insert(first.problem.side_information, 0, 1.0, axis=1)
+        declared = np.insert(first.problem.features.declared, 0, 1.0, axis=1)
         released = np.concatenate([released, first.pattern], axis=1)
     of_prior = with_average(released, counts.known)[:-1]
     return BiasPrior(
