@@ -1,5 +1,6 @@
 """Options of the test run, and fixtures that all tests share."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -27,6 +28,12 @@ def pytest_addoption(parser):
         help="fits on each of two neighbours, for every audit of tests/statistical",
     )
     parser.addoption(
+        "--soak",
+        type=int,
+        default=1,
+        help="how many times as much soak runs try; 4 every week",
+    )
+    parser.addoption(
         "--fresh-noise",
         action="store_true",
         help="draw noise anew in every run, instead of from the names of the tests",
@@ -48,6 +55,16 @@ def pytest_configure(config):
         command = "from tests.support.kernels import compile_kernels as f; f()"
         compiler = subprocess.Popen([sys.executable, "-c", command], cwd=ROOT)
         config.add_cleanup(compiler.terminate)
+
+
+# Modules and collected tests stay until the end. To look through them again and again
+# for garbage would take a sixth of the time.
+gc.disable()
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 SEEN = set()

@@ -209,9 +209,9 @@ def _repeated_values(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
     frequent: dict[float, float] = {}
     for column in outputs.T:
         values, counts = np.unique(column, return_counts=True)
-        for value, count in zip(values, counts, strict=True):
-            if count >= max(3, len(outputs) / 100):
-                frequent[value] = frequent.get(value, 0) + count
+        often = counts >= max(3, len(outputs) / 100)
+        for value, count in zip(values[often], counts[often], strict=True):
+            frequent[value] = frequent.get(value, 0) + count
     ranked = sorted(frequent, key=lambda value: -frequent[value])
     return np.array(sorted(ranked[:_MOST_SPECIAL]))
 

@@ -154,9 +154,9 @@ def test_some_combinations_end_in_a_model_or_a_refusal():
 
 
 @pytest.mark.slow
-def test_many_combinations_end_in_a_model_or_a_refusal():
+def test_many_combinations_end_in_a_model_or_a_refusal(pytestconfig):
     """All 1,128,960 would take half a day."""
-    walk(sample(5000, seed=1))
+    walk(sample(1250 * pytestconfig.getoption("--soak"), seed=1))
 
 
 @pytest.mark.parametrize("epsilon", [0.001, 0.1])

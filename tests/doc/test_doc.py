@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 
@@ -21,16 +22,30 @@ from tests import ROOT
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The built documentation; the gallery's examples are shown, and not run."""
+    """The built documentation; the gallery's examples are shown, and not run.
+
+    The first process of a run that needs it builds it, for all of them.
+    """
     pytest.importorskip("sphinx_gallery")
-    # A build writes into its sources: each process of the tests takes a copy.
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if is_worker else shared
+    folder, built = shared / "site", shared / "site-is-built"
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        for _ in range(600):
+            if built.exists():
+                return folder
+            time.sleep(1)
+        raise
+    # A build writes into its sources, so it takes a copy.
     source, made = tmp_path_factory.mktemp("source"), ("auto_examples", "modules")
     for name in ("doc", "examples"):
         ignored = shutil.ignore_patterns(*made, "_build", "__pycache__")
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
     for page in ROOT.glob("*.md"):
         shutil.copy(page, source)
-    folder = tmp_path_factory.mktemp("site")
     trees = tmp_path_factory.mktemp("trees")
     command = "-m", "sphinx", "-q", "-W", "--keep-going", "-D", "plot_gallery=0"
     finished = subprocess.run(
@@ -40,6 +55,7 @@ def site(tmp_path_factory):
         env={**os.environ, "MPLBACKEND": "Agg", "PYTHONWARNINGS": "default"},
     )
     assert finished.returncode == 0, finished.stderr[-3000:]
+    built.touch()
     return folder
 
 

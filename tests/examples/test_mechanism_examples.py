@@ -302,8 +302,8 @@ def pair(text):
 
 
 @slow
-def test_which_claims(run):
-    printed = run("papers/which_claims.py", "--trials", "10000")
+def test_which_claims(run_cells):
+    printed = run_cells("papers/which_claims.py")
     assert "with confidence 0.999 in every row" in printed
     rows = [
         re.split(r" {2,}", line)

@@ -466,9 +466,10 @@ def release_and_tell(path, told):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("n_rounds", [3, pytest.param(200, marks=pytest.mark.slow)])
-def test_nothing_is_drawn_unrecorded_by_killed_processes(path, n_rounds):
+@pytest.mark.parametrize("n_rounds", [3, pytest.param(50, marks=pytest.mark.slow)])
+def test_nothing_is_drawn_unrecorded_by_killed_processes(path, n_rounds, pytestconfig):
     """Four processes of 50 releases each, killed at random moments."""
+    n_rounds *= pytestconfig.getoption("--soak")
     rng, budget, n_drawn, n_killed = random.Random(0), make(path, math.inf), 0, 0
     fork = get_context("fork")
     for _ in range(n_rounds):
