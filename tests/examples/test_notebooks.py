@@ -16,6 +16,18 @@ COMMANDS = {"complete_ratings.py", "recommend_from_choices.py", "user_privacy.py
 each_script = pytest.mark.parametrize("script", SCRIPTS, ids=str)
 
 
+@pytest.fixture
+def text(script):
+    return (EXAMPLES / script).read_text()
+
+
+@pytest.fixture
+def shown(text):
+    """What the page of an example shows."""
+    hidden = "# sphinx_gallery_start_ignore\n.*?# sphinx_gallery_end_ignore\n"
+    return re.sub(hidden, "", text, flags=re.DOTALL)
+
+
 def imported(tree):
     """Names of the modules that a script imports."""
     for node in ast.walk(tree):
@@ -27,51 +39,40 @@ def imported(tree):
 
 
 @each_script
-def test_an_example_is_a_page_of_cells(script):
-    text = (EXAMPLES / script).read_text()
-    tree = ast.parse(text)
-    title, line, *_ = ast.get_docstring(tree).splitlines()
+def test_an_example_is_a_page_of_cells(text):
+    title, line, *_ = ast.get_docstring(ast.parse(text)).splitlines()
     assert re.fullmatch(r"=+|-+", line)
     assert len(line) >= len(title)
     assert len(re.findall(r"^# %%$", text, re.MULTILINE)) >= 2
 
 
 @each_script
-def test_an_example_needs_no_command_line(script):
-    text = (EXAMPLES / script).read_text()
-    modules = set(imported(ast.parse(text)))
-    is_command = script.name in COMMANDS or script.parent.name == "papers"
-    if is_command:
+def test_an_example_needs_no_command_line(script, text):
+    if script.name in COMMANDS or script.parent.name == "papers":
         # Else the arguments of a notebook's kernel would end it.
         assert ".parse_args(" not in text
     else:
-        assert "argparse" not in modules
+        assert "argparse" not in set(imported(ast.parse(text)))
     assert "__name__" not in text
     assert "switch_backend" not in text
 
 
 @each_script
-def test_the_page_of_an_example_hides_its_command_line(script):
-    text = (EXAMPLES / script).read_text()
-    hidden = "# sphinx_gallery_start_ignore\n.*?# sphinx_gallery_end_ignore\n"
-    shown = re.sub(hidden, "", text, flags=re.DOTALL)
+def test_the_page_of_an_example_hides_its_command_line(shown):
     assert "argparse" not in set(imported(ast.parse(shown)))
     assert "parser." not in shown
     assert ".output" not in shown.replace(".outputs", "")
 
 
 @each_script
-def test_commands_stand_at_the_end(script):
-    text = (EXAMPLES / script).read_text()
-    hidden = "# sphinx_gallery_start_ignore\n.*?# sphinx_gallery_end_ignore\n"
-    *cells, _ = re.sub(hidden, "", text, flags=re.DOTALL).split("# %%\n")
+def test_commands_stand_at_the_end(shown):
+    *cells, _ = shown.split("# %%\n")
     command = re.compile(r"^#? +python [\w/]+\.py", re.MULTILINE)
     assert not [cell for cell in cells if command.search(cell)]
 
 
 @each_script
-def test_the_first_cell_of_an_example_uses_the_library(script):
-    text = (EXAMPLES / script).read_text()
+def test_the_first_cell_of_an_example_uses_the_library(text):
     names = {
         alias.name
         for node in ast.walk(ast.parse(text))
@@ -89,19 +90,16 @@ def test_the_first_cell_of_an_example_uses_the_library(script):
 
 
 @each_script
-def test_an_example_has_a_thumbnail_of_its_own(script):
-    found = re.findall(
-        r'^# sphinx_gallery_thumbnail_path = "(.*)"$',
-        (EXAMPLES / script).read_text(),
-        flags=re.MULTILINE,
-    )
+def test_an_example_has_a_thumbnail_of_its_own(script, text):
+    line = r'^# sphinx_gallery_thumbnail_path = "(.*)"$'
+    found = re.findall(line, text, flags=re.MULTILINE)
     assert found == [f"images/thumbnails/{script.stem}.png"]
     assert (DOC / found[0]).exists()
 
 
 @each_script
-def test_an_example_uses_public_names_alone(script):
-    for name in imported(ast.parse((EXAMPLES / script).read_text())):
+def test_an_example_uses_public_names_alone(text):
+    for name in imported(ast.parse(text)):
         if name.startswith("sktensordp"):
             assert "._" not in name
 
