@@ -116,18 +116,18 @@ def make_choices(
     >>> choices.data.shape, choices.shape
     ((1000, 2), (50, 80))
     """
-    for name, value, least in (
-        ("n_users", n_users, 1),
-        ("n_items", n_items, 1),
-        ("n_choices", n_choices, 1),
-        ("n_groups", n_groups, 1),
-    ):
-        check_integer(value, name, least)
-    for name, number, most in (
-        ("affinity", affinity, 1.0),
-        ("user_exponent", user_exponent, np.inf),
-        ("item_exponent", item_exponent, np.inf),
-    ):
+    counts = {
+        "n_users": n_users,
+        "n_items": n_items,
+        "n_choices": n_choices,
+        "n_groups": n_groups,
+    }
+    for name, count in counts.items():
+        check_integer(count, name, 1)
+    shares = {"affinity": affinity}
+    exponents = {"user_exponent": user_exponent, "item_exponent": item_exponent}
+    for name, number in {**shares, **exponents}.items():
+        most = 1.0 if name in shares else np.inf
         if not isinstance(number, Real) or not 0 <= number <= most or number == np.inf:
             raise ValueError(
                 f"{name} must be a finite number from 0 to {most:g}, got {number!r}."
@@ -168,15 +168,7 @@ def make_choices(
         user_groups=user_groups,
         item_groups=item_groups,
         feature_names=["user", "item"],
-        DESCR=_DESCR.format(
-            n_users=n_users,
-            n_items=n_items,
-            n_choices=n_choices,
-            n_groups=n_groups,
-            affinity=affinity,
-            user_exponent=user_exponent,
-            item_exponent=item_exponent,
-        ),
+        DESCR=_DESCR.format(**counts, **shares, **exponents),
     )
 
 

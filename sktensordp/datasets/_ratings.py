@@ -122,18 +122,12 @@ def make_ratings(
     >>> float(ratings.target.min()), float(ratings.target.max())
     (0.5, 5.0)
     """
-    for name, count, least in (
-        ("n_users", n_users, 1),
-        ("n_items", n_items, 1),
-        ("n_ratings", n_ratings, 1),
-        ("rank", rank, 0),
-    ):
-        check_integer(count, name, least)
-    for name, number in (
-        ("user_exponent", user_exponent),
-        ("item_exponent", item_exponent),
-        ("noise", noise),
-    ):
+    counts = {"n_users": n_users, "n_items": n_items, "n_ratings": n_ratings}
+    for name, count in counts.items():
+        check_integer(count, name, 1)
+    check_integer(rank, "rank", 0)
+    exponents = {"user_exponent": user_exponent, "item_exponent": item_exponent}
+    for name, number in {**exponents, "noise": noise}.items():
         if not isinstance(number, Real) or not 0 <= number < np.inf:
             raise ValueError(
                 f"{name} must be a finite number of at least 0, got {number!r}."
@@ -175,13 +169,10 @@ def make_ratings(
         levels=scale,
         feature_names=["user", "item"],
         DESCR=_DESCR.format(
-            n_users=n_users,
-            n_items=n_items,
-            n_ratings=n_ratings,
             rank=rank,
             levels=", ".join(f"{level:g}" for level in scale),
-            user_exponent=user_exponent,
-            item_exponent=item_exponent,
+            **counts,
+            **exponents,
         ),
     )
 

@@ -700,14 +700,8 @@ class PrivacyGuarantee:
         return coloured(before + self._headline(), holds=self.protects)
 
     def _repr_html_(self) -> str:
-        table = rows(
-            [
-                ("statement", self.statement),
-                ("unit", self.unit),
-                ("relation", self.relation),
-                ("source", self.source),
-            ]
-        )
+        names = ("statement", "unit", "relation", "source")
+        table = rows([(name, getattr(self, name)) for name in names])
         return self._line() + table + curve(self.event, self.epsilon)
 
 
