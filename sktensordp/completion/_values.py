@@ -20,6 +20,7 @@ from .._random import NoiseStreams
 from .._sklearn_compat import effective_n_threads
 from ..noise import LaplaceLattice, categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
+from ..privacy._guarantee import no_guarantee
 from ..privacy.calibration._table import LevelTable, level_table
 from ..tensor import TableLikelihood
 from ._domain import LARGEST_TABLE, Domain
@@ -275,13 +276,7 @@ def domain_lattice(epsilon: float, domain: Domain, n_values: int = 1) -> Laplace
 
 def guarantee_without_noise() -> PrivacyGuarantee:
     """Guarantee of a fit with an infinite epsilon: none."""
-    from dp_accounting import dp_event
-
-    return entry_guarantee(
-        dp_event.NonPrivateDpEvent(),
-        "The values were used without noise.",
-        "not private",
-    )
+    return no_guarantee("The values were used without noise.", unit="entry")
 
 
 def entry_guarantee(

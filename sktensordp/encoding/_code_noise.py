@@ -13,6 +13,7 @@ from ..mechanisms._noise import AddedNoise, Clipping, by_tiles
 from ..mechanisms._privunit import CalibratedCap, LiftedRelease, calibrated_cap
 from ..noise import LaplaceLattice, laplace_lattice
 from ..privacy import PrivacyGuarantee, gaussian_mu
+from ..privacy._guarantee import no_guarantee
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._knorm import KNormLattice, knorm_lattice
 from ._linear import code_norms
@@ -205,12 +206,7 @@ def code_guarantee(
     """
     call = "One call of transform or privatize releases, for each sample"
     if math.isinf(epsilon):
-        return PrivacyGuarantee.of(
-            event,
-            unit="sample",
-            statement=f"{call}, its code without noise.",
-            source="not private",
-        )
+        return no_guarantee(f"{call}, its code without noise.")
     release, source = _MECHANISMS[mechanism]
     return PrivacyGuarantee(
         epsilon=epsilon,

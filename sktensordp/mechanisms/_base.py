@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import extremes, is_dask
 from .._sklearn_compat import Interval, fit_context, wants_frame
-from .._validation import callers_level
+from .._validation import warn
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee
-from ..privacy._guarantee import CALLERS_RELATION, unit_name
+from ..privacy._guarantee import CALLERS_RELATION, no_guarantee, unit_name
 from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet, declared_set
 from ._chunks import in_chunks
@@ -384,12 +384,11 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             return domain, True
         low, high = (0.0, 1.0) if X is None else extremes(X)
         if math.isfinite(self.epsilon):
-            warnings.warn(
+            warn(
                 f"The domain of the samples is not declared, so their range is read "
                 f"off the private data, and no finite epsilon holds. To protect the "
                 f"samples, pass {' or '.join(declarations)}.",
                 PrivacyLeakWarning,
-                stacklevel=callers_level(),
             )
         if not low < high:
             low, high = low - 0.5, high + 0.5
@@ -401,7 +400,8 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         design = self._design(shape)
         domain, declared = self._domain(shape, X)
         if math.isinf(self.epsilon):
-            return Clipping(domain), self._no_guarantee(), 0.0, 0.0
+            text = "The samples were clipped to their domain, without noise."
+            return Clipping(domain), no_guarantee(text), 0.0, 0.0
         randomizer, event, variance, error = self._noise(shape, domain, design)
         return randomizer, self._guarantee(event, domain, declared), variance, error
 
@@ -413,17 +413,6 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
     ) -> PlannedNoise:
         """Randomizer, event, noise variance and expected squared error."""
         raise NotImplementedError
-
-    def _no_guarantee(self) -> PrivacyGuarantee:
-        """Guarantee of a release without noise."""
-        from dp_accounting import dp_event
-
-        return PrivacyGuarantee.of(
-            dp_event.NonPrivateDpEvent(),
-            unit="sample",
-            statement="The samples were clipped to their domain, without noise.",
-            source="not private",
-        )
 
     @property
     def _claimed(self) -> tuple[float, float] | None:

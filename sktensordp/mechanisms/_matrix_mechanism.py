@@ -29,6 +29,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 
 from .._random import NoiseStreams
 from ..privacy import PrivacyGuarantee
+from ..privacy._guarantee import no_guarantee
 from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ..tensor import mode_products
@@ -162,8 +163,6 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
         return (self._n_features_out,)
 
     def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
-        from dp_accounting import dp_event
-
         workload = self._checked_workload(shape)
         modes = tuple(w.shape[-1] for w in workload)
         n_queries = math.prod(len(w) for w in workload)
@@ -173,12 +172,8 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
             "relation": f"a change of at most {exact(self.sensitivity)}",
         }
         if math.isinf(self.epsilon):
-            guarantee = PrivacyGuarantee.of(
-                dp_event.NonPrivateDpEvent(),
-                statement="The queries were answered without noise.",
-                source="not private",
-                **fields,
-            )
+            text = "The queries were answered without noise."
+            guarantee = no_guarantee(text, **fields)
             exact_answers = ExactAnswers(modes, tuple(workload))
             return exact_answers, guarantee, np.zeros(n_queries), 0.0
         strategies, answering = [], []

@@ -21,7 +21,6 @@ follows from the shape of a sample; the sampler's residual is accounted for it, 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import cache
@@ -34,7 +33,7 @@ from sklearn.base import BaseEstimator
 
 from .._dask import is_dask
 from .._sklearn_compat import Interval
-from .._validation import callers_level, described
+from .._validation import described, warn
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..measure import NoisySums, plan_gaussian_sums
@@ -239,11 +238,10 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     def _warn_of(self, name: str, where: str) -> None:
         """Warn of a parameter that is read off private data."""
-        warnings.warn(
+        warn(
             f"{name} is not declared, so it is read off the private {where}, and no "
             f"finite epsilon holds. Pass {name}.",
             PrivacyLeakWarning,
-            stacklevel=callers_level(),
         )
 
     def _guarantee(

@@ -11,7 +11,6 @@ composes the four releases: rows and columns, of values and of squares.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, Self
@@ -24,11 +23,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import Interval, available_if, fit_context
 from .._validation import (
-    callers_level,
     check_bounds,
     check_modes,
     check_shape,
     range_of,
+    warn,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..completion._checks import check_entries, check_tensor, entries_of_tensor
@@ -502,4 +501,4 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
 def _warn(reason: str) -> None:
     message = f"{reason}. No finite epsilon holds for this fit."
-    warnings.warn(message, PrivacyLeakWarning, stacklevel=callers_level())
+    warn(message, PrivacyLeakWarning)

@@ -8,14 +8,13 @@ people, whose codes may lie farther apart.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._validation import callers_level
+from .._validation import warn
 from ..encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from ..encoding._base import FittedCode, LinearEncoder
 from ..encoding._code_noise import CodeNoise
@@ -68,12 +67,11 @@ class _PublishedEncoder(LinearEncoder):
         """
         super().fit(X, y)
         if math.isfinite(self.epsilon):
-            warnings.warn(
+            warn(
                 f"{type(self).__name__} takes the sensitivity from the fitting data. "
                 f"No finite epsilon holds for samples outside their range. The "
                 f"encoders of sktensordp.encoding bound the code, and lose less.",
                 UnsoundClaimWarning,
-                stacklevel=callers_level(),
             )
         return self
 

@@ -9,7 +9,6 @@ log g maximise the likelihood of the sums.
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
 
 from .._random import NoiseStreams
-from .._validation import callers_level
+from .._validation import warn
 from ..completion.measurements._sums import SumsRandomizer
 from ..tensor import fit_biases_to_sums
 
@@ -270,10 +269,9 @@ def published_statistics(
         if stops or np.max(np.abs(z - before)) <= _TOLERANCE:
             break
     else:
-        warnings.warn(
+        warn(
             f"The means and scales have not converged after {_MAX_SWEEPS} sweeps.",
             ConvergenceWarning,
-            stacklevel=callers_level(),
         )
     for mean, count in zip(means, counts, strict=True):
         level = float(count @ mean / len(values))

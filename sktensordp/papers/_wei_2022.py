@@ -11,7 +11,6 @@ updated from the raw values and released.
 """
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +24,7 @@ from sklearn.utils import Tags
 
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval, StrOptions
-from .._validation import callers_level
+from .._validation import warn
 from ..completion import CPCompletion, TuckerCompletion
 from ..completion._base import BaseCompletion
 from ..completion._domain import Domain
@@ -159,11 +158,10 @@ class _Algorithm(Measurement):
             core_ridge=self.core_regularization,
         )
         if n_iter < problem.max_iter and not stopped:
-            warnings.warn(
+            warn(
                 f"The descent diverged in pass {n_iter + 1}; the factors are those "
                 "before that pass. Take a smaller learning_rate.",
                 ConvergenceWarning,
-                stacklevel=callers_level(),
             )
         if self.name == "output" and private:
             # 2 tau L eta. The paper does not give L; this is the clipping constant of
@@ -289,10 +287,9 @@ class _PublishedCompletion(BaseCompletion):
         )
         if self.perturbation in _CLAIMS and math.isfinite(self.epsilon):
             guarantee = algorithm.guarantee
-            warnings.warn(
+            warn(
                 f"The claim of {guarantee.source} does not hold. {guarantee.statement}",
                 UnsoundClaimWarning,
-                stacklevel=callers_level(),
             )
         return algorithm
 

@@ -9,7 +9,6 @@ epsilon for every entry.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -19,7 +18,7 @@ from scipy.special import log_ndtr
 
 from .._random import NoiseStreams
 from .._sklearn_compat import StrOptions
-from .._validation import callers_level
+from .._validation import warn
 from ..exceptions import UnsoundClaimWarning
 from ..mechanisms import TensorRandomizedResponse
 from ..mechanisms._docs import with_shared_text
@@ -233,13 +232,12 @@ class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
         super().fit(X, y)
         if math.isfinite(self.epsilon) and self._is_declared():
             truth = self.privacy_guarantee_
-            warnings.warn(
+            warn(
                 f"Yuan, Tang, Huang and Wang claim epsilon = {exact(self.epsilon)} for "
                 f"this release, but what holds is epsilon = {shown(truth.epsilon)} at "
                 f"delta = {shown(truth.delta)}, as privacy_guarantee_ states. "
                 f"TensorRandomizedResponse keeps the claim.",
                 UnsoundClaimWarning,
-                stacklevel=callers_level(),
             )
         return self
 

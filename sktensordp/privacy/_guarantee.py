@@ -705,6 +705,21 @@ class PrivacyGuarantee:
         return self._line() + table + curve(self.event, self.epsilon)
 
 
+def no_guarantee(
+    statement: str, *, unit: str | int = "sample", relation: str = "replace-one"
+) -> PrivacyGuarantee:
+    """What a release without noise guarantees: nothing."""
+    from dp_accounting import dp_event
+
+    return PrivacyGuarantee.of(
+        dp_event.NonPrivateDpEvent(),
+        unit=unit,
+        relation=relation,
+        statement=statement,
+        source="not private",
+    )
+
+
 def compose(
     *guarantees: PrivacyGuarantee, delta: float | None = None
 ) -> PrivacyGuarantee:

@@ -22,6 +22,7 @@ from ..._random import NoiseStreams
 from ...measure import NoisySums, plan_gaussian_sums
 from ...privacy import PrivacyGuarantee, gaussian_mu
 from ...privacy._conditions import COLLUDERS, ONE_SUM, OWN_ANSWERS
+from ...privacy._guarantee import no_guarantee
 from .._domain import Domain
 from .._noise_shares import NoiseShares, SharedNoise
 from .._problem import Problem
@@ -132,15 +133,8 @@ def unit_guarantee(
 
 def unit_guarantee_without_noise(unit: int) -> PrivacyGuarantee:
     """Guarantee of a fit with an infinite epsilon: none."""
-    from dp_accounting import dp_event
-
-    return PrivacyGuarantee.of(
-        dp_event.NonPrivateDpEvent(),
-        unit=unit,
-        relation="add-or-remove",
-        statement="The entries were used without noise.",
-        source="not private",
-    )
+    text = "The entries were used without noise."
+    return no_guarantee(text, unit=unit, relation="add-or-remove")
 
 
 @dataclass(frozen=True, eq=False)
