@@ -5,15 +5,14 @@ Two data sets differ by one protected unit, and both fits are given the same noi
 behalf of any other unit, must give the same answer to the last bit.
 """
 
-import inspect
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from sklearn.base import BaseEstimator
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
+from tests.support.public import methods_of
 from tests.support.replaying import recorded
+from tests.support.tensors import dense_of, everywhere
 
 pytestmark = pytest.mark.thorough
 SHAPES = {2: (6, 7), 3: (6, 7, 5), 4: (6, 7, 5, 4)}
@@ -49,24 +48,18 @@ def make(form, order, unit, **params):
     return form(2, **options, **params)
 
 
-def tensor_of(X, y, order):
-    dense = np.full(SHAPES[order], np.nan)
-    dense[tuple(X.T)] = y
-    return dense
-
-
-def everywhere(order, unit, asking):
+def everywhere_of(order, unit, asking):
     """All coordinates of a unit, those with unknown others included."""
-    found = np.indices([size + 1 for size in SHAPES[order]]).reshape(order, -1).T - 1
+    found = everywhere(SHAPES[order])
     return found[found[:, unit] == asking]
 
 
 def predict(model, order, unit, asking):
-    return model.predict(everywhere(order, unit, asking))
+    return model.predict(everywhere_of(order, unit, asking))
 
 
 def score(model, order, unit, asking):
-    X = everywhere(order, unit, asking)
+    X = everywhere_of(order, unit, asking)
     return model.score(X, np.linspace(0, 1, len(X)))
 
 
@@ -76,10 +69,8 @@ def transform(model, order, unit, asking):
 
 def recommend(model, order, unit, asking):
     """Of all lists with all contexts, those that the unit gets to see."""
-    contexts = np.indices([size + 1 for size in SHAPES[order][2:]])
-    contexts = contexts.reshape(order - 2, -1).T - 1 if order > 2 else [[]]
     found = []
-    for context in contexts:
+    for context in everywhere(SHAPES[order][2:]) if order > 2 else [[]]:
         units = np.arange(-1, SHAPES[order][0])
         if unit == 0:
             units = [asking]
@@ -134,26 +125,13 @@ NO_ANSWERS = {
     "fit", "fit_batches", "fit_randomized", "fit_transform", "client",
     "privatize", "get_params", "set_params", "get_metadata_routing", "set_output",
     "set_callbacks", "get_feature_names_out",
-    # Sums of a party's own units, and a fit to the noisy sums of all parties.
-    "party", "fit_aggregated",
 }  # fmt: skip
-
-
-def is_request(name):
-    """Metadata routing: which arguments of a method are asked for."""
-    return name.startswith("set_") and name.endswith("_request")
 
 
 def test_every_public_method_is_asked():
     for form in (CPCompletion, TuckerCompletion):
-        model = make(form, 3, 0).fit(tensor_of(*entries(3, 0), 3))
-        public = {
-            name
-            for name, _ in inspect.getmembers(model, callable)
-            if not name.startswith("_") and not is_request(name)
-        }
-        assert public - NO_ANSWERS == set(ANSWERS) - {"attributes"}
-        assert issubclass(form, BaseEstimator)
+        model = make(form, 3, 0).fit(dense_of(*entries(3, 0), SHAPES[3]))
+        assert methods_of(model) - NO_ANSWERS == set(ANSWERS) - {"attributes"}
 
 
 @pytest.mark.parametrize(
@@ -166,11 +144,12 @@ def test_every_public_method_is_asked():
 def test_no_answer_depends_on_another_unit(form, order, unit):
     X, y = entries(order, unit)
     with recorded() as releases:
-        model = make(form, order, unit).fit(tensor_of(X, y, order))
+        model = make(form, order, unit).fit(dense_of(X, y, SHAPES[order]))
     others = [k for k in range(-1, SHAPES[order][unit]) if k != OTHER]
     for change, other_X, other_y in neighbours(X, y, unit):
         with recorded(releases) as replayed:
-            other = make(form, order, unit).fit(tensor_of(other_X, other_y, order))
+            dense = dense_of(other_X, other_y, SHAPES[order])
+            other = make(form, order, unit).fit(dense)
         assert np.any(replayed.flat != releases.flat), change
         for name, answer in ANSWERS.items():
             for asking in others:

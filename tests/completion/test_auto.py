@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_low_rank_tensor, make_ratings
 from sktensordp.model_selection import expected_error
 from sktensordp.privacy import privacy_of
+from tests.support.tensors import error_on
 
 pytestmark = pytest.mark.thorough
 SOLVERS = "input", "statistics", "sums"
@@ -19,11 +19,6 @@ SOLVERS = "input", "statistics", "sums"
 @pytest.fixture(scope="module")
 def ratings():
     return make_ratings(300, 400, 20_000, rank=3, random_state=1)
-
-
-def halves(n, seed=0):
-    test = np.random.default_rng(seed).random(n) < 0.2
-    return ~test, test
 
 
 def chosen(X, y, **params):
@@ -91,16 +86,13 @@ def test_auto_equals_what_it_takes(ratings):
 
 def regret(data, seed, **params):
     """Held-out error of what is chosen over the best of all that may be."""
-    train, test = halves(len(data.target), seed)
-    errors = {}
+    X, y, model = data.data, data.target, CPCompletion(random_state=seed, **params)
+    test, errors = np.random.default_rng(seed).random(len(y)) < 0.2, {}
     for name in SOLVERS:
-        model = CPCompletion(perturbation=name, random_state=seed, **params)
-        model.fit(data.data[train], data.target[train])
-        predicted = model.predict(data.data[test])
-        errors[name] = root_mean_squared_error(data.target[test], predicted)
-    auto = clone(model).set_params(perturbation="auto")
-    auto.fit(data.data[train], data.target[train])
-    return errors[auto.perturbation_] - min(errors.values())
+        one = clone(model).set_params(perturbation=name)
+        errors[name] = error_on(test, one, X, y)
+    taken = chosen(X[~test], y[~test], random_state=seed, **params)
+    return errors[taken] - min(errors.values())
 
 
 @pytest.mark.slow
@@ -141,9 +133,8 @@ def errors_of(seed, budgets, **params):
     options = {"levels": made.levels, "shape": (100, 150), "random_state": seed}
     model, found = CPCompletion(**options, **params), []
     for epsilon in budgets:
-        model.set_params(epsilon=epsilon).fit(made.data[~test], made.target[~test])
-        predicted = model.predict(made.data[test])
-        found.append(root_mean_squared_error(made.target[test], predicted))
+        model.set_params(epsilon=epsilon)
+        found.append(error_on(test, model, made.data, made.target))
     return found
 
 

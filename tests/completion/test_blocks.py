@@ -5,19 +5,22 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.tensor import TuckerForm
-from tests.completion.test_noisy_sums import SHAPES, WHERE
+from tests.completion.test_noisy_sums import (
+    SHAPES,
+    VALUES,
+    WHERE,
+    moved_by_one_value,
+)
 from tests.completion.test_noisy_sums import make as make_any
 from tests.support.points import POINTS, original
 from tests.support.replaying import leaves, quick, recorded
 
 pytestmark = pytest.mark.thorough
 NAMES = ["statistics", "output"]
-VALUES = np.array([0.0, 0.2, 0.9, 1.0, 0.0])
 # Of the four rows of the second mode. One row is zero, so that an entry may have no
 # weight at all, and they are of very different lengths.
 FEATURES = np.array([[0.3, -1.0], [0.0, 0.0], [20.0, 0.5], [0.01, 0.02]])
@@ -43,23 +46,14 @@ def shares_used(model, order, factor=1.0, wrong=1):
     with recorded(factor=factor, wrong=wrong) as start:
         model.fit(WHERE[order], VALUES)
     largest = 0.0
-    for entry in range(5):
-        # Within the bounds, at them, and far beyond.
-        for value in (-1e9, 0.3, 1e9):
-            changed = VALUES.copy()
-            changed[entry] = value
-            with recorded(start, wrong=wrong) as other:
-                clone(model).fit(WHERE[order], changed)
-            (first,), *moved = start.moved(other)
-            # What comes first: one sum of each mode, by the range at most.
-            assert first.max() <= start.lattices[0].n_steps
-            assert np.count_nonzero(first) <= (order if model.biases else 1)
-            for number, (part,) in enumerate(moved):
-                # Of the row of the entry alone; the core has one.
-                row = [*WHERE[order][entry], 0][number % (order + 1)]
-                assert set(np.flatnonzero(part.any(axis=1))) <= {row}
-            found = np.array([part.sum() for (part,) in moved])
-            largest = np.maximum(largest, found)
+    for entry, first, moved in moved_by_one_value(model, order, start, wrong):
+        # One sum of each mode.
+        assert np.count_nonzero(first) <= (order if model.biases else 1)
+        for number, (part,) in enumerate(moved):
+            # Of the row of the entry alone; the core has one.
+            row = [*WHERE[order][entry], 0][number % (order + 1)]
+            assert set(np.flatnonzero(part.any(axis=1))) <= {row}
+        largest = np.maximum(largest, [part.sum() for (part,) in moved])
     (event, count) = [*leaves(model.privacy_guarantee_.event)][-1]
     assert count == len(moved)
     noise = start.lattices[-1]

@@ -18,6 +18,7 @@ from numpy.testing import assert_allclose
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.exceptions import AveragesOnlyWarning
 from sktensordp.privacy import PrivacyBudget
+from tests.support.tensors import dense_of, everywhere
 
 pytestmark = pytest.mark.thorough
 FEATURES = np.array([[0.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.5, 0.2], [1.0, 0.0]])
@@ -95,9 +96,7 @@ def arguments_of(kind, case):
     X, y = data_of(kind, case["shape"])
     if not case["dense"]:
         return X, y
-    tensor = np.full(case["shape"], np.nan)
-    tensor[tuple(X.T)] = y
-    return (tensor,)
+    return (dense_of(X, y, case["shape"]),)
 
 
 def fitted(kind, case):
@@ -119,8 +118,7 @@ def check(case):
         assert is_public or fitted("many", case) == found, found
         return
     shape = case["shape"]
-    everywhere = np.indices([size + 1 for size in shape]).reshape(len(shape), -1).T - 1
-    predicted = found.predict(everywhere)
+    predicted = found.predict(everywhere(shape))
     assert np.all((predicted >= 1) & (predicted <= 5)), case
     if case["way"][1] != 1:
         assert found.recommend([-1, 0], k=2).shape == (2, 2)

@@ -1,7 +1,6 @@
 """CP and Tucker decompositions of entries and of dense tensors, as users meet them."""
 
 import math
-import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -14,11 +13,11 @@ from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_low_rank_tensor, make_ratings
-from sktensordp.exceptions import PrivacyLeakWarning
 from tests.support.callbacks import ProgressBar, needs_callbacks
 from tests.support.points import POINTS
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
+from tests.support.tensors import dense_of, error_on
 
 pytestmark = pytest.mark.thorough
 INF = math.inf
@@ -124,8 +123,7 @@ def test_a_rank_far_above_what_the_data_carry_does_no_harm(epsilon):
         errors.append([])
         for rank in (5, 40):
             model = CPCompletion(rank, epsilon=epsilon, random_state=0, **domain)
-            found = model.fit(X[~test], y[~test]).predict(X[test])
-            errors[-1].append(root_mean_squared_error(y[test], found))
+            errors[-1].append(error_on(test, model, X, y))
     low, high = np.mean(errors, axis=0)
     assert high < 1.01 * low
 
@@ -250,8 +248,7 @@ def test_shapes_of_a_decomposition(biases):
     ("epsilon", "unit"), [(4.0, "entry"), (INF, "entry"), (4.0, 0), (4.0, 1)]
 )
 def test_a_tensor_equals_its_entries(kind, epsilon, unit):
-    tensor = np.full(SHAPES[3], np.nan)
-    tensor[tuple(DATA[3].T)] = Y
+    tensor = dense_of(DATA[3], Y, SHAPES[3])
     where = np.argwhere(~np.isnan(tensor))
     options = {"epsilon": epsilon, "value_bounds": (0.5, 5), "shape": SHAPES[3]}
     dense, sparse = (
@@ -357,27 +354,6 @@ def test_partial_fit_of_a_tucker():
 # --- guarantees and noise -------------------------------------------------------------
 
 
-DOMAINS = {
-    "levels": {},
-    "bounds": {"levels": None, "value_bounds": (0.5, 5)},
-    "fine levels": {"levels": np.linspace(0.5, 5, 46)},
-}
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "domain"),
-    [(0.3, "levels"), (8.0, "levels"), (1.0, "bounds"), (4.0, "fine levels")],
-)
-def test_guarantee_is_pure_and_within_the_budget(epsilon, domain):
-    guarantee = fitted(epsilon=epsilon, **DOMAINS[domain]).privacy_guarantee_
-    assert 0.999 * epsilon < guarantee.epsilon <= epsilon * (1 + 1e-15)
-    assert (guarantee.delta, guarantee.unit) == (0, "entry")
-    assert guarantee.relation == "replace-one"
-    assert guarantee.claimed is None
-    assert guarantee.epsilon_at(0) == guarantee.epsilon
-    assert guarantee.delta_at(epsilon) == 0
-
-
 @pytest.mark.parametrize("n_levels", [2, 10])
 def test_a_table_never_exceeds_a_tiny_budget(n_levels):
     model = CPCompletion(0, levels=range(n_levels), perturbation="input", max_iter=1)
@@ -391,24 +367,7 @@ def test_a_table_never_exceeds_a_tiny_budget(n_levels):
         model.set_params(epsilon=1e-12).fit([[0, 0]], [1.0])
 
 
-@pytest.mark.parametrize("perturbation", ["auto", "input", "sums"])
-def test_a_range_read_off_the_values_voids_the_guarantee(perturbation):
-    model = CPCompletion(2, epsilon=1.0, perturbation=perturbation, max_iter=3)
-    with pytest.warns(PrivacyLeakWarning, match="read off the private values"):
-        model.fit(DATA[2], Y)
-    guarantee = model.privacy_guarantee_
-    assert guarantee.epsilon == INF
-    assert guarantee.claimed == (1.0, 0.0)
-    assert guarantee.delta_at(10.0) == 1
-    assert "No differential privacy" in str(guarantee)
-    assert "read off" in guarantee.statement
-    # Without noise there is nothing to warn of.
-    model.set_params(epsilon=INF).fit(DATA[2], Y)
-    assert not model.privacy_guarantee_.protects
-    assert model.value_bounds_ == (0.5, 5)
-
-
-# --- callbacks and copies -------------------------------------------------------------
+# --- callbacks ------------------------------------------------------------------------
 
 
 class Recorder:
@@ -444,15 +403,6 @@ def test_callbacks_see_every_sweep_but_no_data_and_may_stop(kind, capsys):
     assert f"{kind.__name__} - fit" in capsys.readouterr().out
     model.set_callbacks(Recorder(stop_after=2)).fit(DATA[2], Y)
     assert model.n_iter_ == 2
-
-
-@pytest.mark.parametrize("kind", BOTH)
-def test_a_pickle_predicts_the_same(kind):
-    model = fitted(kind, order=3)
-    copy = pickle.loads(pickle.dumps(model))
-    assert_array_equal(copy.predict(DATA[3]), model.predict(DATA[3]))
-    assert copy.privacy_guarantee_ == model.privacy_guarantee_
-    assert str(copy.privacy_guarantee_) == str(fitted(order=3).privacy_guarantee_)
 
 
 # --- refusals, before anything is drawn -----------------------------------------------

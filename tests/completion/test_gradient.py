@@ -5,14 +5,18 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from sktensordp.completion._entries import Entries
 from sktensordp.completion._problem import Problem
 from sktensordp.completion.measurements import _gradient
 from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.measure import row_sums
-from tests.completion.test_noisy_sums import SHAPES, WHERE
+from tests.completion.test_noisy_sums import (
+    SHAPES,
+    VALUES,
+    WHERE,
+    moved_by_one_value,
+)
 from tests.completion.test_noisy_sums import make as make_any
 from tests.support.points import POINTS, original
 from tests.support.replaying import accounted, leaves, quick, recorded
@@ -39,28 +43,17 @@ CLIPS = {"no biases": 0.03, "wide clip": 3.0}
 @quick()
 def largest_distances(model, order, factor=1.0, wrong=1):
     """The run, and by release how far a neighbour's is in L2, all blocks together."""
-    values = np.array([0.0, 0.2, 0.9, 1.0, 0.0])
     with recorded(factor=factor, wrong=wrong) as start:
-        model.fit(WHERE[order], values)
-    largest = 0.0
-    for entry in range(0, 5, 2):
-        # Within the bounds, at them, and far beyond.
-        for value in (-1e9, 0.3, 1e9):
-            changed = values.copy()
-            changed[entry] = value
-            with recorded(start, wrong=wrong) as other:
-                clone(model).fit(WHERE[order], changed)
-            (first,), *moved = start.moved(other)
-            assert first.max() <= start.lattices[0].n_steps
-            for release in moved:
-                # Of the rows of the entry alone, in every mode, and the core.
-                own = [*WHERE[order][entry], 0]
-                for part, row in zip(release, own, strict=False):
-                    assert set(np.flatnonzero(part.any(axis=1))) <= {row}
-            found = [
-                np.linalg.norm(np.concatenate([p.ravel() for p in m])) for m in moved
-            ]
-            largest = np.maximum(largest, np.array(found) * start.step)
+        model.fit(WHERE[order], VALUES)
+    largest, entries = 0.0, range(0, 5, 2)
+    for entry, _, moved in moved_by_one_value(model, order, start, wrong, entries):
+        for release in moved:
+            # Of the rows of the entry alone, in every mode, and the core.
+            own = [*WHERE[order][entry], 0]
+            for part, row in zip(release, own, strict=False):
+                assert set(np.flatnonzero(part.any(axis=1))) <= {row}
+        found = [np.linalg.norm(np.concatenate([p.ravel() for p in m])) for m in moved]
+        largest = np.maximum(largest, np.array(found) * start.step)
     return start, largest
 
 

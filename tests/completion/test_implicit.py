@@ -5,10 +5,9 @@ later releases are the same function of earlier ones in both.
 """
 
 import copy
-import inspect
 import math
 import pickle
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -26,9 +25,9 @@ from sktensordp._random import NoiseStreams
 from sktensordp.completion import (
     CoordinateEncoder,
     ImplicitCompletion,
-    Recommender,
     _cooccurrence,
     _products,
+    make_ranking_scorer,
 )
 from sktensordp.completion._choices import Choices
 from sktensordp.completion._cooccurrence import (
@@ -37,11 +36,14 @@ from sktensordp.completion._cooccurrence import (
     release_sums,
 )
 from sktensordp.completion._products import ProductSums
-from sktensordp.completion._ranking import best_of
+from sktensordp.datasets import make_choices
 from sktensordp.exceptions import BudgetExceededError
+from sktensordp.model_selection import ItemHoldout
 from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of
+from sktensordp.tensor.kernels._choices import assemble, centred_sums
 from tests.support.callbacks import HAS_CALLBACKS
 from tests.support.choices import KINDS_OF_CHOICES
+from tests.support.public import methods_of
 from tests.support.refusing import refused
 from tests.support.replaying import accounted, recorded
 
@@ -196,8 +198,6 @@ SHARES = {
 
 
 def assembled(chosen, shares, scale, least, block, diagonal):
-    from sktensordp.tensor.kernels._choices import assemble, centred_sums
-
     m = len(shares)
     products, sums = np.zeros((m, m), np.int64), np.zeros(m, np.int64)
     total, (high, low) = np.zeros(1, np.int64), np.zeros((2, m * (m + 1) // 2), int)
@@ -322,18 +322,15 @@ def test_order_repetition_and_batches_change_no_bit():
     assert len(model.items_)
     rng = np.random.default_rng(1)
     shuffled = rng.permutation(np.concatenate([X, X[::3]]))
-    assert_same(make().fit(shuffled), model)
-    assert_same(make().fit_batches(iter([shuffled[:50], shuffled[50:]])), model)
-    assert_same(make().fit_batches([X[5:], X[:9], X[:0]]), model)
     coo = sparse.coo_array((np.full(len(X), 7.5), tuple(X.T)), shape=SHAPE)
-    for array in (coo, coo.tocsr(), coo.tocsc(), sparse.coo_matrix(coo)):
-        assert_same(make().fit(array), model)
-    assert_same(make().fit(pydata.COO.from_scipy_sparse(coo)), model)
-    assert_same(make().fit(coo.astype(bool)), model)
-    assert_same(make().fit_batches([coo, X[:3]]), model)
-    assert_same(make().fit(X.astype(float)), model)
-    assert_same(make().fit(X.tolist()), model)
-    assert_same(make().fit(pd.DataFrame(X, columns=["user", "item"])), model)
+    frame = pd.DataFrame(X, columns=["user", "item"])
+    tables = [shuffled, X.astype(float), X.tolist(), frame]
+    arrays = [coo, coo.tocsr(), coo.tocsc(), sparse.coo_matrix(coo), coo.astype(bool)]
+    for same in (*tables, *arrays, pydata.COO.from_scipy_sparse(coo)):
+        assert_same(make().fit(same), model)
+    halves = iter([shuffled[:50], shuffled[50:]])
+    for batches in (halves, [X[5:], X[:9], X[:0]], [coo, X[:3]]):
+        assert_same(make().fit_batches(batches), model)
 
 
 def test_answers_do_not_depend_on_the_other_users_of_a_call():
@@ -352,20 +349,12 @@ def test_answers_do_not_depend_on_the_other_users_of_a_call():
 
 
 def test_threads_change_no_bit():
-    model, others = make().fit(X), []
-
-    def fit():
-        others.append(make().fit(X))
-
-    threads = [threading.Thread(target=fit) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    model = make().fit(X)
+    with ThreadPoolExecutor(4) as pool:
+        others = [*pool.map(lambda _: make().fit(X), range(4))]
     for n_threads in (1, 2):
         with threadpool_limits(n_threads):
-            fit()
-    assert len(others) == 6
+            others.append(make().fit(X))
     for other in others:
         assert_same(other, model)
 
@@ -377,18 +366,9 @@ def test_ids_through_an_encoder():
         "user": [users[u] for u in X[:, 0]], "item": [items[i] for i in X[:, 1]],
     })  # fmt: skip
     pipeline = make_pipeline(encoder, make(shape=encoder.declared_shape)).fit(frame)
-    model = make().fit(X)
-    assert_same(pipeline[-1], model)
-    left_out = CoordinateEncoder(categories=[None, items])
-    recommender = Recommender(make(shape=None), left_out).fit(frame)
-    wide = make(shape=(2**31 - 2, 30)).fit(X)
-    assert_array_equal(recommender.completion_.item_counts_, wide.item_counts_)
-    ids = recommender.recommend(["u3", "nobody"], k=4)
-    assert ids[0].tolist() == [items[i] for i in model.recommend(3, 4)]
-    assert ids[1].tolist() == [items[i] for i in model.recommend(-1, 4)]
-    for fitted in (pipeline, recommender):
-        report = privacy_of(fitted)
-        assert report.guarantee.epsilon == pytest.approx(20, rel=1e-3)
+    assert_same(pipeline[-1], make().fit(X))
+    report = privacy_of(pipeline)
+    assert report.guarantee.epsilon == pytest.approx(20, rel=1e-3)
 
 
 # --- the guarantee -------------------------------------------------------------------
@@ -472,12 +452,6 @@ def test_few_choices_give_popularity_with_the_whole_budget():
     assert np.std(noise) == pytest.approx(record.sigma / math.sqrt(0.98), rel=0.5)
 
 
-@pytest.mark.parametrize("release", [1, 2], ids=["counts", "products"])
-def test_noise_has_the_standard_deviation_that_is_accounted_for(release):
-    """A correct sampler fails this with probability of about 1e-6."""
-    check_noise_of(release, 1.0)
-
-
 def check_noise_of(release, factor):
     residuals = []
     for seed in range(20):
@@ -489,8 +463,11 @@ def check_noise_of(release, factor):
     assert abs(np.mean(residuals)) < 5 / math.sqrt(residuals.size)
 
 
-@pytest.mark.parametrize("release", [1, 2])
-def test_half_the_noise_would_be_noticed(release):
+@pytest.mark.parametrize("release", [1, 2], ids=["counts", "products"])
+def test_noise_has_the_standard_deviation_that_is_accounted_for(release):
+    """A correct sampler fails this with probability of about 1e-6."""
+    check_noise_of(release, 1.0)
+    # Half the noise would be noticed.
     with pytest.raises(AssertionError):
         check_noise_of(release, 0.5)
 
@@ -585,12 +562,7 @@ def test_every_public_method_is_covered():
         "fit", "fit_batches", "get_params", "set_params", "get_metadata_routing",
         *["set_callbacks"] * HAS_CALLBACKS,
     }  # fmt: skip
-    public = {
-        name
-        for name, _ in inspect.getmembers(make().fit(X), callable)
-        if not name.startswith("_") and not name.endswith("_request")
-    }
-    assert public == asked | others
+    assert methods_of(make().fit(X)) == asked | others
 
 
 def test_nothing_of_a_user_leaves_with_copies_and_pickles():
@@ -633,14 +605,6 @@ def test_unknown_users_get_popular_items():
     assert_array_equal(model.recommend(10, 5), model.recommend(-1, 5))
     assert_array_equal(model.recommend(-1, 5), np.argsort(-model.item_counts_)[:5])
     assert model.predict([[-1, -1], [3, -1]]).tolist() == [0, 0]
-
-
-def test_equal_scores_are_ordered_by_index():
-    scores = np.array([[1.0, 3, 3, 3, 0], [0, 0, 0, 0, 0], [-np.inf, 1, 1, 2, -np.inf]])
-    assert best_of(scores, 2).tolist() == [[1, 2], [0, 1], [3, 1]]
-    assert best_of(scores, 6).tolist() == [
-        [1, 2, 3, 0, 4, -1], [0, 1, 2, 3, 4, -1], [3, 1, 2, -1, -1, -1],
-    ]  # fmt: skip
 
 
 def test_no_items_is_private_popularity():
@@ -850,10 +814,6 @@ def test_malformed_queries_are_refused():
 
 def test_with_noise_it_beats_popularity():
     """And it is hardly worse if co-occurrences carry no information."""
-    from sktensordp.completion import make_ranking_scorer
-    from sktensordp.datasets import make_choices
-    from sktensordp.model_selection import ItemHoldout
-
     scorer, cv = make_ranking_scorer(k=20, history=0), ItemHoldout(random_state=0)
     for affinity, least in ((0.7, 1.15), (0.0, 0.94)):
         data = make_choices(3000, 400, 60_000, affinity=affinity, random_state=0)
@@ -873,10 +833,6 @@ def test_with_noise_it_beats_popularity():
 @pytest.mark.parametrize("kind", KINDS_OF_CHOICES)
 def test_it_is_no_worse_than_popularity_on_any_kind_of_choices(kind):
     """And better with a larger budget. Differences are many times their noise."""
-    from sktensordp.completion import make_ranking_scorer
-    from sktensordp.datasets import make_choices
-    from sktensordp.model_selection import ItemHoldout
-
     size, exponents = KINDS_OF_CHOICES[kind]
     data = make_choices(*size, **exponents, random_state=0)
     ((train, test),) = ItemHoldout(random_state=0).split(data.data)

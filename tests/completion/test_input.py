@@ -29,8 +29,12 @@ def test_table_keeps_the_ratio_in_exact_arithmetic(levels, epsilon):
     bound = exp_fraction(epsilon)
     for column in zip(*plan.mechanism.weights, strict=True):
         assert max(column) <= bound * min(column)
-    assert plan.guarantee.epsilon <= epsilon
-    assert plan.guarantee.delta == 0
+    found = plan.guarantee
+    assert 0.999 * min(epsilon, 30) <= found.epsilon <= epsilon
+    assert (found.delta, found.unit) == (0, "entry")
+    assert (found.relation, found.claimed) == ("replace-one", None)
+    assert found.epsilon_at(0) == found.epsilon
+    assert found.delta_at(epsilon) == 0
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)

@@ -131,16 +131,20 @@ def test_wrong_lists_are_refused(models, name, options, message):
         models[name].recommend([0, 1, 2], 3, **options)
 
 
-@pytest.mark.parametrize("k", [1, 2, 7])
+@pytest.mark.parametrize("k", [1, 2, 7, 12])
 @pytest.mark.parametrize("n_columns", [9, 32 * 4 * 7 + 31, 32 * 64])
 def test_best_columns_are_those_of_sorting(n_columns, k):
+    """Equal ones by their index; where there are no more, -1."""
     rng = np.random.default_rng(k)
-    for levels in (2, 5, 1000, 10**12):
+    for levels in (1, 2, 5, 1000, 10**12):
         scores = rng.integers(levels, size=(9, n_columns)).astype(float)
         scores[:3, : -k // 2] = -np.inf
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         lost = np.isneginf(np.take_along_axis(scores, order, axis=1))
-        assert_array_equal(best_of(scores, k), np.where(lost, -1, order))
+        found = best_of(scores, k)
+        assert_array_equal(found[:, :n_columns], np.where(lost, -1, order))
+        assert_array_equal(found[:, n_columns:], -1)
+        assert found.shape == (9, k)
 
 
 # --- what was observed is looked up --------------------------------------------------

@@ -7,6 +7,7 @@ noise fails; those of chi-square tests are asymptotic.
 
 import math
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
@@ -15,6 +16,7 @@ import mpmath
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
 from sktensordp.completion import (
@@ -29,6 +31,7 @@ from sktensordp.completion._requests import read_request
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
+from tests.noise.conftest import chi_square_p_value
 from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.refusing import refused
@@ -88,6 +91,23 @@ class Counted(Sums):
 
 def aggregated(sums, shares=SHARES, **options):
     return fit_aggregated(model(**options), sums, noise_shares=shares)
+
+
+def asked_alone():
+    """What the only party that answers is asked, and what it said."""
+    sums = Counted(parties_of(model(), ALONE)[:1])
+    aggregated(sums, ALONE)
+    return sums
+
+
+def with_products(seeds=None):
+    """The same of a fit with a pattern, and the number of its sums of products."""
+    with with_a_pattern():
+        sums = Counted(parties_of(model(), seeds=seeds))
+        aggregated(sums)
+    kinds = [header(request)["question"]["kind"] for request in sums.requests]
+    (number,) = [k for k, kind in enumerate(kinds) if kind == "pattern"]
+    return sums, number
 
 
 def signed(integers, n_bits):
@@ -257,7 +277,7 @@ def test_the_noise_of_the_least_parties_is_that_of_a_server(counts):
 # --- parties --------------------------------------------------------------------------
 
 
-def test_answers_contain_shares_of_discrete_gaussian_noise(chi_square):
+def test_answers_contain_shares_of_discrete_gaussian_noise():
     """Against the exact answers; false-alarm rate 1e-6 for every test."""
     sums = Counted(parties_of(model(), seeds=range(5)))
     aggregated(sums)
@@ -271,24 +291,15 @@ def test_answers_contain_shares_of_discrete_gaussian_noise(chi_square):
     # Totals, counts and four passes.
     assert len(noise) == 5 * 6
     flat = np.concatenate(noise)
-    assert chi_square(*cells(flat)) > ALPHA
-    assert chi_square(*cells(flat / 2)) < ALPHA
+    assert chi_square_p_value(*cells(flat)) > ALPHA
+    assert chi_square_p_value(*cells(flat / 2)) < ALPHA
     # No two parties and no two releases have the same noise.
     assert len(np.unique(flat)) == flat.size
 
 
 def cells(normal):
     """Counts in 30 cells of the standard normal distribution, and their masses."""
-    from scipy.stats import norm
-
     return np.bincount((30 * norm.cdf(normal)).astype(int), minlength=30), [1 / 30] * 30
-
-
-@pytest.fixture
-def chi_square():
-    from tests.noise.conftest import chi_square_p_value
-
-    return chi_square_p_value
 
 
 def test_the_server_draws_no_noise_and_knows_how_much_there_is():
@@ -371,9 +382,7 @@ def test_a_party_answers_one_request_of_each_number():
 
 
 def test_threads_cannot_get_two_answers_with_one_noise():
-    sums = Counted(parties_of(model(), ALONE)[:1])
-    aggregated(sums, ALONE)
-    request = sums.requests[0]
+    request = asked_alone().requests[0]
     n_bits = header(request)["n_bits"]
     others = [setting(request, "n_bits", to=n_bits + k) for k in range(8)]
     (answering,) = parties_of(model(), ALONE)[:1]
@@ -384,18 +393,13 @@ def test_threads_cannot_get_two_answers_with_one_noise():
         with suppress(ValueError):
             answered.append(answering.answer(one))
 
-    threads = [threading.Thread(target=ask, args=(one,)) for one in others]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, others))
     assert len(answered) == 1
 
 
 def test_an_interrupted_answer_is_no_chance_to_ask_something_else(monkeypatch):
-    sums = Counted(parties_of(model(), ALONE)[:1])
-    aggregated(sums, ALONE)
-    request = sums.requests[0]
+    request = asked_alone().requests[0]
     (one,) = parties_of(model(), ALONE)[:1]
     with monkeypatch.context() as patched:
         patched.setattr(SharedNoise, "draw", lambda *_: 1 / 0)
@@ -407,9 +411,7 @@ def test_an_interrupted_answer_is_no_chance_to_ask_something_else(monkeypatch):
 
 
 def test_parties_decide_how_much_noise_they_add():
-    sums = Counted(parties_of(model(), ALONE)[:1])
-    aggregated(sums, ALONE)
-    request = sums.requests[0]
+    request = asked_alone().requests[0]
     more = NoiseShares(500)
     for one, asked in (
         (party(model(), *of_party(0), noise_shares=more), request),
@@ -429,12 +431,8 @@ def test_parties_decide_how_much_noise_they_add():
 
 def test_budgets_record_the_release_at_each_party_once():
     server, answering = model(), parties_of(model())
-    with PrivacyBudget(4.0, delta=1e-6) as at_server:
-        request = Counted([])
-        with pytest.raises(ValueError, match="number of answers"):
-            fit_aggregated(server, request, noise_shares=SHARES)
-    assert at_server.spent is None
-    sums = Counted(answering)
+    with refused("number of answers"):
+        fit_aggregated(server, Counted([]), noise_shares=SHARES)
     budgets = [PrivacyBudget(4.0, delta=1e-6) for _ in answering]
 
     def ask(request):
@@ -449,15 +447,11 @@ def test_budgets_record_the_release_at_each_party_once():
         assert budget.spent.epsilon == pytest.approx(4.0, abs=1e-3)
         assert budget.spent.epsilon == one.privacy_guarantee_.epsilon
     # A new party for the same units is another release.
-    with budgets[0], drawing() as streams, pytest.raises(BudgetExceededError):
-        Counted(parties_of(model()))(next(iter(requests_of(sums, server))))
-    assert not streams
-
-
-def requests_of(sums, server):
-    sums.answering = parties_of(server)
+    sums = Counted(parties_of(server))
     fit_aggregated(server, sums, noise_shares=SHARES)
-    return sums.requests
+    with budgets[0], drawing() as streams, pytest.raises(BudgetExceededError):
+        Counted(parties_of(model()))(sums.requests[0])
+    assert not streams
 
 
 def test_the_guarantee_says_how_many_parties_it_needs():
@@ -572,11 +566,7 @@ def test_shares_are_planned_without_data():
 
 def test_parties_round_products_before_they_add_noise():
     """Each its own. False-alarm rate of the variance: 1e-6."""
-    server = model()
-    with with_a_pattern():
-        sums = Counted(parties_of(server, seeds=range(5)))
-        fit_aggregated(server, sums, noise_shares=SHARES)
-    (number,) = [k for k, r in enumerate(sums.requests) if asks_products(r)]
+    sums, number = with_products(seeds=range(5))
     request, answers = sums.requests[number], sums.answers[number]
     n_bits = header(request)["n_bits"]
     assert header(request)["n_numbers"] == 20 * 21 // 2
@@ -596,8 +586,7 @@ def test_parties_round_products_before_they_add_noise():
 def test_the_rounding_of_products_is_accounted_for():
     """What one unit may move is 1, and a step more for the root of their number."""
     with with_a_pattern():
-        server = model()
-        one = parties_of(server)[0]
+        one = parties_of(model())[0]
         events = [*leaves(one.privacy_guarantee_.event)]
     noise = one._noise
     assert noise.n_changed == 20 * 21 // 2
@@ -612,14 +601,11 @@ def test_the_rounding_of_products_is_accounted_for():
 
 
 def test_more_or_larger_products_than_planned_are_refused():
+    sums, number = with_products()
+    request = sums.requests[number]
     with with_a_pattern():
-        server = model()
-        parties, other = parties_of(server), parties_of(server)[0]
-        sums = Counted(parties)
-        fit_aggregated(server, sums, noise_shares=SHARES)
-    (request,) = [r for r in sums.requests if asks_products(r)]
+        other = parties_of(model())[0]
     other.answer(request)
-    number = header(request)["number"]
     with pytest.raises(ValueError, match="more products"):
         other.answer(numbered(request, number + 1))
     beyond = with_array(
@@ -631,9 +617,7 @@ def test_more_or_larger_products_than_planned_are_refused():
 
 def test_more_sums_than_planned_are_refused():
     """Their number is part of the guarantee, however little of the budget they take."""
-    sums = Counted(parties_of(model(), ALONE)[:1])
-    aggregated(sums, ALONE)
-    request, one = sums.requests[1], parties_of(model(), ALONE)[0]
+    request, one = asked_alone().requests[1], parties_of(model(), ALONE)[0]
     assert header(request)["question"]["kind"] == "counts"
     n_most = one._noise.n_cells // header(request)["n_numbers"]
     cheap = setting(request, "sums", 0, "share", to=1e-9)
@@ -641,7 +625,3 @@ def test_more_sums_than_planned_are_refused():
         one.answer(numbered(cheap, number))
     with pytest.raises(ValueError, match="more sums"):
         one.answer(numbered(cheap, n_most))
-
-
-def asks_products(request):
-    return header(request)["question"]["kind"] == "pattern"

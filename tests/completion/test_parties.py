@@ -49,6 +49,14 @@ def parties(server, numbers=(0, 1, 2)):
     return [party(server, *of_party(k)) for k in numbers] + [party(server, *NO_UNITS)]
 
 
+def summed(server=None):
+    """A server after a fit, and what it asked and was answered."""
+    server = server or model()
+    sums = Sums(parties(server))
+    fit_aggregated(server, sums)
+    return server, sums
+
+
 def assert_same(found, expected):
     trusted = "if nobody but a trusted server sees the exact sums"
     assert found.privacy_guarantee_ == expected.privacy_guarantee_.under(trusted)
@@ -61,17 +69,13 @@ def assert_same(found, expected):
     ("kind", "options"),
     [
         (CPCompletion, {}),
-        (
-            TuckerCompletion,
-            {"perturbation": "auto", "side_information": {1: np.eye(30)}},
-        ),
+        (TuckerCompletion, {"perturbation": "auto", "side_information": FEATURES}),
         (CPCompletion, {"perturbation": "sums", "epsilon": 0.1}),
     ],
 )
 def test_the_model_of_all_parties_is_that_of_fit(kind, options):
-    server = model(kind, **options)
     with drawing() as streams:
-        fit_aggregated(server, Sums(parties(server)))
+        server, _ = summed(model(kind, **options))
     one = model(kind, **options)
     with drawing() as expected:
         one.fit(RATINGS.data, RATINGS.target)
@@ -83,9 +87,8 @@ def test_the_model_of_all_parties_is_that_of_fit(kind, options):
 
 def test_a_pattern_of_all_parties_is_that_of_fit():
     with with_a_pattern():
-        server, one = model(), model().fit(RATINGS.data, RATINGS.target)
-        sums = Sums(parties(server))
-        fit_aggregated(server, sums)
+        one = model().fit(RATINGS.data, RATINGS.target)
+        server, sums = summed()
     assert_same(server, one)
     features = [each._fitted.model.features for each in (server, one)]
     assert features[0].shape[1] > 2
@@ -112,9 +115,7 @@ def test_units_of_other_modes(unit):
 
 
 def test_answers_are_integers_below_the_modulus_that_is_needed():
-    server = model()
-    sums = Sums(parties(server))
-    fit_aggregated(server, sums)
+    server, sums = summed()
     largest = 0
     for request, answers in zip(sums.requests, sums.answers, strict=True):
         n_bits = header(request)["n_bits"]
@@ -156,9 +157,7 @@ def test_sums_of_all_units_at_their_most_keep_their_value():
 
 def test_a_party_moves_the_sums_by_its_own_units_alone():
     """What it answers does not depend on other parties, given the request."""
-    server = model()
-    sums = Sums(parties(server))
-    fit_aggregated(server, sums)
+    _, sums = summed()
     alone = party(model(), *of_party(1))
     for request, answers in zip(sums.requests, sums.answers, strict=True):
         assert_array_equal(alone.answer(request), answers[1])
@@ -185,8 +184,7 @@ def test_dropouts_give_the_sums_of_those_that_answer():
 
 
 def test_the_server_holds_no_rows_and_parties_compute_their_own():
-    server = model()
-    fit_aggregated(server, Sums(parties(server)))
+    server, _ = summed()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         known = server.predict(RATINGS.data)
@@ -220,15 +218,10 @@ def test_the_release_is_recorded_once_before_anybody_is_asked():
 
 
 @pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (lambda n: np.zeros(n + 1, dtype=int), "ask must return"),
-        (lambda n: np.zeros(n), "ask must return"),
-        (lambda n: None, "ask must return"),
-    ],
+    "answer", [lambda n: np.zeros(n + 1, dtype=int), np.zeros, lambda n: None]
 )
-def test_a_sum_that_is_none_is_refused(answer, message):
-    with pytest.raises(ValueError, match=message):
+def test_a_sum_that_is_none_is_refused(answer):
+    with pytest.raises(ValueError, match="ask must return"):
         fit_aggregated(model(), lambda request: answer(header(request)["n_numbers"]))
 
 

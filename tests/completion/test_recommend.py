@@ -9,6 +9,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
+from tests.support.tensors import dense_of, fitted_in
 
 pytestmark = pytest.mark.thorough
 SHAPES = [(40, 25), (40, 25, 6), (40, 25, 6, 3)]
@@ -172,7 +173,7 @@ def test_many_units(n_units):
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype", "shape"),
+    ("way", "dtype", "shape"),
     [
         ("fit_batches", np.float32, SHAPES[1]),
         ("partial_fit", np.float64, SHAPES[0]),
@@ -180,22 +181,15 @@ def test_many_units(n_units):
         ("dense, then", np.float32, SHAPES[0]),
     ],
 )
-def test_what_was_seen_in_any_way_is_left_out(kind, dtype, shape):
+def test_what_was_seen_in_any_way_is_left_out(way, dtype, shape):
     X, y = entries(shape, n=150)
     X, first = np.unique(X, axis=0, return_index=True)
     y, half = y[first].astype(dtype), len(X) // 2
     model = make(shape=shape)
-    if kind == "fit_batches":
-        model.fit_batches([(X[:half], y[:half]), (X[half:], y[half:])])
-    elif kind == "partial_fit":
-        model.partial_fit(X[:half], y[:half]).partial_fit(X[half:], y[half:])
+    if way == "dense, then":
+        model.fit(dense_of(X[:half], y[:half], shape)).partial_fit(X[half:], y[half:])
     else:
-        tensor = np.full(shape, np.nan, dtype=dtype)
-        then = len(X) if kind == "dense" else half
-        tensor[tuple(X[:then].T)] = y[:then]
-        model.fit(tensor)
-        if then < len(X):
-            model.partial_fit(X[then:], y[then:])
+        fitted_in(way, model, X, y, half)
     seen = seen_by(X)
     for unit, items in enumerate(model.recommend(np.arange(40), 25)):
         np.testing.assert_array_equal(items, brute_force(model, unit, 25, seen))

@@ -12,11 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import coo_array
 from sklearn import config_context
 from sklearn.base import clone, is_regressor
-from sklearn.model_selection import (
-    GridSearchCV,
-    cross_val_score,
-    cross_validate,
-)
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 
 from sktensordp.completion import (
     CoordinateEncoder,
@@ -85,6 +81,11 @@ def for_users(kind=CPCompletion, films=FILMS, unknown="drop", **options):
     )
 
 
+def by_indices(model):
+    """The completion of a recommender of users, for any number of them."""
+    return clone(model.completion).set_params(shape=(2**31 - 2, N_FILMS))
+
+
 @pytest.fixture(scope="module")
 def fitted():
     return for_users().fit(TABLE, Y)
@@ -123,8 +124,7 @@ def test_entries_are_fitted_as_by_indices(kind):
 def test_users_are_fitted_as_by_indices(kind):
     data = () if kind is ImplicitCompletion else (Y,)
     model = for_users(kind).fit(TABLE, *data)
-    plain = clone(model.completion).set_params(shape=(2**31 - 2, N_FILMS))
-    plain.fit(WHERE, *data)
+    plain = by_indices(model).fit(WHERE, *data)
     # To the last bit, wherever the rows of users are.
     assert_array_equal(model.predict(TABLE), plain.predict(WHERE))
     found = model.recommend(USERS, k=5)
@@ -585,32 +585,20 @@ def test_cross_validation_with_whole_users(make):
 
 def test_scores_are_those_of_indices():
     """A search by ids measures what one by indices does, on the same sides."""
-    plain = CPCompletion(**{
-        **for_users().completion.get_params(), "shape": (2**31 - 2, N_FILMS),
-    })  # fmt: skip
-    numbered = Recommender(
-        for_users().completion, CoordinateEncoder(categories=[None, range(N_FILMS)])
-    )
-    folds = UserKFold(3, random_state=0)
-    for scorer, cv in (
-        (make_fold_in_scorer(), folds),
-        (make_ranking_scorer(k=5), folds),
-        (make_ranking_scorer("ndcg", k=5, history=0), ItemHoldout(random_state=0)),
+    folds, top = UserKFold(3, random_state=0), make_ranking_scorer(k=5)
+    ndcg = make_ranking_scorer("ndcg", k=5, history=0)
+    for kind, data, scorer, cv in (
+        (CPCompletion, (WHERE, Y), make_fold_in_scorer(), folds),
+        (CPCompletion, (WHERE, Y), top, folds),
+        (CPCompletion, (WHERE, Y), ndcg, ItemHoldout(random_state=0)),
+        (ImplicitCompletion, (WHERE,), top, UserHoldout(0.3, random_state=0)),
     ):
+        numbered = for_users(kind, films=range(N_FILMS))
         one, two = (
-            cross_val_score(model, WHERE, Y, cv=cv, scoring=scorer)
-            for model in (plain, numbered)
+            cross_val_score(model, *data, cv=cv, scoring=scorer)
+            for model in (by_indices(numbered), numbered)
         )
         assert_allclose(one, two, rtol=1e-12)
-    chosen = for_users(ImplicitCompletion, films=range(N_FILMS))
-    plain = clone(chosen.completion).set_params(shape=(2**31 - 2, N_FILMS))
-    cv = UserHoldout(0.3, random_state=0)
-    scorer = make_ranking_scorer(k=5)
-    one, two = (
-        cross_val_score(model, WHERE, cv=cv, scoring=scorer)
-        for model in (plain, chosen)
-    )
-    assert_allclose(one, two, rtol=1e-12)
     entries = for_entries()
     scorer, cv = make_ranking_scorer(k=5, history=0), ItemHoldout(random_state=0)
     assert 0 < cross_val_score(entries, TABLE, Y, cv=cv, scoring=scorer)[0] < 1
@@ -619,11 +607,10 @@ def test_scores_are_those_of_indices():
 def test_scores_tell_users_with_long_ids_apart():
     """Also where their ids share a double, and so the sides of their rows."""
     fitted, scored = next(ItemHoldout(0.3, random_state=0).split(WHERE))
-    encoder, scores = CoordinateEncoder(categories=[None, range(N_FILMS)]), []
+    scores = []
     for first in (0, 2**60):
         rows = np.add(WHERE, [first, 0])
-        model = Recommender(for_users().completion, encoder)
-        model.fit(rows[fitted], Y[fitted])
+        model = for_users(films=range(N_FILMS)).fit(rows[fitted], Y[fitted])
         scorer = make_ranking_scorer(k=5, history=0)
         scores.append(scorer(model, rows[scored], Y[scored]))
     assert_allclose(*scores, rtol=1e-12)
@@ -638,7 +625,7 @@ def test_private_searches_over_users(form, cv):
         model, {"completion__rank": [0, 1]}, n_iter=2, cv=cv, refit="keep"
     )
     plain = PrivateSearchCV(
-        clone(model.completion).set_params(shape=(2**31 - 2, N_FILMS)),
+        by_indices(model),
         {"rank": [0, 1]}, n_iter=2, cv=cv, refit="keep",
     )  # fmt: skip
     planned = plain.planned_guarantee(WHERE)

@@ -6,7 +6,6 @@ rows that users have are drawn anew in every fit.
 """
 
 import copy
-import inspect
 import pickle
 import re
 import uuid
@@ -25,6 +24,7 @@ from sktensordp.completion import (
     TuckerCompletion,
 )
 from tests.support.leak_hunt import files_of, pickles_of, walk
+from tests.support.public import methods_of
 from tests.support.replaying import largest_ratios, recorded
 
 pytestmark = pytest.mark.thorough
@@ -145,15 +145,7 @@ NO_ANSWERS = {
 
 def test_every_public_method_is_asked():
     model = make(VALUED["sums"]).fit(*entries())
-    public = {
-        name
-        for name, _ in inspect.getmembers(model, callable)
-        if not name.startswith("_")
-        and not (name.startswith("set_") and name.endswith("_request"))
-        # Fitted parts, whose coordinates are numbers of rows.
-        and name not in ("completion", "encoder", "completion_", "encoder_")
-    }
-    assert public - NO_ANSWERS == set(ANSWERS) - {"stored"}
+    assert methods_of(model) - NO_ANSWERS == set(ANSWERS) - {"stored"}
 
 
 @pytest.mark.parametrize("completion", [*VALUED.values(), ImplicitCompletion()])

@@ -16,12 +16,12 @@ from sktensordp.completion import (
     fit_aggregated,
     party,
 )
-from sktensordp.datasets import make_ratings
+from tests.completion.test_parties import RATINGS
+from tests.completion.test_parties import model as of_users
 from tests.support.replaying import with_a_pattern
 from tests.support.requests import header, total, with_array
 
 pytestmark = pytest.mark.thorough
-RATINGS = make_ratings(n_users=60, n_items=30, n_ratings=1500, random_state=0)
 OF_ONE_USER = RATINGS.data[:, 0] == np.bincount(RATINGS.data[:, 0]).argmax()
 # In place of a value of the first line.
 HOSTILE = (
@@ -33,10 +33,7 @@ EXTREME = (np.nan, np.inf, -np.inf, 1e300, -1e300, 1e9, -1e9, 0.0, -1.0, 5e-324)
 
 
 def completion(kind, rank):
-    return kind(
-        rank, unit=0, levels=RATINGS.levels, shape=(60, 30), epsilon=20.0,
-        perturbation="statistics", random_state=0,
-    )  # fmt: skip
+    return of_users(kind, rank, epsilon=20.0, random_state=0)
 
 
 def requests_of(kind, rank):

@@ -6,23 +6,19 @@ import numpy as np
 import pytest
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
+from tests.completion.test_uncertainty import normal_values
 from tests.support.points import POINTS
+from tests.support.tensors import fitted_in
 
 pytestmark = pytest.mark.thorough
 SHAPE, BOUNDS = (300, 200), (-4.0, 4.0)
 QUIET, LOUD = 0.25, 0.9
 
 
-def uneven_values(n=24_000, seed=0, quiet=QUIET, loud=LOUD, shape=SHAPE):
+def uneven_values(n=24_000, quiet=QUIET, loud=LOUD, shape=SHAPE):
     """Distinct coordinates and values; every other row of mode 0 is loud."""
-    rng = np.random.default_rng(seed)
-    factors = [rng.normal(size=(size, 2)) for size in shape[:2]]
-    factors += [1 + 0.3 * rng.normal(size=(size, 2)) for size in shape[2:]]
-    cells = rng.choice(math.prod(shape), n, replace=False)
-    X = np.column_stack(np.unravel_index(cells, shape))
-    truth = np.prod([f[X[:, m]] for m, f in enumerate(factors)], axis=0).sum(axis=1)
-    spread = np.where(X[:, 0] % 2, loud, quiet)
-    y = 0.8 * truth / truth.std() + spread * rng.normal(size=n)
+    by_row = np.where(np.arange(shape[0]) % 2, loud, quiet)
+    X, y = normal_values(shape, n, 2, seed=0, residual=by_row)
     return X, np.clip(y, *BOUNDS)
 
 
@@ -89,8 +85,8 @@ def coverage(model, X, y):
 @pytest.mark.parametrize(
     ("kind", "epsilon"),
     [
-        ("entries", math.inf), ("entries", 30.0), ("dense", 30.0), ("batches", 30.0),
-        ("randomized", 30.0), ("update", 30.0), ("three modes", math.inf),
+        ("fit", math.inf), ("fit", 30.0), ("dense", 30.0), ("fit_batches", 30.0),
+        ("randomized", 30.0), ("partial_fit", 30.0), ("three modes", math.inf),
     ],
 )  # fmt: skip
 def test_intervals_hold_for_quiet_and_for_loud_rows(kind, epsilon):
@@ -99,20 +95,12 @@ def test_intervals_hold_for_quiet_and_for_loud_rows(kind, epsilon):
     held_out = X[24_000:], y[24_000:]
     X, y = X[:24_000], y[:24_000]
     model = completion(epsilon, shape=shape)
-    if kind == "dense":
-        tensor = np.full(shape, np.nan)
-        tensor[tuple(X.T)] = y
-        model.fit(tensor)
-    elif kind == "batches":
-        model.fit_batches([(X[:5000], y[:5000]), (X[5000:], y[5000:])])
-    elif kind == "randomized":
+    if kind == "randomized":
         model.fit_randomized(X, model.client().privatize(y))
-    elif kind == "update":
-        model.partial_fit(X[:20_000], y[:20_000]).partial_fit(X[20_000:], y[20_000:])
     else:
-        model.fit(X, y)
+        fitted_in(kind, model, X, y, 20_000 if kind == "partial_fit" else 5000)
     # An update leaves the variances as they were.
-    least = 0.90 if kind == "update" else 0.92
+    least = 0.90 if kind == "partial_fit" else 0.92
     for found in coverage(model, *held_out):
         assert least < found < 0.99
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from tests.support.refusing import refused
+from tests.support.tensors import error_on
 
 pytestmark = pytest.mark.thorough
 SHAPE, N = (150, 80), 5000
@@ -28,8 +28,7 @@ def make(cls=CPCompletion, **params):
 
 
 def error(model, X=X):
-    model.fit(X[~TEST], Y[~TEST])
-    return root_mean_squared_error(Y[TEST], model.predict(X[TEST]))
+    return error_on(TEST, model, X, Y)
 
 
 CASES = {

@@ -13,6 +13,7 @@ from sktensordp.completion import CoordinateEncoder, CPCompletion, TuckerComplet
 from sktensordp.privacy import privacy_of
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
+from tests.support.tensors import dense_of
 
 pytestmark = pytest.mark.thorough
 SHAPE = (40, 30, 48)
@@ -209,8 +210,7 @@ def test_an_hour_outside_the_fit_is_unknown():
 def test_spellings_of_modes():
     X, y, *_ = problem(0, n=500)
     options = {"max_iter": 3, "epsilon": 5.0}
-    tensor = np.full(SHAPE, np.nan)
-    tensor[tuple(X.T)] = y
+    tensor = dense_of(X, y, SHAPE)
     smooth, rough = (make(m, **options).fit(X, y).predict(X) for m in ((2,), None))
     assert np.any(smooth != rough)
     for modes, expected in (

@@ -18,6 +18,7 @@ from sktensordp.privacy import compose, privacy_of
 from tests.support.noise import drawing
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
+from tests.support.tensors import everywhere, fitted_in
 
 pytestmark = pytest.mark.thorough
 SHAPE = (30, 20, 4)
@@ -52,7 +53,7 @@ def in_batches(X, y, *sizes):
 
 def assert_same(one, two):
     """Two fitted models agree bit by bit, in all that they predict and state."""
-    at = np.indices([size + 1 for size in one.shape_]).reshape(len(one.shape_), -1).T
+    at = everywhere(one.shape_)
     for first, second in zip(one.factors_, two.factors_, strict=True):
         assert first.dtype == second.dtype
         np.testing.assert_array_equal(first, second)
@@ -62,7 +63,7 @@ def assert_same(one, two):
     assert one.n_features_in_ == two.n_features_in_
     assert one.privacy_guarantee_ == two.privacy_guarantee_
     np.testing.assert_array_equal(
-        one.predict(at - 1, return_std=True), two.predict(at - 1, return_std=True)
+        one.predict(at, return_std=True), two.predict(at, return_std=True)
     )
 
 
@@ -691,19 +692,8 @@ def test_every_call_draws_fresh_noise(domain, random_state):
 
 def with_calls(kind, model, X, y):
     """A model that has seen the entries in one way or another."""
-    if kind == "fit":
-        return model.fit(X, y)
-    if kind == "fit_batches":
-        return model.fit_batches(in_batches(X, y, 20, 11))
-    if kind == "dense":
-        return model.fit(as_tensor(X, y))
-    return model.partial_fit(X[:20], y[:20]).partial_fit(X[20:], y[20:])
-
-
-def as_tensor(X, y):
-    tensor = np.full((10, 9), np.nan)
-    tensor[tuple(X.T)] = y
-    return tensor
+    cuts = (20, 31) if kind == "fit_batches" else (20,)
+    return fitted_in(kind, model, X, y, *cuts)
 
 
 def distinct(n=40, seed=0):

@@ -14,6 +14,7 @@ from sktensordp.datasets import make_ratings
 from sktensordp.tensor import fit_biases_to_sums
 from sktensordp.tensor._sums import shared_entries
 from tests.support.replaying import quick, recorded
+from tests.support.tensors import error_on
 
 pytestmark = pytest.mark.thorough
 DOMAINS = {
@@ -110,12 +111,21 @@ def test_noise_has_the_scale_of_a_share_of_the_budget(n_modes):
     assert abs(noise_score(n_modes, 2.0)) > 50
 
 
+def sums_of(coordinates, values, shape):
+    """Sums of values over the rows of all modes, one after the other."""
+    by_mode = zip(shape, coordinates.T, strict=True)
+    return np.hstack([np.bincount(column, values, size) for size, column in by_mode])
+
+
+def incidence_of(coordinates, shape):
+    """Which rows of all modes, one after the other, each entry is in."""
+    by_mode = zip(shape, coordinates.T, strict=True)
+    return np.hstack([np.eye(size)[column] for size, column in by_mode])
+
+
 def dense_posterior(coordinates, sums, shape, variances, residual, noise, offset):
     """Posterior means by the covariance matrix of sums and biases."""
-    n_rows = sum(shape)
-    incidence = np.zeros((len(coordinates), n_rows))
-    for mode, start in enumerate(np.cumsum([0, *shape[:-1]])):
-        incidence[np.arange(len(coordinates)), coordinates[:, mode] + start] = 1
+    n_rows, incidence = sum(shape), incidence_of(coordinates, shape)
     prior = np.repeat(variances, shape)
     values = incidence * prior @ incidence.T + residual * np.eye(len(coordinates))
     values += offset
@@ -133,10 +143,8 @@ def test_posterior_is_that_of_the_joint_normal_law(shape, noise):
     rng = np.random.default_rng(0)
     coordinates = np.column_stack([rng.integers(0, n, 40) for n in shape])
     values = 1 + rng.standard_normal(40)
-    sums = [
-        np.bincount(c, values, n) for c, n in zip(coordinates.T, shape, strict=True)
-    ]
-    sums = np.concatenate(sums) + np.sqrt(noise) * rng.standard_normal(sum(shape))
+    sums = sums_of(coordinates, values, shape)
+    sums = sums + np.sqrt(noise) * rng.standard_normal(sum(shape))
     gram = shared_entries(coordinates.astype(np.int32), shape)
     offset, model = fit_biases_to_sums(gram, sums, noise, shape, 2.0)
     variances = 1 / model.precision[:, 0]
@@ -158,12 +166,12 @@ def test_variances_are_learned():
     rng = np.random.default_rng(0)
     shape = 400, 300
     where = np.column_stack([rng.integers(0, n, 30_000) for n in shape])
+    where = where.astype(np.int32)
     biases = [0.7 * rng.standard_normal(400), 0.3 * rng.standard_normal(300)]
     values = sum(b[c] for b, c in zip(biases, where.T, strict=True))
     values += 0.8 * rng.standard_normal(30_000)
-    sums = [np.bincount(c, values, n) for c, n in zip(where.T, shape, strict=True)]
-    gram = shared_entries(where.astype(np.int32), shape)
-    _, model = fit_biases_to_sums(gram, np.concatenate(sums), 0.0, shape, 2.0)
+    sums, gram = sums_of(where, values, shape), shared_entries(where, shape)
+    _, model = fit_biases_to_sums(gram, sums, 0.0, shape, 2.0)
     assert 1 / model.precision[:, 0] == pytest.approx([0.49, 0.09], rel=0.25)
     assert model.noise == pytest.approx(0.64, rel=0.35)
 
@@ -173,14 +181,12 @@ def ratings():
     return make_ratings(600, 900, 40_000, random_state=0)
 
 
-def error(ratings, **params):
+def error(ratings, rank=4, **params):
     test = np.random.default_rng(0).random(len(ratings.target)) < 0.2
     model = CPCompletion(
-        4, levels=ratings.levels, shape=ratings.shape, random_state=0, **params
-    ).fit(ratings.data[~test], ratings.target[~test])
-    return np.sqrt(
-        np.mean((model.predict(ratings.data[test]) - ratings.target[test]) ** 2)
+        rank, levels=ratings.levels, shape=ratings.shape, random_state=0, **params
     )
+    return error_on(test, model, ratings.data, ratings.target)
 
 
 @pytest.mark.slow
@@ -192,12 +198,8 @@ def test_sums_are_better_below_epsilon_two_and_worse_far_above(ratings):
         assert abs(sums - values) > 0.01
     # Without noise, sums are as good as the biases of a fit to the values.
     sums = error(ratings, epsilon=math.inf, perturbation="sums")
-    biases = CPCompletion(0, epsilon=math.inf, levels=ratings.levels)
-    test = np.random.default_rng(0).random(len(ratings.target)) < 0.2
-    biases.set_params(shape=ratings.shape)
-    biases.fit(ratings.data[~test], ratings.target[~test])
-    rest = biases.predict(ratings.data[test]) - ratings.target[test]
-    assert sums == pytest.approx(np.sqrt(np.mean(rest**2)), abs=0.005)
+    biases = error(ratings, rank=0, epsilon=math.inf)
+    assert sums == pytest.approx(biases, abs=0.005)
 
 
 def test_what_sums_do_not_give_is_refused(ratings):
@@ -220,10 +222,7 @@ def test_biases_from_sums_follow_features():
     where = np.column_stack([rng.integers(0, n, 8000) for n in shape]).astype(np.int32)
     biases = features[:-1] @ np.array([0.4, -0.3])
     values = 1.0 + biases[where[:, 1]] + 0.3 * rng.standard_normal(8000)
-    sums = np.concatenate(
-        [np.bincount(c, values, n) for c, n in zip(where.T, shape, strict=True)]
-    )
-    sums += 20 * rng.standard_normal(700)
+    sums = sums_of(where, values, shape) + 20 * rng.standard_normal(700)
     errors = []
     for known in (features, None):
         gram = shared_entries(where, shape)
@@ -240,10 +239,7 @@ def test_biases_from_sums_follow_features():
 def test_numbers_of_shared_entries_are_those_of_incidences(shape):
     rng = np.random.default_rng(0)
     where = np.column_stack([rng.integers(size, size=40) for size in shape])
-    incidence = np.concatenate(
-        [np.eye(size)[column] for size, column in zip(shape, where.T, strict=True)],
-        axis=1,
-    )
+    incidence = incidence_of(where, shape)
     dense, gram = incidence.T @ incidence, shared_entries(where, shape)
     vectors = rng.normal(size=(sum(shape), 3))
     np.testing.assert_allclose(gram @ vectors, dense @ vectors, atol=1e-12)

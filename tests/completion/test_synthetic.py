@@ -71,37 +71,37 @@ def tables(model):
     return found
 
 
+MATRIX, TENSOR = entries((40, 12)), entries((40, 12, 3))
 FITS = [
-    (ImplicitCompletion(epsilon=8.0, shape=(40, 12), random_state=0), 2),
-    (completion(), 2),
-    (completion(TuckerCompletion), 2),
-    (completion(shape=(40, 12, 3)), 3),
+    (ImplicitCompletion(epsilon=8.0, shape=(40, 12), random_state=0), MATRIX[:1]),
+    (completion(), MATRIX),
+    (completion(TuckerCompletion), MATRIX),
+    (completion(shape=(40, 12, 3)), TENSOR),
 ]
+of_every_fit = pytest.mark.parametrize(("model", "data"), FITS)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("model", "n_modes"), FITS)
-def test_replayed_neighbours_draw_the_same_tables(model, n_modes):
-    X, y = entries((40, 12, 3)[:n_modes])
-    has_values = not isinstance(model, ImplicitCompletion)
+@of_every_fit
+def test_replayed_neighbours_draw_the_same_tables(model, data):
+    users = data[0][:, 0]
 
     def fitted(chosen, follow=None):
         with recorded(follow) as found:
-            model.fit(X[chosen], *[y[chosen]] * has_values)
+            model.fit(*(part[chosen] for part in data))
         return found, tables(model)
 
-    first, expected = fitted(X[:, 0] >= 0)
+    first, expected = fitted(users >= 0)
     for user in range(0, 40, 13):
-        other, found = fitted(X[:, 0] != user, first)
+        other, found = fitted(users != user, first)
         assert np.any(first.flat != other.flat)
         for one, another in zip(expected, found, strict=True):
             assert_array_equal(one, another)
 
 
-@pytest.mark.parametrize(("model", "n_modes"), FITS)
-def test_one_seed_gives_one_table_after_loading_too(model, n_modes):
-    X, y = entries((40, 12, 3)[:n_modes])
-    model = clone(model).fit(X, *[y] * (not isinstance(model, ImplicitCompletion)))
+@of_every_fit
+def test_one_seed_gives_one_table_after_loading_too(model, data):
+    model = clone(model).fit(*data)
     first = tables(model)
     for same in (model, pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         for one, another in zip(first, tables(same), strict=True):

@@ -10,6 +10,7 @@ from sktensordp.completion import CPCompletion
 from sktensordp.completion.measurements import _residual_variance as _uncertainty
 from sktensordp.datasets import make_ratings
 from sktensordp.privacy.calibration._table import level_table
+from tests.support.tensors import fitted_in
 
 pytestmark = pytest.mark.thorough
 SHARES = np.array([0.5, 0.8, 0.95])
@@ -17,15 +18,19 @@ BOUNDS = (-3.0, 3.0)
 RESIDUAL = 0.5
 
 
-def normal_values(shape, n, rank, seed):
-    """Distinct coordinates and values: a CP of spread 0.8, and a normal residual."""
+def normal_values(shape, n, rank, seed, residual=RESIDUAL):
+    """Distinct coordinates and values: a CP of spread 0.8, and a normal residual.
+
+    Its standard deviation may be one for each row.
+    """
     rng = np.random.default_rng(seed)
     factors = [rng.normal(size=(size, rank)) for size in shape[:2]]
     factors += [1 + 0.3 * rng.normal(size=(size, rank)) for size in shape[2:]]
     cells = rng.choice(math.prod(shape), n, replace=False)
     X = np.column_stack(np.unravel_index(cells, shape))
     truth = np.prod([f[X[:, m]] for m, f in enumerate(factors)], axis=0).sum(axis=1)
-    return X, 0.8 * truth / truth.std() + RESIDUAL * rng.normal(size=n)
+    spread = np.broadcast_to(residual, shape[0])[X[:, 0]]
+    return X, 0.8 * truth / truth.std() + spread * rng.normal(size=n)
 
 
 def coverage(model, X, y):
@@ -94,7 +99,7 @@ def test_values_fall_into_the_intervals_as_often_as_stated(epsilon, size):
 @pytest.mark.parametrize(
     ("kind", "epsilon"),
     [
-        ("fine levels", math.inf), ("fine levels", 8.0), ("batches", 8.0),
+        ("fine levels", math.inf), ("fine levels", 8.0), ("fit_batches", 8.0),
         ("dense", 16.0), pytest.param("float32", 16.0, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
@@ -106,14 +111,10 @@ def test_intervals_hold_for_every_kind_of_input(kind, epsilon):
         levels = np.linspace(*BOUNDS, 31)
         y = levels[np.clip(np.rint((y + 3) / 0.2), 0, 30).astype(int)]
         model = completion(3, shape, epsilon, levels=levels).fit(X[:n], y[:n])
-    elif kind == "dense":
-        tensor = np.full(shape, np.nan)
-        tensor[tuple(X[:n].T)] = y[:n]
-        model.fit(tensor)
     elif kind == "float32":
         model.fit(X[:n], y[:n].astype(np.float32))
     else:
-        model.fit_batches([(X[:5000], y[:5000]), (X[5000:n], y[5000:n])])
+        fitted_in(kind, model, X[:n], y[:n], 5000)
     found = coverage(model, X[n:], y[n:])
     assert np.all(np.abs(found) < allowed(epsilon, n)), found
 

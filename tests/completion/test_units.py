@@ -39,7 +39,14 @@ from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.points import POINTS, original
 from tests.support.refusing import refused
-from tests.support.replaying import accounted, quick, recorded, with_a_pattern
+from tests.support.replaying import (
+    accounted,
+    quick,
+    recorded,
+    replayed,
+    with_a_pattern,
+)
+from tests.support.tensors import everywhere
 
 pytestmark = pytest.mark.thorough
 N_UNITS = 7
@@ -129,19 +136,20 @@ def bound_of(start):
     return accounted(start.model.privacy_guarantee_)[1] * start.sigma
 
 
-def of_units(where, unit, units, *, without=False):
-    return np.isin(where[:, unit], units) != without
+def without_each(start, where, values, unit, units=None):
+    """Yield units, how far the releases move without one, and those to it alone."""
+    for own in np.unique(where[:, unit]) if units is None else units:
+        rest = where[:, unit] != own
+        other = run(start.model, where[rest], values[rest], follow=start)
+        alone = run(start.model, where[~rest], values[~rest], follow=start)
+        yield own, start.flat - other.flat, alone
 
 
 def lengths_of_units(model, where, values, unit, factor=1.0):
     """By unit, how far all releases move without it; nothing else may move at all."""
     start = run(model, where, values, factor=factor)
     lengths, total = {}, 0
-    for own in np.unique(where[:, unit]):
-        rest = of_units(where, unit, own, without=True)
-        other = run(model, where[rest], values[rest], follow=start)
-        alone = run(model, where[~rest], values[~rest], follow=start)
-        moved = start.flat - other.flat
+    for own, moved, alone in without_each(start, where, values, unit):
         assert_array_equal(moved, alone.flat)
         lengths[int(own)] = float(np.linalg.norm(moved.astype(float)) * start.step)
         # Release by release, too, nothing is longer than what is accounted for.
@@ -210,11 +218,7 @@ def lengths_with_a_pattern(form, order, unit, factor=1.0, **params):
         assert len(start.exact[2]) == 1
         n_rows = OTHERS[order][0] if unit else model.shape[1]
         assert start.exact[2][0].shape == (n_rows * (n_rows + 1) // 2,)
-        for own in np.unique(where[:, unit]):
-            rest = of_units(where, unit, own, without=True)
-            other = run(model, where[rest], values[rest], follow=start)
-            alone = run(model, where[~rest], values[~rest], follow=start)
-            moved = start.flat - other.flat
+        for own, moved, alone in without_each(start, where, values, unit):
             assert np.abs(moved - alone.flat).max() <= 1
             apart = np.flatnonzero(moved != alone.flat)
             first = sum(part.size for release in start.exact[:2] for part in release)
@@ -281,7 +285,7 @@ def test_every_release_is_within_its_share(form):
     with mock.patch.object(*POINTS["release of sums over units"], noted):
         start = run(make(form, 3), where, values)
     assert 1 - 1e-9 < math.fsum(shares) <= 1 + 1e-12
-    one = of_units(where, 0, 5)
+    one = where[:, 0] == 5
     alone = run(make(form, 3), where[one], values[one], follow=start)
     parts = [part for release in alone.exact for part in release]
     for part, share in zip(parts, shares, strict=True):
@@ -319,14 +323,12 @@ def test_larger_tensors_of_random_units(form, seed):
     model = make(form, shape=(60, 40))
     start = run(model, where, values)
     largest = 0.0
-    for gone in [*rng.choice(60, 6, replace=False).tolist(), int(np.argmax(sizes))]:
-        rest = where[:, 0] != gone
-        other = run(model, where[rest], values[rest], follow=start)
-        alone = run(model, where[~rest], values[~rest], follow=start)
-        assert_array_equal(start.flat - other.flat, alone.flat)
-        moved = np.linalg.norm(alone.flat.astype(float)) * start.step
-        assert moved <= 1 + 1e-9
-        largest = max(largest, moved)
+    gone = [*rng.choice(60, 6, replace=False).tolist(), int(np.argmax(sizes))]
+    for _, moved, alone in without_each(start, where, values, 0, gone):
+        assert_array_equal(moved, alone.flat)
+        length = np.linalg.norm(moved.astype(float)) * start.step
+        assert length <= 1 + 1e-9
+        largest = max(largest, length)
     assert largest > 0.5
     parts = [rng.random(60) < 0.5]
     parts.append(~parts[0])
@@ -636,13 +638,6 @@ def stored(model):
     return found | {"repr": repr(model), "report": str(privacy_of(model))}
 
 
-def given(model, data, follow):
-    with recorded(follow) as found:
-        model.fit(*data)
-    assert len(found.exact) == len(follow.exact)
-    return model, found
-
-
 @pytest.mark.parametrize(
     ("form", "order", "unit", "perturbation"),
     [
@@ -657,11 +652,10 @@ def test_all_that_is_released_is_a_function_of_the_noisy_sums(
     """Two data sets, the same outputs: not a byte of what is stored differs."""
     where, values = tiny(order, unit)
     model = make(form, order, unit, perturbation=perturbation, informed=True)
-    with recorded() as start:
-        one = clone(model).fit(where, values)
-    two, found = given(clone(model), other_data(order, unit), start)
     # They are as different as can be.
-    assert np.any(start.flat != found.flat)
+    one, two = replayed(
+        lambda *data: clone(model).fit(*data), (where, values), other_data(order, unit)
+    )
     # What answers is made of rows, too.
     for fit in (one, two):
         fit.predict(where)
@@ -675,7 +669,7 @@ def test_all_that_is_released_is_a_function_of_the_noisy_sums(
         shown = (pickle.dumps(getattr(m, name)) for m in (one, two))
         assert len(set(shown)) == 1, name
     # Users see their own.
-    known = of_units(where, unit, [4])
+    known = where[:, unit] == 4
     assert np.any(one.predict(where[known]) != two.predict(where[known]))
     unknown = where.copy()
     unknown[:, unit] = -1
@@ -691,11 +685,8 @@ def test_a_release_that_depends_on_the_data_would_be_noticed(monkeypatch):
         noise = model.noise + 1e-12 * len(units.values)
         return replace(model, noise=noise), *others
 
-    where, values = tiny(2, 0)
-    with recorded() as start:
-        one = make().fit(where, values)
     monkeypatch.setattr(*POINTS["release of units"], leaking)
-    two, _ = given(make(), other_data(2, 0), start)
+    one, two = replayed(lambda *data: make().fit(*data), tiny(2, 0), other_data(2, 0))
     assert pickle.dumps(one) != pickle.dumps(two)
 
 
@@ -762,7 +753,7 @@ def test_units_come_back_by_fold_in(form, order, unit):
         # One after the other as well, and with other values outside the bounds.
         one = pickle.loads(pickle.dumps(model))
         for own in np.unique(where[:, unit]):
-            of = of_units(where, unit, own)
+            of = where[:, unit] == own
             one.fold_in(where[of], np.clip(values[of], -7, 8))
         assert_allclose(one.predict(where), before, rtol=1e-12)
     assert_array_equal(model.predict(where), before)
@@ -832,13 +823,11 @@ def test_a_copy_does_not_see_what_is_folded_in():
 def test_a_row_of_a_unit_is_a_function_of_its_own_entries(form):
     """And of what was released: other users may have anything."""
     where, values = tiny(2, 0)
-    with recorded() as start:
-        one = make(form).fit(where, values)
     own = where[:, 0] == 2
     X, y = other_data(2, 0)
     X, y = X[X[:, 0] != 2], y[X[:, 0] != 2]
     data = np.concatenate([X, where[own]]), np.concatenate([y, values[own]])
-    two, _ = given(make(form), data, start)
+    one, two = replayed(lambda *xy: make(form).fit(*xy), (where, values), data)
     at = [[2, k] for k in range(5)]
     assert_array_equal(one.predict(at), two.predict(at))
 
@@ -860,7 +849,7 @@ def test_the_mode_of_the_unit_may_be_any(order, unit, form, perturbation, epsilo
     first = make(form, order, 0, **options).fit(where, values)
     moved = np.column_stack(placed(where.T, unit))
     other = make(form, order, unit, **options).fit(moved, values)
-    at = np.indices([s + 1 for s in (N_UNITS, *OTHERS[order])]).reshape(order, -1).T - 1
+    at = everywhere((N_UNITS, *OTHERS[order]))
     moved = np.column_stack(placed(at.T, unit))
     assert_allclose(other.predict(moved), first.predict(at), rtol=1e-9, atol=1e-12)
     assert other.factors_[unit] is None
@@ -891,7 +880,7 @@ def test_the_decomposition_is_that_of_an_unknown_unit(form, order, unit):
 @pytest.mark.parametrize("form", ["CP", "Tucker"])
 def test_predictions_of_units_and_of_unknown_rows(form):
     model, *_ = fitted(form, 3, informed=True)
-    at = np.indices((N_UNITS + 1, 6, 4)).reshape(3, -1).T - 1
+    at = everywhere((N_UNITS, 5, 3))
     found = model.predict(at)
     assert np.all(np.isfinite(found))
     assert np.all((found >= 0) & (found <= 1))

@@ -15,6 +15,7 @@ from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
+from tests.support.tensors import error_on
 
 pytestmark = [
     pytest.mark.thorough,
@@ -61,25 +62,24 @@ def ratio(case, form=CPCompletion, **options):
     counts = np.bincount(known, minlength=SHAPE[own])
     means = np.where(counts > 0, sums / np.maximum(counts, 1), y[~out].mean())
     options = {"levels": np.arange(0.5, 5.5, 0.5), "random_state": 0} | options
-    model = form(shape=SHAPE[: X.shape[1]], **options).fit(X[~out], y[~out])
-    error = root_mean_squared_error(y[out], model.predict(X[out]))
+    error = error_on(out, form(shape=SHAPE[: X.shape[1]], **options), X, y)
     return error / root_mean_squared_error(y[out], means[X[out, own]])
 
 
-@pytest.mark.parametrize("case", ["items", "popular items", "users", "contexts"])
-@pytest.mark.parametrize("epsilon", [math.inf, 4.0])
-def test_what_is_unknown_is_predicted_as_well_as_by_a_mean(case, epsilon):
-    assert ratio(case, epsilon=epsilon) < MOST
+CASES = ["items", "popular items", "users", "contexts"]
+FITS = {
+    "without noise": ({"epsilon": math.inf}, CASES),
+    "with noise": ({"epsilon": 4.0}, CASES),
+    "Tucker": ({"form": TuckerCompletion, "rank": 3, "epsilon": 4.0}, CASES[:2]),
+    "of users": ({"unit": 0, "epsilon": math.inf}, [*CASES[:2], "contexts"]),
+}
 
 
-@pytest.mark.parametrize("case", ["items", "popular items"])
-def test_the_same_of_a_tucker(case):
-    assert ratio(case, TuckerCompletion, rank=3, epsilon=4.0) < MOST
-
-
-@pytest.mark.parametrize("case", ["items", "popular items", "contexts"])
-def test_the_same_where_users_are_protected(case):
-    assert ratio(case, unit=0, epsilon=math.inf) < MOST
+@pytest.mark.parametrize(
+    ("fit", "case"), [(fit, case) for fit in FITS for case in FITS[fit][1]]
+)
+def test_what_is_unknown_is_predicted_as_well_as_by_a_mean(fit, case):
+    assert ratio(case, **FITS[fit][0]) < MOST
 
 
 @pytest.mark.parametrize("epsilon", [4.0, 16.0])

@@ -27,6 +27,7 @@ from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.papers import PrivacyAgnosticEncoder
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.every_estimator import CASES
+from tests.support.refusing import refused
 
 INF = math.inf
 
@@ -250,9 +251,8 @@ def test_tensors_are_their_rows(encoder):
     assert one.client().privatize(tensors).shape == (150, one.n_components_)
     with pytest.raises(ValueError, match="feature names"):
         one.get_feature_names_out()
-    with PrivacyBudget(INF) as budget, pytest.raises(ValueError, match="data frame"):
+    with refused("data frame"):
         one.set_output(transform="pandas").transform(tensors)
-    assert budget.spent is None
 
 
 @OF_CLASSES
@@ -273,13 +273,10 @@ def test_bad_samples_are_refused_before_anything_is_drawn(encoder, fitted):
     calls = encoder.transform, encoder.privatize, encoder.client().privatize
     broken = np.repeat(X[np.newaxis], 2, axis=0)
     broken[:, 3, 3] = np.nan, INF
-    with PrivacyBudget(INF) as budget:
-        for bad in (*broken, X[:, :3], X[0], np.full((2, 4), "secret")):
-            for call in calls:
-                with pytest.raises(ValueError, match=r".") as caught:
-                    call(bad)
-                assert "secret" not in str(caught.value)
-    assert budget.spent is None
+    for bad in (*broken, X[:, :3], X[0], np.full((2, 4), "secret")):
+        for call in calls:
+            with refused(r".", secret="secret"):
+                call(bad)
 
 
 BAD = {

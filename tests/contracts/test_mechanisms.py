@@ -29,6 +29,7 @@ from sktensordp.exceptions import (
 from sktensordp.mechanisms._base import ReleasingTransformer as Release
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.every_estimator import CASES
+from tests.support.refusing import refused
 
 
 def shown(value):
@@ -310,10 +311,8 @@ def test_rows_of_features_and_data_frames(mechanism):
     mechanism = clone(mechanism).set_params(random_state=0)
     frames = clone(mechanism).set_output(transform="pandas")
     if X.ndim == 3:
-        refused = pytest.raises(ValueError, match="do not fit into a data frame")
-        with PrivacyBudget(INF) as budget, refused:
+        with refused("do not fit into a data frame"):
             frames.fit(X).transform(X)
-        assert budget.spent is None
         with pytest.raises(ValueError, match="no feature names"):
             frames.get_feature_names_out()
         names, _ = list("abcdef"), frames.set_params(tensor_shape=(2, 3))
@@ -333,22 +332,18 @@ def test_bad_samples_are_refused_and_not_shown(mechanism):
     gaps, words = np.full(X.shape, 271.828), np.full(X.shape, "secret 271.828")
     gaps[1] = np.nan
     methods = [mechanism.transform, getattr(mechanism, "variance", mechanism.transform)]
-    with PrivacyBudget(INF) as budget:
-        for bad, message in [
-            (gaps, "NaN"),
-            (np.nan_to_num(gaps, nan=-np.inf), "infinity"),
-            (np.full((5, 2, 4), 271.828), "shape|features"),
-            (np.full(6, 271.828), "1D|dim"),
-            (gaps * 1j, "[cC]omplex"),
-            (words, "must hold numbers"),
-            (words.astype(object), "must hold numbers"),
-        ]:
-            for method in methods:
-                with pytest.raises(ValueError, match=message) as caught:
-                    method(bad)
-                assert "secret" not in str(caught.value)
-                assert "271" not in str(caught.value)
-    assert budget.spent is None
+    for bad, message in [
+        (gaps, "NaN"),
+        (np.nan_to_num(gaps, nan=-np.inf), "infinity"),
+        (np.full((5, 2, 4), 271.828), "shape|features"),
+        (np.full(6, 271.828), "1D|dim"),
+        (gaps * 1j, "[cC]omplex"),
+        (words, "must hold numbers"),
+        (words.astype(object), "must hold numbers"),
+    ]:
+        for method in methods:
+            with refused(message, secret=("secret", "271")):
+                method(bad)
 
 
 BAD = {

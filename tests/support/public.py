@@ -43,6 +43,16 @@ def functions():
                 yield f"{name}.{attribute}", function
 
 
+def methods_of(model):
+    """Names of the public methods of an object, but for requests of metadata."""
+    return {
+        name
+        for name, _ in inspect.getmembers(model, callable)
+        if not name.startswith("_")
+        and not (name.startswith("set_") and name.endswith("_request"))
+    }
+
+
 def function_of(found):
     """The function of the package behind a member of a class; None if there is none."""
     # Properties, cached ones, class methods, and methods that are not always there.

@@ -211,6 +211,17 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
         yield found
 
 
+def replayed(fit, data, others):
+    """What ``fit(*data)`` and ``fit(*others)`` return, given the same releases."""
+    with recorded() as start:
+        one = fit(*data)
+    with recorded(start) as found:
+        two = fit(*others)
+    assert len(found.exact) == len(start.exact)
+    assert np.any(found.flat != start.flat)  # the data sets differ
+    return one, two
+
+
 @contextmanager
 def quick():
     """Plans and fits to sums that are made already are not made again.

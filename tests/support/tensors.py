@@ -1,8 +1,10 @@
 """Small tensors, fits to them, and what is packed of their rows."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
+from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.tensor import (
     Observations,
@@ -10,6 +12,7 @@ from sktensordp.tensor import (
     mode_products,
     rescaled,
 )
+from sktensordp.tensor._rows import packed as rows_packed
 from sktensordp.tensor._rows import unpacked as rows_unpacked
 
 
@@ -44,6 +47,36 @@ def everywhere(shape):
     return np.argwhere(np.ones(np.array(shape) + 1)).astype(np.int32) - 1
 
 
+def dense_of(X, y, shape):
+    """A tensor of these values; NaN where nothing was observed."""
+    tensor = np.full(shape, np.nan, y.dtype)
+    tensor[tuple(X.T)] = y
+    return tensor
+
+
+def fitted_in(way, model, X, y, *cuts):
+    """A completion that has seen entries in some way.
+
+    Batches, and the calls of partial_fit, are what is between the cuts.
+    """
+    if way == "dense":
+        return model.fit(dense_of(X, y, model.shape or X.max(axis=0) + 1))
+    parts = [*zip(np.split(X, cuts), np.split(y, cuts), strict=True)]
+    if way == "fit_batches":
+        return model.fit_batches(parts)
+    if way == "partial_fit":
+        for part in parts:
+            model.partial_fit(*part)
+        return model
+    return model.fit(X, y)
+
+
+def error_on(test, model, X, y):
+    """Root mean squared error on entries of which a fit to the others knows nothing."""
+    predicted = model.fit(X[~test], y[~test]).predict(X[test])
+    return root_mean_squared_error(y[test], predicted)
+
+
 def unpacked(packed):
     """Symmetric matrices from their upper triangles."""
     size = math.isqrt(2 * packed.shape[1])
@@ -62,6 +95,17 @@ def fit_of(coordinates, values, shape, *, scale=1.0, smooth_modes=(), **options)
         smooth_modes=smooth_modes, **{"max_iter": 40, **options},
     )  # fmt: skip
     return rescaled(rows, scale), n_iter
+
+
+def with_random_rows(rows, rng, dtype=float):
+    """The same but for random means, covariances and precisions."""
+    for mode, means in enumerate(rows.means):
+        n_free = len(rows.free(mode))
+        roots = 0.3 * rng.standard_normal((len(means), n_free, n_free + 1))
+        means = np.where(rows.fixed[mode], means, rng.standard_normal(means.shape))
+        covariances = rows_packed(roots @ roots.transpose(0, 2, 1))
+        rows = rows.with_mode(mode, means.astype(dtype), covariances.astype(dtype))
+    return replace(rows, precision=rng.uniform(0.5, 2, rows.precision.shape))
 
 
 def covariance_of(rows, mode):

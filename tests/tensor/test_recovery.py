@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from tensorly.tenalg import multi_mode_dot
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from tests.support.points import POINTS, original
-from tests.support.replaying import recorded
+from tests.support.replaying import replayed
 from tests.support.tensors import fit_of, low_rank, random_problem
 
 pytestmark = pytest.mark.thorough
@@ -76,19 +77,11 @@ def hooi(tensor, observed, ranks, n_iter=200):
     factors = [_leading(filled, mode, rank) for mode, rank in enumerate(ranks)]
     for _ in range(n_iter):
         for mode, rank in enumerate(ranks):
-            others = [None if k == mode else f.T for k, f in enumerate(factors)]
-            factors[mode] = _leading(_products(filled, others), mode, rank)
-        core = _products(filled, [f.T for f in factors])
-        filled = np.where(observed, tensor, _products(core, factors))
+            others = multi_mode_dot(filled, factors, skip=mode, transpose=True)
+            factors[mode] = _leading(others, mode, rank)
+        core = multi_mode_dot(filled, factors, transpose=True)
+        filled = np.where(observed, tensor, multi_mode_dot(core, factors))
     return filled
-
-
-def _products(tensor, matrices):
-    for mode, matrix in enumerate(matrices):
-        if matrix is not None:
-            product = np.tensordot(matrix, tensor, axes=(1, mode))
-            tensor = np.moveaxis(product, 0, mode)
-    return tensor
 
 
 def _leading(tensor, mode, rank):
@@ -149,15 +142,21 @@ def test_callbacks_stop_a_fit_at_any_sweep(shape, monkeypatch):
             assert n_iter == stop_at
 
 
+def neighbours(shape, rank, share):
+    """Coordinates, and the arguments of fits to values that differ in one entry."""
+    truth, observed = low_rank(shape, rank, share, 0)
+    y = truth[observed]
+    other = y.copy()
+    other[0] = -np.sign(y[0]) * np.abs(y).max()
+    return np.argwhere(observed), (y,), (other,)
+
+
 def test_choices_depend_on_what_was_released_alone(monkeypatch):
     """Neighbouring data sets whose releases are the same have the same fit.
 
     So has the state in which a start and its terms are chosen.
     """
-    truth, observed = low_rank((9, 8, 7), 2, 0.6, 0)
-    X, y = np.argwhere(observed), truth[observed]
-    neighbour = y.copy()
-    neighbour[0] = -np.sign(y[0]) * np.abs(y).max()
+    X, *values = neighbours((9, 8, 7), 2, 0.6)
     chosen, strongest = [], original("choice of terms")
 
     def remember(rows, *args):
@@ -174,11 +173,7 @@ def test_choices_depend_on_what_was_released_alone(monkeypatch):
         model.fit(X, values)
         return model._fitted
 
-    with recorded() as start:
-        one = fitted(y)
-    with recorded(start) as replayed:
-        other = fitted(neighbour)
-    assert np.any(replayed.flat != start.flat)  # the data sets differ
+    one, other = replayed(fitted, *values)
     assert len(chosen) == 2
     assert chosen[0][0] == chosen[1][0]
     np.testing.assert_array_equal(chosen[0][1], chosen[1][1])
@@ -191,24 +186,22 @@ def test_choices_depend_on_what_was_released_alone(monkeypatch):
         np.testing.assert_array_equal(*pair)
     assert one.residual_variance == other.residual_variance
     # Without the replay, the fit shows which data set it was.
-    assert fitted(neighbour).model.noise != one.model.noise
+    assert fitted(*values[1]).model.noise != one.model.noise
 
 
 def test_terms_of_a_matrix_depend_on_what_was_released_alone(monkeypatch):
     """So do their starts, and how many there are."""
-    truth, observed = low_rank((80, 60), 12, 0.9, 0)
-    X, y = np.argwhere(observed), truth[observed]
-    neighbour = y.copy()
-    neighbour[0] = -np.sign(y[0]) * np.abs(y).max()
+    X, *values = neighbours((80, 60), 12, 0.9)
     starts, leading_terms = [], original("start of terms")
 
     def remember(residuals, n_terms):
-        starts.append(leading_terms(residuals, n_terms))
-        return starts[-1]
+        starts[-1].append(leading_terms(residuals, n_terms))
+        return starts[-1][-1]
 
     monkeypatch.setattr(*POINTS["start of terms"], remember)
 
     def fitted(values):
+        starts.append([])
         model = CPCompletion(
             14,
             epsilon=200.0,
@@ -220,20 +213,14 @@ def test_terms_of_a_matrix_depend_on_what_was_released_alone(monkeypatch):
         model.fit(X, values)
         return model._fitted.model
 
-    with recorded() as start:
-        one = fitted(y)
-    n_starts = len(starts)
-    with recorded(start) as replayed:
-        other = fitted(neighbour)
-    assert np.any(replayed.flat != start.flat)  # the data sets differ
-    assert n_starts > 1  # more terms start than at first
-    assert len(starts) == 2 * n_starts
-    for a, b in zip(starts[:n_starts], starts[n_starts:], strict=True):
+    one, other = replayed(fitted, *values)
+    assert len(starts[0]) > 1  # more terms start than at first
+    for a, b in zip(*starts, strict=True):
         np.testing.assert_array_equal(a[0], b[0])
     np.testing.assert_array_equal(*(np.concatenate(m.means) for m in (one, other)))
     assert one.noise == other.noise
     # Without the replay, the fit shows which data set it was.
-    assert fitted(neighbour).noise != one.noise
+    assert fitted(*values[1]).noise != one.noise
 
 
 def n_exact(shape, seeds):

@@ -27,7 +27,6 @@ from sktensordp.tensor._rows import (
     as_sums,
     learn,
     own_rows,
-    packed,
     solve,
     spread,
     sums,
@@ -36,18 +35,11 @@ from sktensordp.tensor._rows import (
     updated,
     weighing,
 )
+from tests.support.tensors import covariance_of, with_random_rows
 
 pytestmark = pytest.mark.thorough
 
 # --- the reference -------------------------------------------------------------------
-
-
-def covariance_of(rows, mode, r):
-    """The covariance of all columns of a row; zero where they are known."""
-    free = rows.free(mode)
-    found = np.zeros((rows.fixed.shape[1],) * 2)
-    found[np.ix_(free, free)] = unpacked(rows.covariances[mode], len(free))[r]
-    return found
 
 
 def moments_of(rows, mode, at):
@@ -57,7 +49,7 @@ def moments_of(rows, mode, at):
     for m in others:
         own = rows.means[m][at[m]].astype(float)
         mean = mean * own
-        square = square * (np.outer(own, own) + covariance_of(rows, m, at[m]))
+        square = square * (np.outer(own, own) + covariance_of(rows, m)[at[m]])
     return mean, square
 
 
@@ -102,18 +94,7 @@ def random_state(shape, n_features=0, rank=2, biases=True, dtype=float, seed=0, 
     features = rng.standard_normal((10 * shape[1] + 1, n_features))
     entries = Observations.of(coordinates, values)
     rows = started(entries, rank=rank, biases=biases, noise=0.3, features=features)
-    for mode in range(len(shape)):
-        n_free = len(rows.free(mode))
-        root = rng.standard_normal((shape[mode], n_free, n_free + 1)) * 0.3
-        covariances = packed(root @ root.transpose(0, 2, 1)).astype(dtype)
-        means = np.where(
-            rows.fixed[mode],
-            rows.means[mode],
-            rng.standard_normal(rows.means[mode].shape),
-        ).astype(dtype)
-        rows = rows.with_mode(mode, means, covariances)
-    precision = rng.uniform(0.5, 2, rows.precision.shape)
-    rows = replace(rows, precision=precision)
+    rows = with_random_rows(rows, rng, dtype)
     return rows, entries, places, coordinates, values
 
 
@@ -151,7 +132,7 @@ def test_rows_are_those_of_the_reference(shape, options, weighted):
         for r in range(len(rows.means[mode])):
             mean, covariance, error = reference(rows, places, values, mode, r)
             assert_allclose(found.means[mode][r], mean, rtol=1e-8, atol=1e-9)
-            own = covariance_of(found, mode, r)
+            own = covariance_of(found, mode)[r]
             assert_allclose(own, covariance, rtol=1e-8, atol=1e-9)
             if mode == 0:
                 assert_allclose(found.errors[r], error, rtol=1e-8)
@@ -190,7 +171,7 @@ def test_a_smooth_mode_is_one_gaussian():
     whole = whole.reshape(n_rows, len(free), n_rows, len(free))
     assert_allclose(found.means[2][:, free], mean, rtol=1e-8)
     for r in range(n_rows):
-        own = covariance_of(found, 2, r)[np.ix_(free, free)]
+        own = covariance_of(found, 2)[r][np.ix_(free, free)]
         assert_allclose(own, whole[r, :, r], rtol=1e-7)
     for r in range(n_rows - 1):
         assert_allclose(cross[r], np.diag(whole[r, :, r + 1]), rtol=1e-7)
@@ -202,7 +183,7 @@ def test_the_variance_of_a_prediction():
     for k, at in enumerate(places):
         mean, square = moments_of(rows, 0, at)
         own = rows.means[0][at[0]]
-        total = np.sum(square * (np.outer(own, own) + covariance_of(rows, 0, at[0])))
+        total = np.sum(square * (np.outer(own, own) + covariance_of(rows, 0)[at[0]]))
         assert_allclose(rows.predict(coordinates[[k]]), mean @ own)
         assert_allclose(variance[k], total - (mean @ own) ** 2)
 
@@ -379,8 +360,7 @@ def test_precisions_are_learned_from_how_rows_vary():
     mackay = learn(rows, 0, found, columns, prunes=np.ones(3, bool)).precision[0]
     free = rows.free(0)
     means = rows.means[0][:, free]
-    variances = np.array([np.diag(covariance_of(rows, 0, r)) for r in range(30)])
-    variances = variances[:, free].sum(axis=0)
+    variances = np.einsum("raa->a", covariance_of(rows, 0))[free]
     squares, before = (means**2).sum(axis=0), rows.precision[0, free]
     assert_allclose(em[free], 30 / (squares + variances))
     expected = before * np.maximum(30 / before - variances, 30e-9 / before) / squares
@@ -407,14 +387,6 @@ def test_rows_with_larger_errors_weigh_less():
 
 
 # --- indices without entries ---------------------------------------------------------
-
-
-def test_the_size_of_a_mode_costs_nothing():
-    coordinates = np.array([[0, 0, 0], [2**31 - 2, 1, 10**9], [5, 1, 7]])
-    entries = Observations.of(coordinates, np.array([1.0, 2.0, 3.0]))
-    assert [len(u) for u in entries.used] == [3, 2, 3]
-    rows, _ = fit_cp(entries, rank=1, biases=True, noise_floor=0.1, max_iter=3)
-    assert np.all(np.isfinite(rows.predict(coordinates)))
 
 
 def test_an_unknown_index_has_the_row_of_the_average_entry():
@@ -453,16 +425,6 @@ def ratings(noise=True, seed=0):
     return X, (y - y[~test].mean()) / 2, test
 
 
-def test_too_many_terms_do_no_harm():
-    X, y, test = ratings()
-    errors = []
-    for rank in (5, 40):
-        entries = Observations.of(X[~test], y[~test])
-        rows, _ = fit_cp(entries, rank=rank, biases=True, noise_floor=0.0, max_iter=25)
-        errors.append(np.sqrt(np.mean((rows.predict(X[test]) - y[test]) ** 2)))
-    assert errors[1] < 1.01 * errors[0]
-
-
 def test_terms_without_evidence_go_and_only_those_that_stand_out_come():
     X, y, _ = ratings(noise=False)
     entries = Observations.of(X, y)
@@ -489,11 +451,9 @@ def test_terms_that_stay_keep_their_rows():
     for mode in range(3):
         assert_array_equal(changed.means[mode][:, same], rows.means[mode][:, kept])
         assert np.all(changed.means[mode][:, terms[2]] == 7)
-        for r in range(len(rows.means[mode])):
-            before = covariance_of(rows, mode, r)[np.ix_(kept, kept)]
-            after = covariance_of(changed, mode, r)
-            assert_array_equal(after[np.ix_(same, same)], before)
-            assert np.all(after[terms[2]] == 0)
+        before, after = (covariance_of(each, mode) for each in (rows, changed))
+        assert_array_equal(after[:, same][:, :, same], before[:, kept][:, :, kept])
+        assert np.all(after[:, terms[2]] == 0)
 
 
 def test_tries_end_where_values_have_noise(monkeypatch):

@@ -17,9 +17,9 @@ from sktensordp.tensor import (
     updated,
 )
 from sktensordp.tensor._cp_rows import started
-from sktensordp.tensor._rows import packed, unpacked, update
+from sktensordp.tensor._rows import update
 from tests.support.points import POINTS
-from tests.support.tensors import low_rank
+from tests.support.tensors import covariance_of, low_rank, with_random_rows
 
 SHAPES = {
     "matrix": ((7, 5), (2, 3), 2),
@@ -31,7 +31,7 @@ SHAPES = {
 
 def random_state(shape, ranks, n_features, *, biases=True, n=60):
     """Rows and a core with covariances of all sorts, and entries."""
-    rng, n_modes = np.random.default_rng(0), len(shape)
+    rng = np.random.default_rng(0)
     X = np.column_stack([np.arange(n) % s for s in shape])
     X[:, 1:] = [[rng.integers(0, s) for s in shape[1:]] for _ in X]
     y, used = rng.standard_normal(n), [np.arange(s) for s in shape]
@@ -45,13 +45,7 @@ def random_state(shape, ranks, n_features, *, biases=True, n=60):
     mean, centre = rng.standard_normal((2, *ranks))
     core = _tucker.Core(mean, centre, 2.0, (root @ root.T,))
     rows = _tucker.combined(rows, core)
-    for mode in range(n_modes):
-        n_free = len(rows.free(mode))
-        roots = 0.3 * rng.standard_normal((shape[mode], n_free, n_free + 1))
-        means = rng.standard_normal(rows.means[mode].shape)
-        means = np.where(rows.fixed[mode], rows.means[mode], means)
-        rows = rows.with_mode(mode, means, packed(roots @ roots.transpose(0, 2, 1)))
-    return replace(rows, precision=rng.uniform(0.5, 2, rows.precision.shape)), X, y
+    return with_random_rows(rows, rng), X, y
 
 
 def whole_core(rows):
@@ -69,10 +63,8 @@ def whole_core(rows):
 
 def moment(rows, mode, r):
     """Mean of the outer square of a row."""
-    free, n_columns = rows.free(mode), rows.fixed.shape[1]
-    covariance = np.zeros((n_columns, n_columns))
-    covariance[np.ix_(free, free)] = unpacked(rows.covariances[mode][[r]], len(free))[0]
-    return np.outer(rows.means[mode][r], rows.means[mode][r]) + covariance
+    own = rows.means[mode][r]
+    return np.outer(own, own) + covariance_of(rows, mode)[r]
 
 
 def expected(rows, at, kept=()):
@@ -122,7 +114,7 @@ def test_rows_and_core_are_those_of_enumeration(case, biases, weighted, monkeypa
             row = found.means[mode][r]
             assert_allclose(row[free], np.linalg.solve(precision, shift), atol=1e-9)
             assert_array_equal(row[fixed], known[fixed])
-            covariance = unpacked(found.covariances[mode][[r]], len(free))[0]
+            covariance = covariance_of(found, mode)[r][np.ix_(free, free)]
             assert_allclose(covariance, np.linalg.inv(precision), atol=1e-9)
             if mode == 0:
                 square = np.sum(gram * moment(found, 0, r)) - 2 * right @ row

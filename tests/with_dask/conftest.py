@@ -5,6 +5,8 @@ Its threads enter `warnings.catch_warnings` side by side.
 
 import pytest
 
+from tests.with_dask.clusters import cluster
+
 
 @pytest.fixture(autouse=True)
 def threads_of_dask(restored_filters):
@@ -22,15 +24,8 @@ def here():
 @pytest.fixture(scope="module")
 def client():
     dask = pytest.importorskip("dask")
-    distributed = pytest.importorskip("distributed")
     # Some time after a worker was lost, a cluster looks whether it is back, and closes
     # it for good if not. Then a test may just have killed it again.
     option = "distributed.deploy.lost-worker-timeout"
-    with (
-        dask.config.set({option: "1 hour"}),
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
+    with dask.config.set({option: "1 hour"}), cluster() as client:
         yield client

@@ -3,11 +3,14 @@
 import itertools
 import os
 import signal
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from tests.support.callbacks import Silent
+from tests.support.refusing import refused
 
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
 NAMES = ["user", "item", "week"]
@@ -17,6 +20,11 @@ CUTS = (0, 1000, 1000, 1001, 3200, 4000)
 
 def framed(X):
     return pd.DataFrame(X, columns=NAMES[: X.shape[1]])
+
+
+def by_user(X, y):
+    order = np.argsort(X[:, 0], kind="stable")
+    return X[order], y[order]
 
 
 def lazy_frame(frame, cuts):
@@ -37,6 +45,31 @@ def read_in_partitions(read, cuts):
     meta = read(0, 0)
     lazy = dask.dataframe.from_delayed(parts, meta=meta, verify_meta=False)
     return lazy[[*meta.columns[:-1]]], lazy["value"]
+
+
+def changing_in_partitions(X, y, change, folder):
+    """The same of a source whose second partition changes after the first reading."""
+    seen = Path(folder, "read")
+
+    def read(begin, end):
+        frame = framed(X[begin:end]).assign(value=y[begin:end])
+        if begin and seen.exists():
+            return change(frame)
+        if begin:
+            seen.touch()
+        return frame
+
+    return read_in_partitions(read, (0, 2000, 4000))
+
+
+def check_refused(estimator, entries, message, place=None, value=None):
+    """Refused before anything is drawn, perhaps with another entry among the others."""
+    X, y = entries
+    X[1500] = X[1500] if place is None else place
+    y[1500] = y[1500] if value is None else value
+    with refused(message):
+        estimator.fit(*in_partitions(X, y))
+    assert not hasattr(estimator, "n_iter_")
 
 
 class KillAWorker(Silent):

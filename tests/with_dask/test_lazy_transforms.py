@@ -20,6 +20,8 @@ from tests.support.budgets import n_released
 from tests.support.every_estimator import RELEASING
 from tests.support.leak_hunt import Secrets, pickles_of, texts_of
 from tests.support.noise import drawing
+from tests.support.refusing import refused
+from tests.with_dask.clusters import cluster
 
 da = pytest.importorskip("dask.array")
 dask = pytest.importorskip("dask")
@@ -260,11 +262,9 @@ def test_bad_values_stop_their_own_chunk():
     ],
 )
 def test_what_does_not_fit_is_refused_at_once(X, message, keys):
-    with PrivacyBudget(9.0) as budget:
-        for fitted in LAPLACE, encoder():
-            with pytest.raises(ValueError, match=message):
-                fitted.transform(X)
-    assert budget.spent is None
+    for fitted in LAPLACE, encoder():
+        with refused(message):
+            fitted.transform(X)
     assert keys == []
 
 
@@ -408,7 +408,6 @@ def test_frames_come_and_go(tmp_path):
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_killed_worker_leaves_the_same_release(tmp_path, keys):
     """What it had computed is computed again by another, and is the same."""
-    distributed = pytest.importorskip("distributed")
     folder = str(tmp_path)
 
     def chunk(block_info):
@@ -422,13 +421,8 @@ def test_a_killed_worker_leaves_the_same_release(tmp_path, keys):
         return np.full((4, 3), 0.5)
 
     X = da.map_blocks(chunk, chunks=((4,) * 10, (3,)), dtype=float, meta=ROWS[:0])
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0",
-            memory_limit=0, silence_logs="CRITICAL",
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):  # fmt: skip
+    options = {"memory_limit": 0, "silence_logs": "CRITICAL"}
+    with cluster(is_default=True, **options) as client:
         lazy = LAPLACE.transform(X)
         found = client.compute(lazy).result(timeout=60)
     tried = [name.split("-")[0] for name in os.listdir(folder)]

@@ -18,6 +18,7 @@ from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.budgets import n_released
 from tests.support.held import N_TASKS, TASKS, Held, in_a_thread
+from tests.with_dask.clusters import cluster
 
 distributed = pytest.importorskip("distributed")
 
@@ -42,14 +43,8 @@ def in_processes(request):
     Without a limit of memory: what other tests have left in this process would count,
     and workers near the limit wait.
     """
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=request.param,
-            dashboard_address="127.0.0.1:0", memory_limit=0,
-            silence_logs="CRITICAL",
-        ) as cluster,
-        distributed.Client(cluster),
-    ):  # fmt: skip
+    options = {"memory_limit": 0, "silence_logs": "CRITICAL"}
+    with cluster(processes=request.param, is_default=True, **options):
         yield request.param
 
 

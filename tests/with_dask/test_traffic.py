@@ -14,10 +14,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.completion import CPCompletion
 from tests.support.callbacks import Silent, needs_callbacks
+from tests.with_dask.clusters import cluster
 
 pytestmark = pytest.mark.thorough
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 # There are more users than items, so that users are divided among workers.
 SHAPE, N_ENTRIES = (4500, 4000), 20_000
 LEVELS = np.arange(1.0, 6.0)
@@ -82,17 +83,14 @@ def least(level, rank=5):
 
 @contextmanager
 def cluster_of_threads(n_workers, threads_per_worker=1):
-    """A client of workers that are threads, and talk through sockets as processes."""
+    """Dask on workers that are threads, and talk through sockets as processes."""
+    options = {"processes": False, "protocol": "tcp://"}
     with (
-        distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=threads_per_worker,
-            processes=False, protocol="tcp://", dashboard_address="127.0.0.1:0",
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as own_client,
+        cluster(n_workers, threads_per_worker, **options) as own_client,
         own_client.as_current(),
         dask.config.set(scheduler="distributed"),
-    ):  # fmt: skip
-        yield own_client
+    ):
+        yield
 
 
 # A sweep sends at most so many times the least, as the page on Dask says.
@@ -126,12 +124,11 @@ def test_every_worker_has_one_chunk(n_workers):
     """So that a sum travels once for each worker, however many partitions there are."""
     from sktensordp.completion._dask import partitioned_entries
 
-    with cluster_of_threads(n_workers) as own_client:
+    with cluster_of_threads(n_workers):
         found = partitioned_entries(*in_partitions(), None, "name")
         assert len(found.cuts) == n_workers + 1
         sizes = np.diff(np.append(0, np.cumsum(found.counts[0]))[found.cuts])
         assert np.ptp(sizes) < 0.01 * N_ENTRIES
-        del own_client
 
 
 class Killer(Silent):

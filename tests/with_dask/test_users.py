@@ -11,18 +11,20 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
-from sktensordp.privacy import PrivacyBudget
 from tests.support.callbacks import needs_callbacks
 from tests.support.refusing import refused
 from tests.support.replaying import with_a_pattern
 from tests.with_dask.partitions import (
     CUTS,
     KillAWorker,
+    by_user,
+    changing_in_partitions,
+    check_refused,
     framed,
     in_partitions,
     read_in_partitions,
 )
-from tests.with_dask.test_completion import check_one_release_is_recorded
+from tests.with_dask.test_completion import Results, check_one_release_is_recorded
 
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("here")]
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
@@ -127,34 +129,18 @@ def test_the_same_as_on_one_machine_to_the_last_bit(name):
             assert_array_equal(parts.similar_items([0, 1]), one.similar_items([0, 1]))
 
 
-def partition_cuts(X, unit=0, users=(0, 1, 40, 100, 130)):
-    """Cuts of sorted entries between units, two of which hold a single one."""
-    return [0, *np.searchsorted(X[:, unit], users[1:]).tolist()]
-
-
-def by_user(X, y, unit=0):
-    order = np.argsort(X[:, unit], kind="stable")
-    return X[order], y[order]
-
-
-class Joined(dask.callbacks.Callback):
-    """The units that were brought together in every chunk."""
-
-    def __init__(self):
-        self.units = []
-
-    def _posttask(self, key, result, *_):
-        if str(key).startswith("_joined_units"):
-            self.units.append(result.units)
-
-
 def test_a_chunk_has_whole_users():
     X, y = by_user(*entries())
-    cuts, joined = partition_cuts(X), Joined()
-    with joined:
+    # Between users; the first is alone.
+    cuts = np.searchsorted(X[:, 0], [0, 1, 40, 100, 130]).tolist()
+    results = Results()
+    with results:
         parts = model().fit(*in_partitions(X, y, cuts))
-    assert len(joined.units) == 4
-    assert sorted(np.concatenate(joined.units)) == sorted(set(X[:, 0]))
+    joined = [
+        chunk.units for key, chunk in results.found if key.startswith("_joined_units")
+    ]
+    assert len(joined) == 4
+    assert sorted(np.concatenate(joined)) == sorted(set(X[:, 0]))
     assert_same(parts, model().fit(*entries()))
 
 
@@ -238,37 +224,23 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_errors_come_before_anything_is_drawn(name):
-    options, change, message = REFUSED[name]
-    X, y = entries()
-    X[1500] = change.get("place", X[1500])
-    y[1500] = change.get("value", y[1500])
-    estimator = model().set_params(**options)
-    with PrivacyBudget(100.0, delta=1e-3) as budget, refused(message):
-        estimator.fit(*in_partitions(X, y))
-    assert not hasattr(estimator, "n_iter_")
-    assert budget.spent is None
+    options, new, message = REFUSED[name]
+    check_refused(model().set_params(**options), entries(), message, **new)
 
 
-@pytest.mark.parametrize("change", ["fewer entries", "entries of another user"])
+CHANGES = {
+    "fewer entries": lambda frame: frame[:-1],
+    "entries of another user": lambda frame: frame.assign(
+        user=frame["user"] + (frame.index == 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_source_that_changes_is_refused_and_costs_nothing(change, tmp_path):
-    X, y = entries()
-
-    def read(begin, end):
-        where = X[begin:end].copy()
-        if begin and Path(tmp_path, "read").exists():
-            if change == "fewer entries":
-                where = where[:-1]
-            else:
-                where[3, 0] += 1
-        elif begin:
-            Path(tmp_path, "read").touch()
-        return framed(where).assign(value=y[begin : begin + len(where)])
-
-    lazy = read_in_partitions(read, (0, 2000, 4000))
-    changed = pytest.raises((RuntimeError, ValueError), match="partition")
-    with PrivacyBudget(100.0, delta=1e-3) as budget, changed:
+    lazy = changing_in_partitions(*entries(), CHANGES[change], tmp_path)
+    with refused("partition", (RuntimeError, ValueError)):
         model().fit(*lazy)
-    assert budget.spent is None
 
 
 @pytest.mark.slow
