@@ -21,6 +21,7 @@ from .._random import NoiseStreams
 from .._validation import check_coordinates, check_numeric, checked, range_of
 from ..privacy._conditions import CLIENTS
 from ..tensor import Observations, Pattern, as_coordinates, pattern_of
+from ..tensor._coordinates import present
 from ..tensor._sums import shared_entries
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
@@ -103,8 +104,7 @@ class Entries:
     @property
     def used_indices(self) -> list[NDArray[np.integer]]:
         """Indices that have entries, mode by mode."""
-        pairs = zip(self.coordinates.T, self.shape, strict=True)
-        return [present(column, size)[0] for column, size in pairs]
+        return [present(column)[0] for column in self.coordinates.T]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -146,19 +146,6 @@ class Entries:
     def with_rows_of(self, units: UnitEntries, fitted: Any) -> Any:
         """A fit to these entries with the rows of their units; see `FittedToUnits`."""
         return fitted.with_units(units)
-
-
-def present(
-    column: NDArray[np.integer], size: int
-) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Indices that a column has, ascending, and the place of every entry's among them.
-
-    In time and memory by entries, however large the mode is.
-    """
-    if size > 8 * len(column):
-        return np.unique(column, return_inverse=True)
-    is_used = np.bincount(column, minlength=size) > 0
-    return np.flatnonzero(is_used), (np.cumsum(is_used) - 1)[column]
 
 
 def extent(where: NDArray[np.integer]) -> tuple[int, ...]:

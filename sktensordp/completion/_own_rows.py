@@ -85,10 +85,7 @@ class OwnModel:
         return self._answered(lambda rows, where: rows.predict(where), coordinates)
 
     def slices(
-        self,
-        coordinates: NDArray[np.integer],
-        mode: int,
-        every: NDArray[np.floating] | None = None,
+        self, coordinates: NDArray[np.integer], mode: int, every: NDArray[np.floating]
     ) -> NDArray[np.floating]:
         """See `Rows.slices`; not for the first mode."""
         return self._answered(
@@ -167,10 +164,7 @@ class UnitModel:
         return self.inner.predict(self._inner_coordinates(coordinates))
 
     def slices(
-        self,
-        coordinates: NDArray[np.integer],
-        mode: int,
-        every: NDArray[np.floating] | None = None,
+        self, coordinates: NDArray[np.integer], mode: int, every: NDArray[np.floating]
     ) -> NDArray[np.floating]:
         """See `Rows.slices`."""
         inner = self._inner_mode(mode)

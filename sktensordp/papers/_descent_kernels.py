@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tensor.kernels._compiled import compiled
+from ..tensor.kernels import compiled
 
 
 @compiled

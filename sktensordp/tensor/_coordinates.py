@@ -14,6 +14,21 @@ def as_coordinates(where: NDArray[Any]) -> NDArray[np.integer]:
     return np.stack(np.nonzero(where), axis=1, dtype=np.int32)
 
 
+def present(
+    index: NDArray[np.integer],
+) -> tuple[NDArray[np.integer], NDArray[np.int32]]:
+    """Indices that occur, ascending, and the place of each one among these.
+
+    In time and memory by entries, however large the indices are.
+    """
+    if len(index) and index.max() < 4 * len(index):
+        is_used = np.bincount(index) > 0
+        places = (np.cumsum(is_used, dtype=np.int32) - 1)[index]
+        return np.flatnonzero(is_used), places
+    found, places = np.unique(index, return_inverse=True)
+    return found, places.astype(np.int32)
+
+
 def times_recurring(sets: Sequence[NDArray[np.integer]]) -> int:
     """The largest number of sets that share a coordinate.
 
@@ -32,15 +47,10 @@ def times_recurring(sets: Sequence[NDArray[np.integer]]) -> int:
     in_last = np.zeros(1 + max(s[:, 0].max() for s in sets), dtype=bool)
     in_last[sets[-1][:, 0]] = True
     relevant = [s[in_last[s[:, 0]]] for s in sets]
-    set_numbers = np.repeat(np.arange(len(sets), dtype=np.int32), [*map(len, relevant)])
-    # Rows are a coordinate and, last, the number of its set.
-    rows = np.column_stack([np.concatenate(relevant), set_numbers])
-    rows = rows[np.lexsort(rows.T[::-1])]
-    changed = rows[1:] != rows[:-1]
-    is_new_row = np.concatenate([[True], changed.any(axis=1)])
-    is_new_coordinate = np.concatenate([[True], changed[:, :-1].any(axis=1)])
-    starts = np.flatnonzero(is_new_coordinate)
-    return int(np.add.reduceat(is_new_row, starts, dtype=np.int64).max())
+    set_numbers = np.repeat(np.arange(len(sets)), [*map(len, relevant)])
+    numbers = _numbered(np.concatenate(relevant))
+    pairs = np.unique(numbers * len(sets) + set_numbers)
+    return int(np.bincount(pairs // len(sets)).max())
 
 
 def occurring(
@@ -58,13 +68,16 @@ def occurring(
     -------
     occurs : ndarray of shape (n,), bool
     """
-    rows = np.concatenate([among, coordinates])
+    numbers = _numbered(np.concatenate([among, coordinates]))
+    is_there = np.zeros(len(numbers), dtype=bool)
+    is_there[numbers[: len(among)]] = True
+    return is_there[numbers[len(among) :]]
+
+
+def _numbered(rows: NDArray[np.integer]) -> NDArray[np.int64]:
+    """The number of every row among the distinct ones; there is at least one."""
     order = np.lexsort(rows.T[::-1])
-    rows = rows[order]
-    is_new = np.append(True, (rows[1:] != rows[:-1]).any(axis=1))
-    number = np.cumsum(is_new) - 1
-    is_there = np.zeros(len(rows), dtype=bool)
-    is_there[number[order < len(among)]] = True
-    occurs = np.empty(len(rows), dtype=bool)
-    occurs[order] = is_there[number]
-    return occurs[len(among) :]
+    ordered, numbers = rows[order], np.empty(len(rows), dtype=np.int64)
+    is_new = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))
+    numbers[order] = np.cumsum(is_new) - 1
+    return numbers

@@ -18,9 +18,6 @@ from numpy.typing import DTypeLike, NDArray
 from ._priors import BIAS_PRECISION, FACTOR_PRECISION, TIE_PRECISION
 from ._rows import Rows
 
-# Least divisor, for the length of a column.
-_SHORTEST = 1e-150
-
 
 @dataclass(frozen=True)
 class CPForm:
@@ -100,7 +97,8 @@ class CPForm:
 
         The next fit of another block makes up for the change.
         """
-        factors[block] = factors[block] / _lengths(factors[block])
+        lengths = np.sqrt(np.mean(factors[block] ** 2, axis=0))
+        factors[block] = factors[block] / np.maximum(lengths, 1e-150)
 
     def point_model(
         self,
@@ -254,8 +252,3 @@ def no_covariances(
     n_pairs = [math.comb(n + 1, 2) for n in np.sum(~fixed, axis=1).tolist()]
     pairs = zip(means, n_pairs, strict=True)
     return tuple(np.zeros((len(own), n), own.dtype) for own, n in pairs)
-
-
-def _lengths(block: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Root mean squares of the columns."""
-    return np.maximum(np.sqrt(np.mean(block**2, axis=0)), _SHORTEST)

@@ -22,41 +22,24 @@ from ._leading_terms import leading_terms, n_standing_out
 from ._likelihood import TableLikelihood
 from ._observations import Observations
 from ._priors import BIAS_PRECISION
-from ._rows import Rows, Spread, Weighing, learn, renewed, weigh, weighing
+from ._rows import Rows, Spread, learn, renewed, weigh, weighing
 
 # Sweeps before precisions are learned, and those of terms after these started. If they
 # were learned from the first sweep, columns that have hardly left the start would be
 # taken for superfluous.
 _BEFORE_LEARNING = 3
-# Sweeps before weights of rows are learned.
-_BEFORE_WEIGHTS = 5
 # Standard deviations around the prior means in the first two modes and in the others,
 # for every start. Small ones suit noise-free values, where biases and weights of
 # features should be found first. Under heavy noise, a fit shrinks small terms to zero
 # if the third mode changes their sign; it needs a large start.
 _START_SCALES = (0.05, 0.2), (0.5, 1.0), (0.05, 0.2), (0.05, 0.2)
-# Sweeps between two looks at the terms of a matrix, and between those that only prune.
-_STAGE, _PRUNED_AFTER = 5, 2
-# At first, at most so many terms start: with more of them than the values carry, real
-# terms are not found among the others (generated ratings; MovieLens latest-small). For
-# small ranks, these are so many more than asked for: with two more, a single term of
-# noise stayed at rank 1 on Flixster. A term is off if its mean square is below the last
-# share of the variance around the model.
-_FIRST_TERMS, _EXTRA_OF_MATRIX, _LEAST_STRENGTH = 10, 4, 1e-5
-# Fits of three or more modes begin with this many terms more than they keep, for half
-# of their sweeps, but at most this number of sweeps.
-_EXTRA_TERMS, _MOST_FIRST_SWEEPS = 2, 30
+# At most so many terms of a matrix start at a time: with more of them than the values
+# carry, real terms are not found among the others (generated ratings; MovieLens
+# latest-small).
+_FIRST_TERMS = 10
 # Fewer entries than this, with a share of noise below the second, are fitted from
 # several starts.
 _FEW_ENTRIES, MOST_NOISE = 200_000, 0.8
-# Noise-free values are tried to be fitted exactly, by so many starts, if there are so
-# few of them that the tries take a second. A fit is exact if it leaves less than the
-# first share of the variance, and a try ends if five sweeps leave more than the second
-# share of the squared errors.
-EXACT, _PROGRESS, _SWEEPS_OF_TRY = 1e-6, 0.9, 200
-_MOST_TRIES, _ENTRIES_TRIED = 24, 30_000
-# Standard deviations of their starts; see above.
-_EXACT_SCALES = 0.2, 0.5
 # If values were randomised by a table, they are replaced by observations around the
 # predictions after this many sweeps; after each one, they change less.
 _OBSERVED_AFTER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -197,12 +180,12 @@ def swept(fit: Fit) -> Fit:
     error = float(found[0].errors)
     noise = max(min(error / entries.n_entries, fit.most_noise), floor)
     rows = replace(rows, noise=float(noise))
-    if fit.weighs and fit.n_iter >= _BEFORE_WEIGHTS:
+    if fit.weighs and fit.n_iter >= 5:
         how = weighing(rows.noise, found[0], entries.counts[0], floor)
         if how is not None and entries.has_rows(0):
-            rows, entries, _ = entries.change_rows(_weighed, rows, how, reads=[])
+            rows, entries, _ = entries.change_rows(weigh, rows, how, reads=[])
         elif how is not None:
-            rows = weigh(rows, entries.counts[0], how)
+            rows, _ = weigh(rows, entries, how)
     rows = _with_learned_prior(fit, rows, found, crosses)
     return replace(fit, rows=rows, entries=entries, n_iter=fit.n_iter + 1, error=error)
 
@@ -215,12 +198,6 @@ def _observed(
     values = np.empty_like(fitted)
     counts = likelihood.observe(fitted, outputs, values)
     return values, (counts,)
-
-
-def _weighed(
-    rows: Rows, entries: Observations, how: Weighing
-) -> tuple[Rows, tuple[()]]:
-    return weigh(rows, entries.counts[0], how), ()
 
 
 def _with_learned_prior(
@@ -372,12 +349,15 @@ def with_terms_that_stand_out(
     """
     rows, entries, found = fit.rows, fit.entries, strengths(fit.rows, fit.entries)
     strongest = np.sort(np.argsort(-found, kind="stable")[:rank])
-    alive = strongest[found[strongest] > _LEAST_STRENGTH * rows.noise]
+    # A term with a smaller mean square is off.
+    alive = strongest[found[strongest] > 1e-5 * rows.noise]
     room, new = min(rank - len(alive), _FIRST_TERMS), None
     if may_grow and room:
         left = entries.residuals(rows)
-        # The first terms need not stand out: the prior decides which of them stay.
-        n_new = min(rank + _EXTRA_OF_MATRIX, _FIRST_TERMS)
+        # The first terms need not stand out: the prior decides which of them stay. For
+        # small ranks, there are four more of them than asked for: with two more, a
+        # single term of noise stayed at rank 1 on Flixster.
+        n_new = min(rank + 4, _FIRST_TERMS)
         if math.isfinite(fit.terms_since):
             n_new = n_standing_out(left, room)
         new = leading_terms(left, n_new) if n_new else None
@@ -448,23 +428,22 @@ def fit_cp(
         smooth_modes=smooth_modes,
         features=features,
     )
-
-    n_first = min(max_iter // 2, _MOST_FIRST_SWEEPS)
+    # For so many sweeps, fits of three or more modes have more terms than they keep.
+    n_first = min(max_iter // 2, 30)
     with one_blas_thread:
         if len(entries.used) == 2 and rank:
             fit = fits(start(rank=0, noise=noise), likelihood=likelihood)
             fit, n_iter = grown(fit, rank, max_iter, smooth_modes, on_sweep)
         elif rank and n_first > _BEFORE_LEARNING:
             # Outputs replace no values yet: all starts read the same.
-            best, stopped, n_counted = None, False, 0
-            if floor <= EXACT * noise:
-                exact = partial(start, rank=rank, scales=_EXACT_SCALES)
-                best = exact_start(fits, exact, entries.n_entries, noise)
+            stopped, n_counted = False, 0
+            exact = partial(start, rank=rank, scales=(0.2, 0.5))
+            best = exact_start(fits, exact, entries.n_entries, noise, floor)
             if best is None:
                 is_clear = floor < MOST_NOISE * noise
                 one_of_many = is_clear and entries.n_entries < _FEW_ENTRIES
                 watched = None if one_of_many else on_sweep
-                first = partial(start, rank=rank + _EXTRA_TERMS, noise=noise)
+                first = partial(start, rank=rank + 2, noise=noise)
                 tried = [
                     run(fits(first(seed=seed), weighs=False), n_first, watched)
                     for seed in range(len(_START_SCALES) if one_of_many else 1)
@@ -509,45 +488,55 @@ def grown(
     on_sweep: Callable[[int], Any] | None,
 ) -> tuple[Fit, int]:
     """The fit of a matrix, whose terms start after biases and features."""
-    stage = min(_STAGE, max_iter // 4)
+    # Sweeps between two looks at the terms, and between those that only prune.
+    stage, pruned_after = min(5, max_iter // 4), 2
     fit, stopped = run(fit, stage if fit.rows.fixed.size else 0, on_sweep)
     while not stopped:
         may_grow = fit.n_iter + max(2 * stage, 1) <= max_iter
         fit = with_terms_that_stand_out(fit, rank, may_grow, smooth_modes)
         if fit.n_iter >= max_iter:
             break
-        n = max(stage, 1) if fit.terms_since == fit.n_iter else _PRUNED_AFTER
+        n = max(stage, 1) if fit.terms_since == fit.n_iter else pruned_after
         fit, stopped = run(fit, min(fit.n_iter + n, max_iter), on_sweep)
     return fit, fit.n_iter
 
 
 def exact_start(
-    fits: Callable[..., Fit], start: Callable[..., Rows], n_entries: int, noise: float
+    fits: Callable[..., Fit],
+    start: Callable[..., Rows],
+    n_entries: int,
+    noise: float,
+    floor: float,
 ) -> Fit | None:
     """A start of few noise-free values from which a fit becomes exact, if one does.
 
     As long as a fit is not exact, what it leaves looks like noise, and terms that are
     still small are shrunk to zero. So precisions of terms are not learned here, and
     noise is taken to be small. One start of two to six then leads to an exact fit, if
-    there is one (rank 3, 6 x 8 x 7 and 10 x 5 x 6, 15% missing). Fewer values than the
-    terms have numbers would be fitted exactly by many terms, so none is tried there.
+    there is one (rank 3, 6 x 8 x 7 and 10 x 5 x 6, 15% missing). There are as many
+    tries as take about a second. Fewer values than the terms have numbers would be
+    fitted exactly by many terms, so none is tried there.
     """
-    cap = noise / 10
+    # A fit is exact if it leaves less.
+    exact, cap = 1e-6 * noise, noise / 10
+    if floor > exact:
+        return None
     rows = start(noise=cap, seed=0)
     of_terms = ~rows.fixed & ~rows.single
     if n_entries <= of_terms.sum(axis=1) @ [len(used) for used in rows.used]:
         return None
     # The time of a sweep grows with the square of the number of modes, and so does the
     # number of sweeps that a try takes.
-    most = _MOST_TRIES * 27 // max(rows.n_modes, 3) ** 3
-    for seed in range(min(most, _ENTRIES_TRIED // max(n_entries, 1))):
+    most = 24 * 27 // max(rows.n_modes, 3) ** 3
+    for seed in range(min(most, 30_000 // max(n_entries, 1))):
         rows = start(noise=cap, seed=seed)
         fit = fits(rows, most_noise=cap, weighs=False, terms_since=math.inf)
-        while fit.n_iter < _SWEEPS_OF_TRY:
+        while fit.n_iter < 200:
             before, (fit, _) = fit.error, run(fit, fit.n_iter + 5)
-            if fit.rows.noise <= EXACT * noise:
+            if fit.rows.noise <= exact:
                 return fit
-            if fit.error > _PROGRESS * before:
+            # Five sweeps that leave most of the squared errors are no progress.
+            if fit.error > 0.9 * before:
                 break
     return None
 

@@ -21,17 +21,6 @@ from scipy.linalg import qr
 
 from ._blas import one_blas_thread
 
-# Singular vectors are searched with so many extra ones, in so many passes.
-_EXTRA_VECTORS, _PASSES = 8, 6
-# Number of vectors that are multiplied at a time.
-_AT_A_TIME = 16
-# Share of an image, beyond what was found before, that is no more than rounding.
-_LOST = 1e-10
-# A singular value stands out above this multiple of the largest with random signs.
-# Between 1 and 1.1, single terms of noise passed (Flixster and MovieLens latest-small);
-# above 1.2, terms of noise-free matrices of rank 10 and 20 are missed.
-_STANDS_OUT = 1.2
-
 
 class LocalMatrix(NamedTuple):
     """A sparse matrix of residuals or an incidence, in the memory of this process.
@@ -63,9 +52,8 @@ class LocalMatrix(NamedTuple):
         """
         matrix = with_random_signs(self.matrix, 0) if flipped else self.matrix
         own, other = weights
-        some = range(_AT_A_TIME, vectors.shape[1], _AT_A_TIME)
         # All products at a time would take as much memory as many entries.
-        parts = np.split(vectors, some, axis=1)
+        parts = np.split(vectors, range(16, vectors.shape[1], 16), axis=1)
         return np.concatenate(
             [scaled_gram(matrix, own, other, part) for part in parts], axis=1
         )
@@ -153,7 +141,10 @@ def n_standing_out(residuals: Any, most: int) -> int:
     weights, _ = weights_of(residuals)
     chance = _decompose(residuals, weights, 1, True)[0][0]
     values, _ = _decompose(residuals, weights, most, False)
-    return int(np.count_nonzero(values > _STANDS_OUT * chance))
+    # Between 1 and 1.1 times the largest by chance, single terms of noise passed
+    # (Flixster and MovieLens latest-small); above 1.2, terms of noise-free matrices of
+    # rank 10 and 20 are missed.
+    return int(np.count_nonzero(values > 1.2 * chance))
 
 
 def weights_of(residuals: Any) -> tuple[list[NDArray[np.float64]], int]:
@@ -176,7 +167,7 @@ def leading_vectors(
     size: int,
     n_values: int,
     n_vectors: int | None = None,
-    n_passes: int = _PASSES,
+    n_passes: int = 6,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Largest singular values of a matrix, and its right singular vectors.
 
@@ -191,8 +182,8 @@ def leading_vectors(
         Number of columns of A.
     n_values : int
     n_vectors : int, default=None
-        Size of the block; by default, some more than `n_values`.
-    n_passes : int, default=_PASSES
+        Size of the block; by default, eight more than `n_values`.
+    n_passes : int, default=6
 
     Returns
     -------
@@ -200,7 +191,7 @@ def leading_vectors(
     vectors : ndarray of shape (size, n_values)
     """
     random = np.random.default_rng(0)
-    n_vectors = n_vectors or n_values + _EXTRA_VECTORS
+    n_vectors = n_vectors or n_values + 8
     start = random.standard_normal((size, min(n_vectors, size)))
     # The factorisations are small, and threads of BLAS would slow them down.
     with one_blas_thread:
@@ -212,8 +203,8 @@ def leading_vectors(
             if not image.shape[1]:
                 break
             block, scales = _orthogonal(image, basis)
-            # What is new but for rounding goes on from random vectors.
-            is_lost = scales <= _LOST * np.linalg.norm(image)
+            # Where no more than rounding is new, random vectors go on.
+            is_lost = scales <= 1e-10 * np.linalg.norm(image)
             block[:, is_lost] = random.standard_normal((size, is_lost.sum()))
             for _ in range(2):
                 block, _ = _orthogonal(block, basis)
@@ -235,9 +226,3 @@ def _orthogonal(
     rest = vectors - basis @ (basis.T @ vectors)
     found, triangle, _ = qr(rest, mode="economic", pivoting=True)
     return found, np.abs(np.diag(triangle))
-
-
-def counts_of(matrix: Any) -> list[NDArray[np.integer]]:
-    """Number of entries of every row and every column of a sparse array."""
-    columns = np.bincount(matrix.indices, minlength=matrix.shape[1])
-    return [np.diff(matrix.indptr), columns]

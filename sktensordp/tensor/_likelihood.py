@@ -18,15 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Number of predictions for which observations are tabulated. Those in between are
-# interpolated; the least and largest are this share of the range inside of it.
-_N_GRID, _MARGIN = 64, 0.04
-# Steps of expectation maximisation for each set of counts, and of the search for t.
-_LEARNING_STEPS, _NEWTON_STEPS = 3, 25
+# interpolated.
+_N_GRID = 64
 _LEAST_WEIGHT = 1e-9
-# Number of entries that are observed at a time.
-_CHUNK = 2**14
-# Assumed variance of predictions, in half ranges squared.
-_PREDICTED = 0.07
 
 
 class TableLikelihood:
@@ -52,7 +46,8 @@ class TableLikelihood:
         self._middle, self._half = (levels[0] + levels[-1]) / 2, np.ptp(levels) / 2
         self._levels = (levels - self._middle) / self._half
         self._channel = channel
-        self._grid = np.linspace(-1, 1, _N_GRID) * (1 - 2 * _MARGIN)
+        # The least and largest prediction are a 25th of the range inside of it.
+        self._grid = np.linspace(-1, 1, _N_GRID) * (1 - 2 * 0.04)
         self._tilt = np.zeros(_N_GRID)
         self._weights = np.full(len(levels), 1 / len(levels))
         step = self._half * (self._grid[1] - self._grid[0])
@@ -82,9 +77,9 @@ class TableLikelihood:
         """
         n_outputs, last = self._table.shape[1], _N_GRID - 1
         table, counts = self._table.ravel(), np.zeros(self._table.size)
-        low, step = self._first
-        for begin in range(0, len(fitted), _CHUNK):
-            chunk = slice(begin, begin + _CHUNK)
+        (low, step), size = self._first, 2**14
+        for begin in range(0, len(fitted), size):
+            chunk = slice(begin, begin + size)
             at = np.clip((fitted[chunk].astype(float) - low) / step, 0, last - 1e-9)
             cell = at.astype(np.int64)
             share = at - cell
@@ -105,14 +100,15 @@ class TableLikelihood:
         """
         squares = (self._half**2 / variance) * self._levels**2
         self._weights = np.maximum(np.exp(-squares / 2), _LEAST_WEIGHT)
-        share = self._tabulate(np.exp(-(self._grid**2) / (2 * _PREDICTED)))
+        of_predictions = 0.07  # assumed variance, in half ranges squared
+        share = self._tabulate(np.exp(-(self._grid**2) / (2 * of_predictions)))
         return variance * (1 / share - 1)
 
     def _probabilities(self) -> NDArray[np.float64]:
         """Probabilities of the levels for every prediction of the grid."""
         x, m = self._levels, self._grid
         tilt = self._tilt
-        for _ in range(_NEWTON_STEPS):
+        for _ in range(25):
             log = np.log(self._weights) + tilt[:, np.newaxis] * x
             p = np.exp(log - log.max(axis=1, keepdims=True))
             p /= p.sum(axis=1, keepdims=True)
@@ -131,7 +127,7 @@ class TableLikelihood:
             Number of entries by prediction and output.
         """
         n = counts.sum(axis=1)
-        for _ in range(_LEARNING_STEPS):
+        for _ in range(3):
             p = self._probabilities()
             met = np.maximum(p @ self._channel, 1e-300)
             after = p * ((counts / met) @ self._channel.T)

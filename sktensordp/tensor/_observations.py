@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from ._coordinates import present
 from ._leading_terms import LocalMatrix
 
 # A matrix with this number of entries is worth loading numba.
@@ -356,7 +357,8 @@ class Observations:
             last = int(np.searchsorted(starts, ends[first] + _CHUNK, side="right")) - 1
             last = max(last, first + 1)
             places = slice(ends[first], ends[last])
-            products = row_products(padded, [*others[places].T])
+            pairs = zip(padded, others[places].T, strict=True)
+            products = reduce(np.multiply, (np.take(t, r, axis=0) for t, r in pairs))
             products[:, -1] *= values[places]
             for r in range(first, last):
                 own = products[ends[r] - places.start : ends[r + 1] - places.start]
@@ -524,14 +526,6 @@ class Observations:
         return values
 
 
-def row_products(
-    means: Sequence[NDArray[Any]], rows: Sequence[NDArray[np.integer]]
-) -> NDArray[Any]:
-    """Products over the modes of one row of each."""
-    pairs = zip(means, rows, strict=True)
-    return reduce(np.multiply, (np.take(m, r, axis=0) for m, r in pairs))
-
-
 def _outer(
     chunk: _Chunk, tables: Sequence[NDArray[np.float64]], modes: Sequence[int]
 ) -> NDArray[np.float64]:
@@ -579,14 +573,9 @@ def _rows_of(
     index: NDArray[np.integer], used: NDArray[np.integer] | None
 ) -> tuple[NDArray[np.integer], NDArray[np.int32]]:
     """The rows of a mode, and the row of every entry."""
-    if used is not None:
-        return used, places_of(index, used).astype(np.int32)
-    if len(index) and index.max() < 4 * len(index):
-        is_used = np.bincount(index) > 0
-        rows = (np.cumsum(is_used, dtype=np.int32) - 1)[index]
-        return np.flatnonzero(is_used), rows
-    found, rows = np.unique(index, return_inverse=True)
-    return found, rows.astype(np.int32)
+    if used is None:
+        return present(index)
+    return used, places_of(index, used).astype(np.int32)
 
 
 def _group(

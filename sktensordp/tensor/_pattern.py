@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ._average_row import with_average
+from ._coordinates import present
 from ._leading_terms import LocalMatrix, leading_vectors, weights_of
 
 # A singular value stands out above the first multiple of the largest at random, and
@@ -44,17 +45,8 @@ from ._leading_terms import LocalMatrix, leading_vectors, weights_of
 # same at 1.05; but biases from noisy sums have errors larger by 0.4% on YahooMusic.
 _STANDS_OUT, _CLEARLY = 1.1, 1.2
 # If no number of components is given, the search begins with so many, and doubles them
-# up to the last number as long as all stand out. No more than the first are clear.
-FIRST_COMPONENTS, _MOST_COMPONENTS = 8, 64
-# Counts are overdispersed above this ratio of their variance to their mean.
-_OVERDISPERSED = 2.0
-# Root mean square, over the entries, of the logarithm of the number of entries.
-_COUNT_SCALE = 0.25
-# Singular vectors are searched in a Krylov space of so many passes, from a block of so
-# many vectors, or of this share of the number that is asked for. With fewer vectors and
-# more passes, the same time finds the values more exactly: so 35 components of Douban
-# stand out as in a full decomposition, and not 31 to 34.
-_BLOCK, _LEAST_SHARE, _PASSES = 10, 1 / 6, 12
+# as long as all stand out. No more than these are clear.
+FIRST_COMPONENTS = 8
 
 
 class Pattern(NamedTuple):
@@ -116,21 +108,26 @@ def pattern_of(
     pattern : Pattern
         Without features, if the pattern looks random.
     """
-    rows, columns = coordinates[:, 0], coordinates[:, 1]
+    first_two = coordinates.T[:2]
     counts = [
         np.bincount(index, minlength=size)
-        for index, size in zip((rows, columns), shape, strict=False)
+        for index, size in zip(first_two, shape, strict=False)
     ]
-
-    row_numbers, column_numbers = _renumbered(rows), _renumbered(columns)
+    rows, columns = (present(index)[1] for index in first_two)
 
     def decompose(
         n_values: int, at_random: bool = False
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        numbers = column_numbers
+        mode, pair = int(rows.max() < columns.max()), [rows, columns]
         if at_random:
-            numbers = np.random.default_rng(0).permutation(numbers)
-        return _decompose(row_numbers, numbers, n_values)
+            pair[1] = np.random.default_rng(0).permutation(columns)
+        ones = np.ones(len(rows), np.float32)
+        matrix = sparse.coo_array((ones, pair[::-1] if mode else pair)).tocsr()
+        del ones
+        # In single precision, products would lose components (of 35 of Douban, three).
+        matrix.data = matrix.data.astype(float)
+        of_modes = [matrix.sum(axis=1 - (k != mode)) for k in range(2)]
+        return leading_pattern(LocalMatrix(matrix, of_modes, mode), n_values)
 
     return pattern_from(counts, n_components, decompose)
 
@@ -164,13 +161,14 @@ def pattern_from(
     shown = all_vectors = np.empty((len(own), 0))
     n_clear, positive = 0, own[own > 0]
     # If entries are placed at random, the variance of the counts is their mean.
-    dispersed = own.var() > _OVERDISPERSED * own.mean()
+    dispersed = own.var() > 2.0 * own.mean()
     if dispersed and positive.min() < positive.max():
         logs = np.log1p(own)
         logs -= own @ logs / own.sum()
         spread = np.sqrt(own @ logs**2 / own.sum())
-        shown = _COUNT_SCALE / spread * logs[:, np.newaxis]
-    given = _MOST_COMPONENTS if n_components is None else n_components
+        # Their root mean square over the entries is a quarter.
+        shown = 0.25 / spread * logs[:, np.newaxis]
+    given = 64 if n_components is None else n_components
     most = min(given, *(n - 2 for n in n_seen))
     if most > 0:
         first = most if n_components else min(FIRST_COMPONENTS, most)
@@ -182,12 +180,6 @@ def pattern_from(
         all_vectors[own > 0] = vectors
         n_clear = min(n_clear, n_components or FIRST_COMPONENTS)
     return Pattern(own, shown, all_vectors, n_clear)
-
-
-def _renumbered(index: NDArray[np.integer]) -> NDArray[np.integer]:
-    """The indices renumbered without gaps, from 0."""
-    numbers = np.cumsum(np.bincount(index) > 0) - 1
-    return numbers.astype(np.int32)[index]
 
 
 def _pattern_vectors(
@@ -230,20 +222,6 @@ def _normalised(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.divide(vectors, scale, out=np.zeros_like(vectors), where=scale > 0)
 
 
-def _decompose(
-    rows: NDArray[np.integer], columns: NDArray[np.integer], n_values: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Largest singular values of the normalised incidence, and right vectors."""
-    mode = int(rows.max() < columns.max())
-    # In single precision, products would lose components (of 35 of Douban, three).
-    ones, pair = np.ones(len(rows), np.float32), (rows, columns)
-    matrix = sparse.coo_array((ones, pair[::-1] if mode else pair)).tocsr()
-    del ones
-    matrix.data = matrix.data.astype(float)
-    counts = [matrix.sum(axis=1 - (k != mode)) for k in range(2)]
-    return leading_pattern(LocalMatrix(matrix, counts, mode), n_values)
-
-
 def leading_pattern(
     incidence: Any, n_values: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -257,9 +235,11 @@ def leading_pattern(
     """
     weights, _ = weights_of(incidence)
     gram = partial(incidence.gram, weights, flipped=False)
-    n_vectors = max(_BLOCK, math.ceil(n_values * _LEAST_SHARE))
+    # With few vectors and many passes, the same time finds the values more exactly: so
+    # 35 components of Douban stand out as in a full decomposition, and not 31 to 34.
+    n_vectors, n_passes = max(10, math.ceil(n_values / 6)), 12
     size = len(weights[1])
-    values, vectors = leading_vectors(gram, size, n_values, n_vectors, _PASSES)
+    values, vectors = leading_vectors(gram, size, n_values, n_vectors, n_passes)
     if incidence.mode == 1:
         vectors = incidence.project(weights, vectors)
         np.divide(vectors, values, out=vectors, where=values > 0)

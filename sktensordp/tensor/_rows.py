@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from ._algebra import cp_to_dense
+from ._average_row import average_row
 from ._blas import one_blas_thread
 from ._chain import path_eigenvalues, solve_chain
 from ._observations import Observations, places_of
@@ -38,21 +39,8 @@ from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
 
 # Numbers that sums of a mode may take in memory at a time.
 _BLOCK = 2**20
-# Columns of moments that are summed at a time: by SciPy, where more would not fit into
-# the caches (three times slower at 1,400), and by the kernel, which gathers every row
-# once for all of them.
-_OF_PRODUCT, _OF_KERNEL = 64, 256
-# Rows whose moments are computed at a time.
-_ROWS = 256
 # Number of entries that are predicted at a time.
 _CHUNK = 2**14
-# Weights of rows are learned if the residual is at least this share of the noise. The
-# average counts as much as this number of entries of a row, in the weights of the fit
-# and, at least, in the variances that the model states. The residual of a row is at
-# least the last share of the average. Tuned on MovieLens latest-small, Flixster, Douban
-# and YahooMusic.
-_LEAST_RESIDUAL, _FIT_STRENGTH = 1e-3, 100.0
-_LEAST_NOISE_STRENGTH, _LEAST_NOISE_SHARE = 3.0, 0.05
 
 
 class Sums(NamedTuple):
@@ -206,19 +194,22 @@ class Rows:
     def has_columns(
         self, form: Any, biases: bool, smooth_modes: Collection[int]
     ) -> bool:
-        """Whether a fit with these options would have the same columns and ties.
-
-        A fit of a matrix may have dropped terms.
-        """
-        n_terms = np.count_nonzero(self.terms)
-        is_rank = n_terms == form.rank or (n_terms < form.rank and self.n_modes == 2)
+        """Whether a fit with these options would have the same columns and ties."""
         # A mode without free columns has no ties to show.
         has_ties = all(
             self.is_smooth(mode) == (mode in smooth_modes)
             for mode in range(self.n_modes)
             if len(self.free(mode))
         )
-        return is_rank and self.has_biases == biases and has_ties
+        return self._has_terms(form) and self.has_biases == biases and has_ties
+
+    def _has_terms(self, form: Any) -> bool:
+        """Whether the terms are those of a fit with this form.
+
+        A fit of a matrix may have dropped some.
+        """
+        n_terms = np.count_nonzero(self.terms)
+        return n_terms == form.rank or (n_terms < form.rank and self.n_modes == 2)
 
     @property
     def factors(self) -> list[NDArray[np.floating]]:
@@ -247,20 +238,16 @@ class Rows:
 
     def variances(self, mode: int) -> NDArray[np.floating]:
         """Posterior variances of the free columns of a mode's rows."""
-        return self.covariances[mode][:, packed_diagonal(len(self.free(mode)))]
+        is_variance = np.equal(*np.triu_indices(len(self.free(mode))))
+        return self.covariances[mode][:, is_variance]
 
     def with_mode(
         self, mode: int, means: NDArray[Any], covariances: NDArray[Any]
     ) -> Self:
         """Another posterior of one mode."""
-        return replace(
-            self,
-            means=(*self.means[:mode], means, *self.means[mode + 1 :]),
-            covariances=(
-                *self.covariances[:mode],
-                covariances,
-                *self.covariances[mode + 1 :],
-            ),
+        before = self.of_mode(mode)
+        return self.with_rows(
+            mode, before._replace(means=means, covariances=covariances)
         )
 
     def of_mode(self, mode: int) -> OfMode:
@@ -275,15 +262,12 @@ class Rows:
 
     def with_rows(self, mode: int, of_mode: OfMode) -> Self:
         """Other rows of a mode; there may be more or fewer of them."""
-        used, means, covariances, *of_first = of_mode
-        rows = self.with_mode(mode, means, covariances)
-        rows = replace(rows, used=(*self.used[:mode], used, *self.used[mode + 1 :]))
-        if mode:
-            return rows
-        weights, stated_weights, errors = of_first
-        return replace(
-            rows, weights=weights, stated_weights=stated_weights, errors=errors
-        )
+        changed: dict[str, Any] = of_mode._asdict() if mode == 0 else {}
+        for name in ("used", "means", "covariances"):
+            of_modes = list(getattr(self, name))
+            of_modes[mode] = getattr(of_mode, name)
+            changed[name] = tuple(of_modes)
+        return replace(self, **changed)
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
         """Predictions at coordinates; -1 stands for an unknown index.
@@ -304,10 +288,7 @@ class Rows:
         return values
 
     def slices(
-        self,
-        coordinates: NDArray[np.integer],
-        mode: int,
-        every: NDArray[np.floating] | None = None,
+        self, coordinates: NDArray[np.integer], mode: int, every: NDArray[np.floating]
     ) -> NDArray[np.floating]:
         """Predictions at all indices of one mode; see `predict`.
 
@@ -316,15 +297,14 @@ class Rows:
         coordinates : ndarray of shape (n, n_modes), int
             The column of the mode is not read.
         mode : int
-        every : ndarray of shape (shape[mode], n_columns), default=None
-            `every_row` of the mode, if it is there already.
+        every : ndarray of shape (shape[mode], n_columns)
+            `every_row` of the mode.
 
         Returns
         -------
         values : ndarray of shape (n, shape[mode])
         """
         rows = [self.rows_at(m, index) for m, index in enumerate(coordinates.T)]
-        every = self.every_row(mode) if every is None else every
         return self.regressors(mode, rows) @ every.T
 
     def dense(self) -> NDArray[np.floating]:
@@ -501,7 +481,7 @@ class Rows:
                 corrects = False
                 continue
             means, of_mode = rows.means[mode], free[mode]
-            average = number @ means[:, of_mode].astype(float) / number.sum()
+            average = average_row(means[:, of_mode], number)
             unknown[mode, of_mode] = average
             guessed.append((number == 0) & (not self.is_smooth(mode)))
             if keeps_biases:
@@ -546,11 +526,6 @@ def rescaled(rows: Rows, scale: float) -> Rows:
     )
 
 
-def packed_diagonal(n_columns: int) -> NDArray[np.integer]:
-    """Positions of the diagonal in a packed upper triangle."""
-    return np.cumsum(np.arange(n_columns, 0, -1)) - np.arange(n_columns, 0, -1)
-
-
 # --- sums over entries ---------------------------------------------------------------
 
 
@@ -585,7 +560,10 @@ def sums(
     else:
         gram, projection = np.zeros((n, n_needed, n_columns)), np.zeros((n, n_columns))
         with_values = True
-    width = _OF_KERNEL if entries.is_compiled else _OF_PRODUCT
+    # Columns that are summed at a time: by the kernel, which gathers every row once for
+    # all of them, or by SciPy, where more would not fit into the caches (three times
+    # slower at 1,400).
+    width = 256 if entries.is_compiled else 64
     for begin in range(0, max(len(x), with_values), width):
         a, b = x[begin : begin + width], y[begin : begin + width]
         n_values = n_columns if with_values and not begin else 0
@@ -635,14 +613,13 @@ def moments(
     both, packed_at = rows.packed_places(mode, order[x], order[y])
     at, counts = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
     at[both], counts[both] = packed_at, 1.0
-    # What is multiplied stays in the caches.
-    for begin in range(0, len(table), _ROWS):
-        own = table[begin : begin + _ROWS, : len(x)]
-        some = means[begin : begin + _ROWS]
+    # Blocks of rows, so that what is multiplied stays in the caches.
+    for begin in range(0, len(table), 256):
+        block = slice(begin, begin + 256)
+        own, some = table[block, : len(x)], means[block]
         np.multiply(np.take(some, x, axis=1), np.take(some, y, axis=1), out=own)
         if len(both):
-            covariances = rows.covariances[mode][begin : begin + _ROWS]
-            own += np.take(covariances, at, axis=1) * counts
+            own += np.take(rows.covariances[mode][block], at, axis=1) * counts
     return table
 
 
@@ -1101,30 +1078,33 @@ def weighing(
         None if what is left is rounding, or noise of the mechanism.
     """
     residual, n_entries = noise - floor, counts.sum()
-    if residual <= _LEAST_RESIDUAL * noise:
+    if residual <= 1e-3 * noise:
         return None
     ratio, total = (noise / residual) ** 2, noise**2 * n_entries
     # Method of moments: how much rows differ, beyond the squares of normal errors.
     differ = found.squared_errors - 2 * noise * found.errors + total
     differ -= 2 * noise**2 * np.count_nonzero(counts)
     strength = 2 * total / max(differ, 1e-6 * total)
+    # Both strengths and the least variance were tuned on MovieLens latest-small,
+    # Flixster, Douban and YahooMusic.
     return Weighing(
-        noise,
-        floor + _LEAST_NOISE_SHARE * residual,
-        _FIT_STRENGTH * ratio,
-        max(strength, _LEAST_NOISE_STRENGTH * ratio),
+        noise, floor + 0.05 * residual, 100.0 * ratio, max(strength, 3.0 * ratio)
     )
 
 
-def weigh(rows: Rows, counts: NDArray[np.integer], how: Weighing) -> Rows:
-    """The same rows with weights of those of the first mode; see `weighing`."""
+def weigh(rows: Rows, entries: Any, how: Weighing) -> tuple[Rows, tuple[()]]:
+    """The same rows with weights of those of the first mode; see `weighing`.
+
+    And nothing to add up; see `Observations.change_rows`.
+    """
     assert rows.errors is not None
+    counts = entries.counts[0]
     excess = rows.errors - counts * how.noise
     weights, stated = (
         how.noise / np.maximum(how.noise + excess / (counts + n), how.least)
         for n in (how.fitted, how.stated)
     )
-    return replace(rows, weights=weights, stated_weights=stated)
+    return replace(rows, weights=weights, stated_weights=stated), ()
 
 
 # --- entries that come later ---------------------------------------------------------

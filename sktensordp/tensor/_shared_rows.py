@@ -18,8 +18,7 @@ has no step left is right. Priors are Gaussian. The counts from which such sums 
 are estimated from noisy ones.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,20 +27,8 @@ from scipy.optimize import minimize_scalar
 from ._average_row import average_row
 from ._priors import LEAST_NOISE
 
-# The prior of counts: its number of levels, and rounds in which it is found.
-_N_LEVELS, _PRIOR_ROUNDS = 40, 20
-# Counts above this many standard deviations of the noise need no prior.
-_WELL_KNOWN = 8.0
-_LEAST_EIGENVALUE = 1e-6
-# Prior precision of the coefficients that explain biases.
-_COEFFICIENTS = 200.0
-# Variances of biases that are tried. All are equally likely.
-_VARIANCES = np.geomspace(0.0005, 0.25, 25)
+# Rounds in which the prior covariance of rows is learned.
 _ROUNDS = 30
-# With known regressors: limits of the logarithm of a prior variance, and rounds in
-# which the prior is learned. Rows are taken for non-zero if twice the gain in
-# log-likelihood exceeds the last number.
-_LOG_LIMITS, _KNOWN_ROUNDS, _EVIDENCE = (-25.0, 5.0), 8, 12.0
 
 
 def row_posterior(
@@ -94,13 +81,16 @@ def row_posterior(
         variance = 1 + np.exp(log_variance) * strength**2
         return np.sum(np.log(variance) + rotated**2 / variance)
 
-    best = minimize_scalar(cost, bounds=_LOG_LIMITS, method="bounded").x
-    has_signal = cost(_LOG_LIMITS[0]) - cost(best) > _EVIDENCE
-    variance = np.exp(best if has_signal else _LOG_LIMITS[0])
+    # Limits of the logarithm of the prior variance.
+    least, most = -25.0, 5.0
+    best = minimize_scalar(cost, bounds=(least, most), method="bounded").x
+    # Twice the gain in log-likelihood tells whether rows are taken for non-zero.
+    has_signal = cost(least) - cost(best) > 12.0
+    variance = np.exp(best if has_signal else least)
     prior = variance * identity
     precision = np.einsum("iab,ia,iac->ibc", right, strength**2, right)
     shift = np.einsum("iab,ia->ib", right, strength * rotated)
-    for _ in range(_KNOWN_ROUNDS if has_signal else 1):
+    for _ in range(8 if has_signal else 1):
         posterior = np.linalg.inv(precision + np.linalg.inv(prior))
         rows = np.einsum("iab,ib->ia", posterior, shift)
         prior = (rows.T @ rows + posterior.sum(axis=0)) / len(rows)
@@ -109,8 +99,7 @@ def row_posterior(
     return means
 
 
-@dataclass(frozen=True, eq=False)
-class Biases:
+class Biases(NamedTuple):
     """Posterior of biases, given noisy sums.
 
     Attributes
@@ -128,31 +117,13 @@ class Biases:
     spread: float
 
 
-@dataclass(frozen=True, eq=False)
-class BiasPrior:
-    """What tells the biases of rows before their sums do.
-
-    Attributes
-    ----------
-    explaining : ndarray of shape (n, K)
-        Explanatory variables: a column of ones first.
-    of_prior : ndarray of shape (n, K)
-        Those from which a row's prior mean follows. In rows that count as unknown, they
-        are those of the average entry, where they are not declared.
-    known : ndarray of shape (n,)
-        Counts of the rows; zero for rows that count as unknown.
-    """
-
-    explaining: NDArray[np.float64]
-    of_prior: NDArray[np.float64]
-    known: NDArray[np.float64]
-
-
 def biases_from_sums(
     sums: NDArray[np.float64],
     weights: NDArray[np.float64],
     noise: NDArray[np.float64],
-    prior: BiasPrior,
+    explaining: NDArray[np.float64],
+    of_prior: NDArray[np.float64],
+    known: NDArray[np.float64],
 ) -> Biases:
     """Posterior of biases whose prior is learned from the sums of all rows.
 
@@ -169,30 +140,38 @@ def biases_from_sums(
         c_j.
     noise : ndarray of shape (n,)
         Variance of b_j around c_j times the bias.
-    prior : BiasPrior
+    explaining : ndarray of shape (n, K)
+        Explanatory variables: a column of ones first.
+    of_prior : ndarray of shape (n, K)
+        Those from which a row's prior mean follows. In rows that count as unknown, they
+        are those of the average entry, where they are not declared.
+    known : ndarray of shape (n,)
+        Counts of the rows; zero for rows that count as unknown.
     """
-    explaining = prior.explaining
     noise = np.maximum(noise, LEAST_NOISE)
-    logs, coefficients = np.empty(len(_VARIANCES)), []
-    for place, variance in enumerate(_VARIANCES):
+    # Variances of biases that are tried. All are equally likely.
+    tried = np.geomspace(0.0005, 0.25, 25)
+    # Prior precision of the coefficients.
+    ridge = 200.0
+    logs, coefficients = np.empty(len(tried)), []
+    for place, variance in enumerate(tried):
         total = noise + weights**2 * variance
         design = explaining * weights[:, np.newaxis]
         gram = design.T @ (design / total[:, np.newaxis])
-        gram += _COEFFICIENTS * np.eye(design.shape[1])
+        gram += ridge * np.eye(design.shape[1])
         found = np.linalg.solve(gram, design.T @ (sums / total))
         rest = sums - design @ found
         logs[place] = -(
             np.sum(rest**2 / total + np.log(total))
-            + _COEFFICIENTS * found @ found
+            + ridge * found @ found
             + np.linalg.slogdet(gram)[1]
         )
         coefficients.append(found)
     posterior = np.exp((logs - logs.max()) / 2)
     posterior /= posterior.sum()
-    spread = float(np.exp(posterior @ np.log(_VARIANCES)))
+    spread = float(np.exp(posterior @ np.log(tried)))
     mean = posterior @ np.array(coefficients)
-    explained = prior.of_prior @ mean
-
+    explained = of_prior @ mean
     variances = 1 / (1 / spread + weights**2 / noise)
 
     def given(prior_means: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -200,10 +179,10 @@ def biases_from_sums(
         return prior_means + variances * weights * left / noise
 
     def average(of_rows: NDArray[np.float64]) -> float:
-        return float(average_row(of_rows[:, np.newaxis], prior.known)[0])
+        return float(average_row(of_rows[:, np.newaxis], known)[0])
 
     before, means = given(explaining @ mean), given(explained)
-    lift = np.where(prior.known > 0, 0.0, average(means - explained))
+    lift = np.where(known > 0, 0.0, average(means - explained))
     means = given(explained + lift)
     # The mean over the entries is known well, whatever is unknown of single rows.
     means += float(average_row((before - means)[:, np.newaxis], weights)[0])
@@ -262,8 +241,7 @@ def _spectrum(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Eigenvalues of a moment, of which small ones are raised, and eigenvectors."""
     strengths, vectors = np.linalg.eigh(moment)
-    least = _LEAST_EIGENVALUE * max(strengths[-1], 1e-300)
-    return np.maximum(strengths, least), vectors
+    return np.maximum(strengths, 1e-6 * max(strengths[-1], 1e-300)), vectors
 
 
 def drifted(
@@ -370,21 +348,23 @@ def expected_counts(noisy: NDArray[np.float64], noise: float) -> NDArray[np.floa
     -------
     counts : ndarray of shape (n,)
     """
-    counts = np.maximum(noisy, 0.0)
-    uncertain = noisy < _WELL_KNOWN * noise
+    # Counts above this many standard deviations of the noise need no prior.
+    counts, well_known = np.maximum(noisy, 0.0), 8.0
+    uncertain = noisy < well_known * noise
     if not np.any(uncertain):
         return counts
-    levels = np.append(0.0, np.geomspace(0.05, _WELL_KNOWN, _N_LEVELS) * noise)
+    levels = np.append(0.0, np.geomspace(0.05, well_known, 40) * noise)
     distance = (noisy[uncertain, np.newaxis] - levels) / noise
     distance = distance**2 / 2
     likelihood = np.exp(distance.min(axis=1, keepdims=True) - distance)
+
+    def posterior(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        joint = likelihood * weights
+        return joint / joint.sum(axis=1, keepdims=True)
+
     weights = np.full(len(levels), 1 / len(levels))
-    for _ in range(_PRIOR_ROUNDS):
-        posterior = likelihood * weights
-        posterior /= posterior.sum(axis=1, keepdims=True)
-        weights = posterior.sum(axis=0) + 0.5 / len(levels)
+    for _ in range(20):
+        weights = posterior(weights).sum(axis=0) + 0.5 / len(levels)
         weights /= weights.sum()
-    posterior = likelihood * weights
-    posterior /= posterior.sum(axis=1, keepdims=True)
-    counts[uncertain] = posterior @ levels
+    counts[uncertain] = posterior(weights) @ levels
     return counts

@@ -30,14 +30,6 @@ from ._cp import point_model
 from ._priors import BIAS_VARIANCE, E_FOLDS, RESIDUAL_VARIANCE
 from ._rows import Rows
 
-# Variances divided by the square of half the range of the values. That of a uniform
-# distribution: the offset may be anywhere in the range. That of weights of features.
-_OFFSET_VARIANCE, _WEIGHT_VARIANCE = 1 / 3, 0.1
-_ROUNDS = 2
-# Limit on the steps of conjugate gradients, and the relative residual that would show
-# in predictions.
-_MOST_STEPS, _VISIBLE = 2000, 1e-2
-
 
 def fit_biases_to_sums(
     gram: Any,
@@ -82,13 +74,14 @@ def fit_biases_to_sums(
     start = np.log(np.array([BIAS_VARIANCE, RESIDUAL_VARIANCE]) * value_scale**2)
     learned = np.tile(np.exp(start), (len(shape), 1))
     solution: NDArray[np.float64] | None = None
-    for step in range(_ROUNDS + 1):
+    n_rounds = 2
+    for step in range(n_rounds + 1):
         variances, residual = np.repeat(learned[:, 0], shape), learned[:, 1].mean()
         prior = _Prior(row_features, variances, value_scale)
         given = gram, sums, residual, noise_variance
         solution, offset, weights, biases = prior.posterior(*given, solution)
         means = row_features @ weights
-        if step == _ROUNDS:
+        if step == n_rounds:
             break
         evidence = variances * counts**2
         error = learned[:, 0].sum() * counts + residual * counts + noise_variance
@@ -215,8 +208,9 @@ class _Prior(NamedTuple):
         gradients may start.
         """
         counts = gram.diagonal()
-        of_weights = _WEIGHT_VARIANCE * self.scale**2
-        of_offset = _OFFSET_VARIANCE * self.scale**2
+        of_weights = 0.1 * self.scale**2
+        # That of a uniform distribution: the offset may be anywhere in the range.
+        of_offset = 1 / 3 * self.scale**2
 
         def weights_and_biases(
             x: NDArray[np.float64],
@@ -250,19 +244,21 @@ class _Prior(NamedTuple):
 
         size = (len(sums), len(sums))
         operator = LinearOperator(size, matvec=covariance, dtype=float)
+        most_steps = 2000
         solution, failed = cg(
             operator,
             sums,
             x0=start,
             rtol=1e-6,
-            maxiter=_MOST_STEPS,
+            maxiter=most_steps,
             M=LinearOperator(size, matvec=inverse, dtype=float),
         )
         error = np.linalg.norm(sums - operator @ solution)
-        if failed and error > _VISIBLE * np.linalg.norm(sums):
+        # A residual this large would show in predictions.
+        if failed and error > 1e-2 * np.linalg.norm(sums):
             warnings.warn(
                 "The biases are only approximately the posterior means: conjugate "
-                f"gradients did not converge in {_MOST_STEPS} steps.",
+                f"gradients did not converge in {most_steps} steps.",
                 ConvergenceWarning,
                 stacklevel=callers_level(),
             )

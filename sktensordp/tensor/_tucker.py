@@ -24,7 +24,6 @@ from ._algebra import mode_products
 from ._blas import one_blas_thread
 from ._cp import no_covariances, point_model
 from ._cp_rows import (
-    EXACT,
     MOST_NOISE,
     exact_start,
     fits_to,
@@ -40,18 +39,10 @@ from ._observations import Observations, places_of
 from ._priors import CORE_PRECISION, LARGEST_PRECISION, SMALLEST_PRECISION
 from ._rows import Rows, Sums, fitted_errors, inverses, moments, packed, sums, unpacked
 
-# Number of elements of the core that are solved for at a time, and the largest number.
-# Memory grows with its square.
-_CORE_BLOCK, _LARGEST_CORE = 1024, 10_000
-# Standard deviations of rows, and precision of the core, of starts that may lead to an
-# exact fit.
-_EXACT_SCALES, _EXACT_PRECISION = (0.5, 0.5), 1.0
-# A fit starts at leading singular vectors of the whole tensor with at least this share
-# of observed entries, and at most this size; these come after so many sweeps.
-_LEAST_DENSITY, _LARGEST_START, _BEFORE_START = 0.02, 2**24, 3
-# Least divisors: the length of a column, and the squared length of an axis relative to
-# the largest element.
-_SHORTEST, _SHORTEST_AXIS = 1e-150, 1e-14
+# Number of elements of the core that are solved for at a time.
+_CORE_BLOCK = 1024
+# A fit starts at leading singular vectors of the whole tensor up to this size.
+_LARGEST_START = 2**24
 
 
 @dataclass(frozen=True)
@@ -155,7 +146,7 @@ class TuckerForm:
         if block < len(self.ranks):
             factor = factors[block] / _largest(factors[block])
             squares, axes = np.linalg.eigh(factor.T @ factor / len(factor))
-            lengths = np.sqrt(np.maximum(squares, _SHORTEST_AXIS))
+            lengths = np.sqrt(np.maximum(squares, 1e-14))
             factors[block] = factor @ axes / lengths
             turned = np.tensordot(lengths[:, np.newaxis] * axes.T, core, (1, block))
             core = np.moveaxis(turned, 0, block)
@@ -324,13 +315,9 @@ class TuckerRows(Rows):
         """Predictions of all entries: an array of the tensor's shape."""
         return mode_products(self.core[np.newaxis], self.factors)[0]
 
-    def has_columns(
-        self, form: Any, biases: bool, smooth_modes: Collection[int]
-    ) -> bool:
-        """Whether a fit with these options would have the same columns and ties."""
-        ties = [mode for mode in range(self.n_modes) if self.is_smooth(mode)]
-        is_same = form.ranks == self.ranks and self.has_biases == biases
-        return is_same and ties == sorted(smooth_modes)
+    def _has_terms(self, form: Any) -> bool:
+        """Whether the terms are those of a fit with this form."""
+        return bool(form.ranks == self.ranks)
 
     def regressors(self, mode: int, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """The regressors of entries in a mode, from their rows in the others."""
@@ -519,11 +506,13 @@ def check_tucker_size(ranks: Sequence[int]) -> None:
     ValueError
         If the core would have too many elements.
     """
-    if math.prod(ranks) > _LARGEST_CORE:
+    # Memory grows with the square of the number of elements.
+    size, most = math.prod(ranks), 10_000
+    if size > most:
         raise ValueError(
             f"A Tucker of ranks {tuple(ranks)} is too large to be fitted to values. "
-            f"Its core has {math.prod(ranks)} elements, and may have at most "
-            f"{_LARGEST_CORE}. Reduce the ranks or the number of modes."
+            f"Its core has {size} elements, and may have at most {most}. Reduce the "
+            f"ranks or the number of modes."
         )
 
 
@@ -583,7 +572,6 @@ def fit_tucker(
         Number of sweeps.
     """
     fits, floor, noise = fits_to(entries, noise_floor, n_threads)
-    sizes = [len(used) for used in entries.used]
     start = partial(
         started,
         entries,
@@ -596,11 +584,8 @@ def fit_tucker(
     centre = TuckerForm(ranks).centre(len(ranks)).reshape(ranks)
     core = Core(centre, centre, CORE_PRECISION)
     with one_blas_thread:
-        best = None
-        if floor <= EXACT * noise:
-            best = exact_start(
-                fits, partial(_random_start, start, ranks), entries.n_entries, noise
-            )
+        exact = partial(_random_start, start, ranks)
+        best = exact_start(fits, exact, entries.n_entries, noise, floor)
         if best is not None:
             n_learned, rows = best.n_iter, best.entries.gathered(best.rows)
         elif len(ranks) == 2:
@@ -610,12 +595,13 @@ def fit_tucker(
             rows = combined(rows, core)
         else:
             n_learned, rows = 0, _centred(start(noise=noise), core)
-            is_dense = entries.n_entries >= _LEAST_DENSITY * math.prod(sizes)
-            is_small = math.prod(sizes) <= _LARGEST_START
-            if is_dense and is_small and floor < MOST_NOISE * noise:
+            size = math.prod(len(used) for used in entries.used)
+            is_small = size <= _LARGEST_START
+            is_dense = entries.n_entries >= 0.02 * size
+            if is_small and is_dense and floor < MOST_NOISE * noise:
                 linear = rows.linear
                 if linear.fixed.size:
-                    first, _ = run(fits(linear), _BEFORE_START)
+                    first, _ = run(fits(linear), 3)
                     linear = first.entries.gathered(first.rows)
                 rows = _at_leading_vectors(rows, linear, entries.here())
         fit = fits(rows, likelihood=likelihood, n_learned=n_learned)
@@ -629,24 +615,18 @@ def _random_start(
 ) -> TuckerRows:
     """Where a fit of noise-free values may start to become exact."""
     mean = np.random.default_rng(seed).standard_normal(ranks)
-    rows = start(noise=noise, seed=seed, scales=_EXACT_SCALES)
-    return _centred(rows, Core(mean, np.zeros(ranks), _EXACT_PRECISION))
+    rows = start(noise=noise, seed=seed, scales=(0.5, 0.5))
+    return _centred(rows, Core(mean, np.zeros(ranks), precision=1.0))
 
 
 def _centred(rows: Rows, core: Core) -> TuckerRows:
     """Rows near the prior means of a CP, moved to those of a Tucker."""
-    found = combined(rows, core)
-    means = [
-        own
-        + np.where(
-            found.terms & ~found.fixed[m], found.prior_mean[m] - rows.prior_mean[m], 0.0
-        )
-        for m, own in enumerate(found.means)
-    ]
-    return replace(
-        found,
-        means=tuple(m.astype(o.dtype) for m, o in zip(means, found.means, strict=True)),
-    )
+    found, means = combined(rows, core), []
+    for mode, own in enumerate(found.means):
+        moved = found.prior_mean[mode] - rows.prior_mean[mode]
+        moved = np.where(found.terms & ~found.fixed[mode], moved, 0.0)
+        means.append((own + moved).astype(own.dtype))
+    return replace(found, means=tuple(means))
 
 
 def _at_leading_vectors(
@@ -662,7 +642,7 @@ def _at_leading_vectors(
         # Scaled to mean square one, as under the prior. There may be fewer than terms.
         first = rows.terms_of(mode).start
         own[:, first : first + vectors.shape[1]] = vectors * math.sqrt(len(own))
-    core = Core(rows.posterior_core.mean, np.zeros(rows.ranks), _EXACT_PRECISION)
+    core = Core(rows.posterior_core.mean, np.zeros(rows.ranks), precision=1.0)
     return replace(rows, means=tuple(means), posterior_core=core)
 
 
@@ -672,4 +652,4 @@ def _squared(matrix: Any, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _largest(block: NDArray[np.floating]) -> float:
     """The largest absolute value of a block, and positive."""
-    return max(np.abs(block).max(), _SHORTEST)
+    return max(np.abs(block).max(), 1e-150)

@@ -113,12 +113,9 @@ class UnitEntries:
 
     def of(self, units: NDArray[np.integer]) -> "UnitEntries":
         """The entries of those of the given units that have any."""
-        asked = np.flatnonzero(np.isin(self.units, units))
-        sizes = self.sizes[asked]
-        own = np.arange(sizes.sum()) + np.repeat(
-            self.starts[asked] - np.cumsum(sizes) + sizes, sizes
-        )
-        coordinates = np.repeat(self.units[asked], sizes), *self.others[own].T
+        numbers = self.numbers
+        own = np.flatnonzero(np.isin(self.units, units)[numbers])
+        coordinates = self.units[numbers[own]], *self.others[own].T
         return UnitEntries(np.stack(coordinates).T, self._kept[own], self._levels)
 
     def summed(

@@ -100,7 +100,7 @@ def test_an_index_without_entries_is_an_unknown_one(shape):
     np.testing.assert_array_equal(model.predict(unseen), model.predict(unknown))
     for one, other in zip(model.variance(unseen), model.variance(unknown), strict=True):
         np.testing.assert_array_equal(one, other)
-    found = model.slices(coordinates, 0)
+    found = model.slices(coordinates, 0, model.every_row(0))
     assert found.shape == (40, 6)
     np.testing.assert_allclose(
         found[:, 5], model.predict(np.insert(coordinates[:, 1:], 0, -1, axis=1))

@@ -6,11 +6,16 @@ from scipy import sparse
 
 from sktensordp.tensor._leading_terms import (
     LocalMatrix,
-    counts_of,
     leading_terms,
     leading_vectors,
     n_standing_out,
 )
+
+
+def counts_of(matrix):
+    """Number of entries of every row and every column of a sparse array."""
+    columns = np.bincount(matrix.indices, minlength=matrix.shape[1])
+    return [np.diff(matrix.indptr), columns]
 
 
 def residuals(shape, rank, share, seed=0, strength=1.0):

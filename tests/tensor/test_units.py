@@ -14,7 +14,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.completion.measurements import _unit_questions
 from sktensordp.tensor._shared_rows import (
-    BiasPrior,
     biases_from_sums,
     drifted,
     expected_counts,
@@ -432,8 +431,7 @@ def bias_example(n=400, *, variance=0.05, noise=1.0, seed=0, slope=(0.1, 0.05)):
 
 def biases_of(sums, weights, noise, explaining):
     """Rows are known, and so are their counts."""
-    prior = BiasPrior(explaining, explaining, weights)
-    return biases_from_sums(sums, weights, noise, prior)
+    return biases_from_sums(sums, weights, noise, explaining, explaining, weights)
 
 
 def test_biases_are_posterior_means_given_what_was_learned():

@@ -68,16 +68,21 @@ def choose_measurement(
     """
     if unit is not None:
         return UnitPerturbation(problem, unit, perturbation, shared_noise)
-    if perturbation == "auto":
-        measurement = _least_error(problem, _eligible(problem))
-    else:
-        measurement = _OF_ENTRIES[perturbation](problem)
+    eligible = _eligible(problem, perturbation)
+    measurement = eligible[0]
+    if len(eligible) > 1:
+        variances = Variances.of_terms(problem, n_features_of(problem))
+        expectation = Expectation(problem, variances)
+        # Of equal ones, the first.
+        measurement = min(eligible, key=lambda each: each.expected_error(expectation))
     problem.entries.check_supported(measurement)
     return measurement
 
 
-def _eligible(problem: Problem) -> list[Measurement]:
-    """Measurements that "auto" chooses from."""
+def _eligible(problem: Problem, perturbation: str) -> list[Measurement]:
+    """The measurement with this name, or those that "auto" chooses from."""
+    if perturbation != "auto":
+        return [_OF_ENTRIES[perturbation](problem)]
     found: list[Measurement] = [InputPerturbation(problem)]
     if math.isfinite(problem.epsilon) and problem.biases and not problem.smooth_modes:
         found.append(SumsPerturbation(problem))
@@ -85,16 +90,6 @@ def _eligible(problem: Problem) -> list[Measurement]:
         if statistics.uses_features:
             found.append(statistics)
     return found
-
-
-def _least_error(problem: Problem, eligible: list[Measurement]) -> Measurement:
-    """The measurement with the least expected error; of equal ones, the first."""
-    if len(eligible) == 1:
-        return eligible[0]
-    expectation = Expectation(
-        problem, Variances.of_terms(problem, n_features_of(problem))
-    )
-    return min(eligible, key=lambda each: each.expected_error(expectation))
 
 
 def expected_rmse(
@@ -122,11 +117,9 @@ def expected_rmse(
     ValueError
         If `perturbation` is "statistics" and there are no features.
     """
-    eligible = _eligible(problem)
-    if perturbation != "auto":
-        eligible = [_OF_ENTRIES[perturbation](problem)]
     variances = Variances.of_values(problem, n_features_of(problem), variance)
     expectation = Expectation(problem, variances)
+    eligible = _eligible(problem, perturbation)
     error = min(each.expected_error(expectation) for each in eligible)
     return problem.domain.scale * math.sqrt(error + variances.residual)
 

@@ -28,19 +28,8 @@ from numpy.typing import NDArray
 from ...tensor._priors import BIAS_VARIANCE, INTERACTION_VARIANCE
 from .._problem import Problem
 
-# Variances in half ranges squared: of the weights of one feature, and of the residual.
-_WEIGHTS, _RESIDUAL = 0.002, 0.15
-# Rank of the interaction at most: a fit switches off terms beyond. With as many terms
-# as the rank (10), expected errors without noise were 7% too large on ratings from
-# `make_ratings` and 4% on MovieLens latest-small; so they are 4% and 1%.
-_LARGEST_RANK = 5
-# Variance of ratings, in half ranges squared: 0.221 in MovieLens latest-small, 0.214 in
-# ratings from `make_ratings`.
-_RATINGS = 0.22
-# Variances of biases, in half ranges squared, where users are answered from their own
-# values. Features of items then explain part of the items' biases. Learned ones are
-# .005 to .046 and .034 to .072 on MovieLens latest-small, Flixster and YahooMusic.
-_BIAS_BESIDES_FEATURES, _BIAS_OF_USERS = 0.02, 0.06
+# Variance of the residual, in half ranges squared.
+_RESIDUAL = 0.15
 # Share of the interaction that a fit recovers at its start.
 SHARE_AT_START = 0.05
 
@@ -68,10 +57,13 @@ class Variances:
     def of_terms(cls, problem: Problem, n_features: int) -> "Variances":
         """The variances before they are scaled to the variance of the values."""
         interaction = INTERACTION_VARIANCE if problem.form.rank else 0.0
-        biases = (BIAS_VARIANCE,) * 2
+        biases, of_each_feature = (BIAS_VARIANCE,) * 2, 0.002
         if problem.is_personal:
-            biases = _BIAS_BESIDES_FEATURES, _BIAS_OF_USERS
-        return cls(*biases, interaction, _WEIGHTS * n_features, _RESIDUAL)
+            # Users are answered from their own values. Features of items then explain
+            # part of the items' biases. Learned variances are .005 to .046 and, of
+            # users, .034 to .072 on MovieLens latest-small, Flixster and YahooMusic.
+            biases = 0.02, 0.06
+        return cls(*biases, interaction, of_each_feature * n_features, _RESIDUAL)
 
     @classmethod
     def of_values(
@@ -87,7 +79,9 @@ class Variances:
         variance : float, default=None
             Variance of the values, in their units squared. None takes that of ratings.
         """
-        total = _RATINGS if variance is None else variance / problem.domain.scale**2
+        # That of ratings is 0.221 in MovieLens latest-small, and 0.214 in ratings from
+        # `make_ratings`.
+        total = 0.22 if variance is None else variance / problem.domain.scale**2
         found = cls.of_terms(problem, n_features)
         # An interaction that the model omits counts as residual.
         residual = _RESIDUAL + INTERACTION_VARIANCE - found.interaction
@@ -188,7 +182,10 @@ class Expectation:
         interaction, shares = self.variances.interaction, list(shares)
         if not interaction:
             return shares
-        term = interaction / min(self.problem.form.rank, _LARGEST_RANK)
+        # A fit switches off terms beyond five. With as many terms as the rank (10),
+        # expected errors without noise were 7% too large on ratings from `make_ratings`
+        # and 4% on MovieLens latest-small; so they are 4% and 1%.
+        term = interaction / min(self.problem.form.rank, 5)
         for _ in range(self.problem.max_iter):
             variance = around_model + interaction * (1 - math.prod(shares))
             for mode in modes:

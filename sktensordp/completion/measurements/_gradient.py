@@ -37,15 +37,8 @@ if TYPE_CHECKING:
 
 # C: the largest norm of an entry's gradient, with values in half ranges.
 CLIP = 0.5
-# Prior variance of factors and core, in half ranges squared. With a wider prior, the
-# core would take over the scale that the factors' prior denies them.
-_VARIANCE = 0.04
 # Standard deviation of the factors at the start.
 _START_SCALE = 0.2
-_STEP = 0.5
-_LEAST_CURVATURE = 1e-6
-_SHORTEST = 1e-100
-_CHUNK = 2**18
 _SOURCE = (
     "Wei, Li, Mao and Wang (2022), Algorithm 2, with every gradient clipped as a whole "
     "and every iteration counted; Dong, Roth and Su (2022), Corollary 3.3"
@@ -126,8 +119,7 @@ class GradientPerturbation(Measurement):
     ) -> tuple[Outcome, list[NDArray[np.floating]], int, np.dtype]:
         """Return the mean, and the parameters after a descent along noisy gradients."""
         problem, noise = self.problem, self._noise
-        streams_of = None if streams is None else streams.step
-        noisy_sum = self._mean.measure(entries, streams_of and streams_of(0), on_sweep)
+        noisy_sum = self._mean.measure(entries, streams and streams.step(0), on_sweep)
         mean = self._mean.complete(noisy_sum, on_sweep)
         residuals = problem.domain.clip(entries.values.astype(float))
         residuals = (residuals - mean.offset) / problem.domain.scale
@@ -135,7 +127,7 @@ class GradientPerturbation(Measurement):
         n_iter = problem.max_iter
         for step in range(1, problem.max_iter + 1):
             sums = noise.release(
-                descent.contributions(residuals), streams_of and streams_of(step)
+                descent.contributions(residuals), streams and streams.step(step)
             )
             descent.move(sums)
             if on_sweep(step - 1):
@@ -212,7 +204,9 @@ class _Descent:
             scale = _START_SCALE * (block < len(problem.shape))
             start = scale * generator.standard_normal(shape) + centre
             self.parameters.append(np.where(is_bias, 0.0, start))
-            variance = np.where(is_bias, BIAS_VARIANCE, _VARIANCE)
+            # With a wider prior, the core would take over the scale that the factors'
+            # prior denies them.
+            variance = np.where(is_bias, BIAS_VARIANCE, 0.04)
             self._priors.append((centre, variance))
 
     def _regressors(self, block: int, chunk: slice) -> NDArray[np.floating]:
@@ -250,14 +244,14 @@ class _Descent:
 
     def contributions(self, values: NDArray[np.floating]) -> list[BlockSums]:
         """Clipped gradients over 2 C, which have a length of at most 1/2, by block."""
-        weights = np.empty(len(values))
-        for start in range(0, len(values), _CHUNK):
-            chunk = slice(start, start + _CHUNK)
+        weights, size = np.empty(len(values)), 2**18
+        for start in range(0, len(values), size):
+            chunk = slice(start, start + size)
             squares = [
                 (self._derivative(block, chunk) ** 2).sum(axis=1)
                 for block in range(len(self.rows))
             ]
-            length = np.maximum(np.sqrt(sum(squares)), _SHORTEST)
+            length = np.maximum(np.sqrt(sum(squares)), 1e-100)
             residual = values[chunk] - self._predicted(chunk)
             clipped = np.clip(residual * length / self.clip, -1.0, 1.0)
             weights[chunk] = clipped / (2 * length)
@@ -272,14 +266,14 @@ class _Descent:
         squares = self._sums(lambda block, chunk: self._derivative(block, chunk) ** 2)
         curvatures = [row_sums(*block) for block in squares]
         for block, parameters in enumerate(self.parameters):
-            curvature = np.maximum(curvatures[block], _LEAST_CURVATURE)
+            curvature = np.maximum(curvatures[block], 1e-6)
             # Noise in the sums acts like additional residual variance of the values.
             variance = RESIDUAL_VARIANCE + self._noise_variance / curvature
             centre, prior = self._priors[block]
             ridge = variance / prior
             pull = ridge * (parameters - centre)
             gradient = 2 * self.clip * sums[block] - pull
-            parameters += _STEP * gradient / (curvature + ridge)
+            parameters += 0.5 * gradient / (curvature + ridge)
         self._averaged.append([parameters.copy() for parameters in self.parameters])
         del self._averaged[: -self._n_averaged]
 

@@ -27,10 +27,6 @@ from .._values import EntryRandomizer, plan_entry_randomizer
 from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._residual_variance import residual_variance
 
-# A model without offset is preferred if its residual variance is below this share of
-# that with offset.
-_CLEARLY_LESS = 0.9
-
 
 class _Fit(NamedTuple):
     """A fitted model, and what it was fitted to.
@@ -64,19 +60,14 @@ class InputPerturbation(Measurement):
     name = "input"
 
     def __post_init__(self) -> None:
+        if self._ranks is not None:
+            check_tucker_size(self._ranks)
+
+    @property
+    def _ranks(self) -> tuple[int, ...] | None:
+        """Ranks of a Tucker; None for a CP, as which biases alone are fitted, too."""
         form = self.problem.form
-        if self._fits_tucker and isinstance(form, TuckerForm):
-            check_tucker_size(form.ranks)
-
-    @property
-    def _fits_tucker(self) -> bool:
-        # Biases alone are fitted as a CP.
-        return isinstance(self.problem.form, TuckerForm) and bool(self.problem.form)
-
-    @property
-    def _features(self) -> NDArray[np.float64]:
-        problem = self.problem
-        return problem.features.few if self._fits_tucker else problem.features.all
+        return form.ranks if isinstance(form, TuckerForm) and form else None
 
     @cached_property
     def randomizer(self) -> EntryRandomizer:
@@ -103,14 +94,15 @@ class InputPerturbation(Measurement):
         """Fit the model to the randomised values."""
         problem = self.problem
         # Before entries are grouped, since the search for a pattern needs memory.
-        features = self._features
+        known = problem.features
+        features = known.all if self._ranks is None else known.few
         mean = released.mean()
         offset = float(np.clip(mean, *problem.domain.bounds))
         fit = self._fit(released, offset, features, on_sweep)
         if not problem.biases:
             # A tensor without biases, such as a CP of few terms, may have no offset.
             other = self._fit(released, 0.0, features, None)
-            if other.model.noise < _CLEARLY_LESS * fit.model.noise:
+            if other.model.noise < 0.9 * fit.model.noise:
                 fit = other
         noisy = self._noisy(fit)
         model, residual = residual_variance(
@@ -128,10 +120,9 @@ class InputPerturbation(Measurement):
         if not isinstance(fit.entries, Observations):
             return None
         (of_first, *_), groups = fit.entries.values, fit.entries.groups
-        values = np.empty(len(of_first))
-        values[groups[0].order] = of_first * self.problem.domain.scale
+        values, scale = np.empty(len(of_first)), self.problem.domain.scale
+        values[groups[0].order] = of_first * scale
         is_noisy = math.isfinite(self.problem.epsilon)
-        scale = self.problem.domain.scale
         return kept_values(values, fit.model.noise, scale, is_noisy=is_noisy)
 
     def _fit(
@@ -146,8 +137,8 @@ class InputPerturbation(Measurement):
         likelihood = self.randomizer.likelihood(offset, scale)
         entries = released.observations(offset, scale, problem.smooth_modes)
         fit: Callable[..., tuple[Rows, int]] = partial(fit_cp, rank=problem.form.rank)
-        if isinstance(problem.form, TuckerForm) and problem.form:
-            fit = partial(fit_tucker, ranks=problem.form.ranks)
+        if self._ranks is not None:
+            fit = partial(fit_tucker, ranks=self._ranks)
         rows, n_iter = fit(
             entries,
             biases=problem.biases,

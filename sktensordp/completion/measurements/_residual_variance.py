@@ -26,16 +26,6 @@ from ...tensor import (
 from ...tensor._priors import E_FOLDS
 from .._problem import Problem
 
-# To measure the response of the fit, values are moved by this share of the standard
-# deviation of an observation, and the fit continues for this number of sweeps.
-_MOVE, _SWEEPS = 0.5, 4
-_LARGEST_LEVERAGE = 0.95
-# Limits of the estimate, in squared widths of the range.
-_SMALLEST, _LARGEST = 1e-6, 1.0
-# Median of its log-normal prior, in half ranges squared, for noise so heavy that
-# randomised values hardly tell it.
-_USUAL = 0.15
-
 
 def residual_variance(
     problem: Problem,
@@ -85,26 +75,34 @@ def residual_variance(
         known = known_share * model.noise
     variance, linear = model.variance(coordinates)
     linear = linear * model.weights_of(coordinates)
-    move = _MOVE * math.sqrt(model.noise)
+    # Half the standard deviation of an observation.
+    move = 0.5 * math.sqrt(model.noise)
     moved = _moved(problem, model, entries, likelihood, move)
     move = move * signs
     response = move @ (moved.predict(coordinates) - mean) / (move @ move)
     leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)
-    kept = 1 - np.minimum(leverage, _LARGEST_LEVERAGE)
+    kept = 1 - np.minimum(leverage, 0.95)
     # Distances of randomised values from the predictions that leave them out.
     distance = noisy - offset - fitted_to + (fitted_to - mean) / kept
     variance = variance / kept
     width = 2 * problem.domain.scale
-    limits = _SMALLEST * width**2, _LARGEST * width**2
-    usual = _USUAL * problem.domain.scale**2
+    limits = 1e-6 * width**2, 1.0 * width**2
+    # Median of the log-normal prior, for noise so heavy that randomised values hardly
+    # tell the variance.
+    usual = 0.15 * problem.domain.scale**2
     noiseless = randomizer.noise_variance < 1e-9 * limits[0]
     if randomizer.mechanism is None or (noiseless and not randomizer.has_table):
         estimate = np.mean(distance**2) - np.mean(variance)
     elif randomizer.has_table:
         squares = _squared_distances(randomizer.mechanism, drawn, noisy - distance)
-        estimate = squares.mean() - np.mean(variance)
+        estimate = unbiased = squares.mean() - np.mean(variance)
         error = squares.std() / math.sqrt(len(squares))
-        estimate = _most_likely_of_moment(estimate, error, usual, limits)
+        if error > 0:
+
+            def cost(log_residual: float) -> float:
+                return ((math.exp(log_residual) - unbiased) / error) ** 2 / 2
+
+            estimate = _least(cost, usual, limits, 1e-6)
     else:
         scale = math.sqrt(randomizer.noise_variance / 2)
         estimate = _most_likely(scale, distance, variance, usual, limits)
@@ -128,7 +126,7 @@ def _moved(
     rows, entries = entries.with_rows(rows)
     entries, _ = entries.change_values(_moved_values, rows, likelihood, move / scale)
     rows = continued(
-        entries.gathered(rows), entries, n_sweeps=_SWEEPS, n_threads=problem.n_threads
+        entries.gathered(rows), entries, n_sweeps=4, n_threads=problem.n_threads
     )
     return rescaled(rows, scale)
 
@@ -188,19 +186,6 @@ def _squared_distances(
     weights = scaled.T @ np.linalg.lstsq(scaled @ channel.T, powers, rcond=1e-9)[0]
     square, value, constant = weights[order[drawn]].T
     return square - 2 * mean * value + mean**2 * constant
-
-
-def _most_likely_of_moment(
-    estimate: float, error: float, usual: float, limits: tuple[float, float]
-) -> float:
-    """Most likely variance, given an unbiased estimate and its standard error."""
-    if not error > 0:
-        return estimate
-
-    def cost(log_residual: float) -> float:
-        return ((math.exp(log_residual) - estimate) / error) ** 2 / 2
-
-    return _least(cost, usual, limits, 1e-6)
 
 
 def _most_likely(

@@ -31,31 +31,15 @@ from ...measure import NoisySums, plan_laplace_sums, row_sums
 from ...measure._noisy_sums import OfChunk
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm, row_posterior
+from ...tensor._coordinates import present
 from ...tensor._priors import INTERACTION_VARIANCE
 from .._domain import Domain
-from .._entries import Entries, present
+from .._entries import Entries
 from .._problem import Problem
 from .._values import entry_guarantee
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
-from ._sums import MeanPerturbation, SumsPerturbation
+from ._sums import SHARE_OF_MEAN, MeanPerturbation, SumsPerturbation
 
-# Share of epsilon for the sums that determine the biases, or for the mean without them.
-_SHARE_OF_SUMS, _SHARE_OF_MEAN = 0.75, 0.05
-# Residuals of biases are clipped to this share of half the range; residuals of a mean
-# are clipped to half the range.
-_RESIDUAL_CLIP = 0.5
-# Epsilon of one round over all blocks, for rows of `rank` columns; longer rows need
-# more in proportion. There is at least one round, and at most _MOST_ROUNDS.
-_EPSILON_OF_ROUND, _MOST_ROUNDS = 16, 8
-# Assumed variance, in half ranges squared, of the weight that a user gives to a
-# feature, for weights from users' own values. From .005 to .02, errors differ by less
-# than 1% on MovieLens latest-small, Flixster and YahooMusic.
-_WEIGHT_VARIANCE = 0.01
-# Largest number of elements of a matrix of regressors in memory.
-_LARGEST_CHUNK = 2**21
-# Prior variance of the rows from which the ridge of solutions follows, in half ranges
-# squared.
-_ROW_VARIANCE = 0.05
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
 
 
@@ -98,8 +82,10 @@ class StatisticsPerturbation(Measurement):
             return [0]
         if not self._form:
             return []
-        epsilon_of_round = _EPSILON_OF_ROUND * self._n_columns / self._form.rank
-        n_rounds = min(max(self.problem.epsilon / epsilon_of_round, 1), _MOST_ROUNDS)
+        # For one round over all blocks, if rows have `rank` columns; longer rows need
+        # more in proportion.
+        epsilon_of_round = 16 * self._n_columns / self._form.rank
+        n_rounds = min(max(self.problem.epsilon / epsilon_of_round, 1), 8)
         return int(n_rounds) * [*range(len(self._form.blocks(self.problem.shape)))]
 
     @property
@@ -110,14 +96,14 @@ class StatisticsPerturbation(Measurement):
     @cached_property
     def _first(self) -> SumsPerturbation:
         """The first release: the biases, or the mean without them."""
-        share = _SHARE_OF_SUMS if self.problem.biases else _SHARE_OF_MEAN
+        share = 0.75 if self.problem.biases else SHARE_OF_MEAN
         first = SumsPerturbation if self.problem.biases else MeanPerturbation
         return first(self.problem, share if self._blocks else 1.0)
 
     @property
     def _clip(self) -> float:
-        """Largest absolute residual, in half ranges."""
-        return _RESIDUAL_CLIP if self.problem.biases else 1.0
+        """Largest absolute residual, in half ranges; those of biases are smaller."""
+        return 0.5 if self.problem.biases else 1.0
 
     @cached_property
     def _noise(self) -> NoisySums:
@@ -149,8 +135,7 @@ class StatisticsPerturbation(Measurement):
     ) -> tuple[Outcome, list[NDArray[np.float64]], np.dtype]:
         """Return the outcome of the sums, and the factors from noisy blocks."""
         problem, form, blocks = self.problem, self._form, self._blocks
-        streams_of = None if streams is None else streams.step
-        released = self._first.measure(entries, streams_of and streams_of(0), on_sweep)
+        released = self._first.measure(entries, streams and streams.step(0), on_sweep)
         outcome = self._first.complete(released, on_sweep)
         clip = self._clip * problem.domain.scale
         residuals_of = Residuals(problem.domain, outcome.offset, outcome.model, clip)
@@ -164,7 +149,7 @@ class StatisticsPerturbation(Measurement):
                 Block(form, number, factors[number].shape, others),
                 residuals_of,
                 self._noise,
-                streams_of and streams_of(step),
+                streams and streams.step(step),
                 variance,
                 self._ridge(outcome),
             )
@@ -207,7 +192,10 @@ class StatisticsPerturbation(Measurement):
         noise has shrunk, or else the variance that is assumed before any release.
         """
         problem, precision = self.problem, model.precision.copy()
-        assumed = _WEIGHT_VARIANCE
+        # Of the weight that a user gives to a feature, in half ranges squared. From
+        # .005 to .02, errors of weights from users' own values differ by less than 1%
+        # on MovieLens latest-small, Flixster and YahooMusic.
+        assumed = 0.01
         if not self.uses_features:
             assumed = INTERACTION_VARIANCE / max(problem.form.rank, 1)
         seen = problem.entries.counts[0] > 0
@@ -252,8 +240,8 @@ class OutputPerturbation(StatisticsPerturbation):
     _randomized = "the solutions of ridge regressions on public or released factors"
 
     def _ridge(self, first: Outcome) -> float:
-        scale = self.problem.domain.scale
-        return first.model.noise / scale**2 / _ROW_VARIANCE
+        scale, variance_of_rows = self.problem.domain.scale, 0.05
+        return first.model.noise / scale**2 / variance_of_rows
 
 
 # --- one block -----------------------------------------------------------------------
@@ -313,7 +301,7 @@ class Block:
     ) -> tuple[NDArray[np.integer], NDArray[np.integer], OfChunk]:
         """The rows of a chunk of the data, the place of each entry's, and weights q."""
         of_blocks = self.form.rows(entries.coordinates)
-        rows, places = present(of_blocks[self.number], self.shape[0])
+        rows, places = present(of_blocks[self.number])
         inverses = None if self.inverses is None else self.inverses[rows]
 
         def weights(chunk: slice) -> NDArray[np.floating]:
@@ -327,7 +315,7 @@ class Block:
 
     def chunks(self, n_entries: int) -> list[slice]:
         """Slices of the entries whose weights fit into memory."""
-        size = max(_LARGEST_CHUNK // self.shape[1], 1)
+        size = max(2**21 // self.shape[1], 1)
         return [slice(start, start + size) for start in range(0, n_entries, size)]
 
 

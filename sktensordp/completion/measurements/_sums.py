@@ -18,9 +18,10 @@ from ..._random import BLOCK as _BLOCK
 from ...noise import LaplaceLattice, discrete_laplace
 from ...privacy import PrivacyGuarantee
 from ...tensor import fit_biases_to_sums, point_model
+from ...tensor._coordinates import present
 from ...tensor._priors import RESIDUAL_VARIANCE
 from .._domain import Domain
-from .._entries import Entries, present
+from .._entries import Entries
 from .._problem import Problem
 from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome, ReleasedMean
@@ -29,33 +30,8 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
-_OF_ROWS = "The sums of all rows of every mode were given discrete Laplace noise"
-_ONLY_AVERAGES = " Only averages were learned: everybody gets the same ranking."
-_OF_ALL = "The sum of all values was given discrete Laplace noise"
 # Share of epsilon for the mean, where more is released after it.
 SHARE_OF_MEAN = 0.05
-
-
-@dataclass(frozen=True)
-class _Summands:
-    """Maps values to summands: clipped values, as whole steps of a lattice.
-
-    Attributes
-    ----------
-    domain : Domain
-    lattice : LaplaceLattice or None
-        None leaves clipped values as they are; their sums are not exact.
-    """
-
-    domain: Domain
-    lattice: LaplaceLattice | None = None
-
-    def __call__(self, values: NDArray[np.floating]) -> NDArray[np.floating]:
-        clipped = self.domain.clip(values.astype(float))
-        if self.lattice is None:
-            return clipped
-        steps = np.rint((clipped - self.lattice.low) / self.lattice.step)
-        return np.clip(steps, 0, self.lattice.n_steps)
 
 
 @dataclass(frozen=True)
@@ -101,10 +77,10 @@ class SumsRandomizer:
         -------
         sums : ndarray of shape (n_sums,), float64
         """
-        lattice, summands = self.lattice, _Summands(self.domain, self.lattice)
+        lattice, sums = self.lattice, self._sums(entries)
         if lattice is None:
-            return self._sums(entries, summands)
-        sums = self._sums(entries, summands).astype(np.int64)
+            return sums
+        sums = sums.astype(np.int64)
         for block, start in enumerate(range(0, len(sums), _BLOCK)):
             chunk = sums[start : start + _BLOCK]
             bits, rate = streams.stream(block), (lattice.numerator, lattice.denominator)
@@ -118,28 +94,45 @@ class SumsRandomizer:
             return np.concatenate(self.entries.counts)
         return np.array([self.entries.n_entries])
 
-    def _sums(self, entries: Any, summands_of: _Summands) -> NDArray[np.float64]:
+    def _sums(self, entries: Any) -> NDArray[np.float64]:
         """Sums of summands; of whole numbers, they are exact."""
+        known = self.domain, self.lattice
         if not self.by_row:
-            return np.array([sum(entries.ask(_total, summands_of))], dtype=float)
+            return np.array([sum(entries.ask(_total, *known))], dtype=float)
         totals = [np.zeros(size) for size in entries.shape]
-        for of_chunk in entries.ask(_row_sums, summands_of):
+        for of_chunk in entries.ask(_row_sums, *known):
             for total, (rows, sums) in zip(totals, of_chunk, strict=True):
                 total[rows] += sums
         return np.concatenate(totals)
 
 
-def _total(entries: Entries, summands_of: _Summands) -> np.floating:
-    return summands_of(entries.values).sum()
+def _summands(
+    entries: Entries, domain: Domain, lattice: LaplaceLattice | None
+) -> NDArray[np.floating]:
+    """Clipped values as whole steps of a lattice.
+
+    Without a lattice, they stay as they are, and their sums are not exact.
+    """
+    clipped = domain.clip(entries.values.astype(float))
+    if lattice is None:
+        return clipped
+    steps = np.rint((clipped - lattice.low) / lattice.step)
+    return np.clip(steps, 0, lattice.n_steps)
+
+
+def _total(
+    entries: Entries, domain: Domain, lattice: LaplaceLattice | None
+) -> np.floating:
+    return _summands(entries, domain, lattice).sum()
 
 
 def _row_sums(
-    entries: Entries, summands_of: _Summands
+    entries: Entries, domain: Domain, lattice: LaplaceLattice | None
 ) -> list[tuple[NDArray[np.integer], NDArray[Any]]]:
     """For every mode, the rows of a chunk and the sums over their entries."""
-    summands, found = summands_of(entries.values), []
-    for column, size in zip(entries.coordinates.T, entries.shape, strict=True):
-        rows, places = present(column, size)
+    summands, found = _summands(entries, domain, lattice), []
+    for column in entries.coordinates.T:
+        rows, places = present(column)
         found.append((rows, np.bincount(places, weights=summands, minlength=len(rows))))
     return found
 
@@ -204,7 +197,9 @@ class SumsPerturbation(Measurement):
     share: float = 1.0
     name = "sums"
 
-    _randomized, _consequence = _OF_ROWS, _ONLY_AVERAGES
+    _by_row = True
+    _randomized = "The sums of all rows of every mode were given discrete Laplace noise"
+    _consequence = " Only averages were learned: everybody gets the same ranking."
 
     def __post_init__(self) -> None:
         if not self.problem.biases or self.problem.smooth_modes:
@@ -226,7 +221,7 @@ class SumsPerturbation(Measurement):
             problem.domain,
             self.share * problem.epsilon,
             problem.entries,
-            by_row=self._randomized == _OF_ROWS,
+            by_row=self._by_row,
         )
 
     @cached_property
@@ -268,8 +263,8 @@ class SumsPerturbation(Measurement):
 
     def _mean_of(self, sums: NDArray[np.float64]) -> ReleasedMean | None:
         """Mean of all values by the sums of the rows of one mode, or by one sum."""
-        problem, by_row = self.problem, self._randomized == _OF_ROWS
-        n_rows, n = problem.shape[0] if by_row else 1, problem.entries.n_entries
+        n_rows = self.problem.shape[0] if self._by_row else 1
+        n = self.problem.entries.n_entries
         variance = n_rows * self.randomizer.noise_variance
         mean, error = float(sums[:n_rows].sum()) / n, math.sqrt(variance) / n
         return ReleasedMean(mean, error, n)
@@ -283,7 +278,9 @@ class SumsPerturbation(Measurement):
 class MeanPerturbation(SumsPerturbation):
     """Randomise the sum of all values: the first release of models without biases."""
 
-    _randomized, _consequence = _OF_ALL, ""
+    _by_row = False
+    _randomized = "The sum of all values was given discrete Laplace noise"
+    _consequence = ""
 
     def __post_init__(self) -> None:
         """Support every problem."""

@@ -21,16 +21,6 @@ from ._unit_first import LEFT, RowCounts
 from ._unit_questions import UnitTotals
 from ._unit_rounds import BOUND, FACTOR_PASSES, after_drift, planned_shares
 
-# Entries fall into the k-th most active row with a probability in proportion to
-# k^-power: powers for units, and for rows of the other modes.
-_UNITS_POWER, _OTHERS_POWER = 0.7, 0.8
-# Share of the residual that units' weights for counts and biases of rows explain, where
-# these are known: measured on ratings of films and synthetic ones.
-_EXPLAINED = 0.08
-# Factors are taken if they are expected to explain more than this variance. A smaller
-# gain was a loss in 4,800 ratings of music without noise.
-_LEAST_GAIN = 3e-4
-
 
 def expected_unit_rmse(
     problem: Problem,
@@ -127,10 +117,10 @@ def _shares(shape: tuple[int, ...], n_entries: int, mode: int) -> NDArray[np.flo
     """Each row's share of the entries, for the rows of one mode.
 
     Entries are drawn until `n_entries` cells have been met, so that rows with many
-    entries meet some cells again. The shares are those of the cells.
+    entries meet some cells again. The shares are those of the cells. The k-th most
+    active row is drawn with a probability in proportion to a power of k.
     """
-    power = _OTHERS_POWER if mode else _UNITS_POWER
-    weights = np.arange(1, shape[mode] + 1.0) ** -power
+    weights = np.arange(1, shape[mode] + 1.0) ** (-0.8 if mode else -0.7)
     n_cells = math.prod(shape) / shape[mode]
 
     def numbers(log_scale: float) -> NDArray[np.float64]:
@@ -179,7 +169,8 @@ class _Expectation:
     @property
     def takes_factors(self) -> bool:
         """Whether factors are expected to explain more than their noise costs."""
-        return self.of_sums() - self.of_statistics() > _LEAST_GAIN
+        # A smaller gain was a loss in 4,800 ratings of music without noise.
+        return self.of_sums() - self.of_statistics() > 3e-4
 
     def of_sums(self) -> float:
         """Error of biases from noisy sums."""
@@ -221,7 +212,9 @@ class _Expectation:
             recovered = self._recovered_share(mode, known)
             error += prior * (1 - recovered)
             if mode == 1:
-                error -= _EXPLAINED * self.variances.residual * recovered
+                # Share of the residual that units' weights for counts and biases of
+                # rows explain: measured on ratings of films and synthetic ones.
+                error -= 0.08 * self.variances.residual * recovered
         return float(error)
 
     def _information(

@@ -22,10 +22,6 @@ from ._unit_questions import (
 COUNTS = 0.12
 # What is left after the first two releases.
 LEFT = 1 - COUNTS - sum(piece.share for piece in PIECES.values())
-# A total is within its noise of nothing up to so many standard deviations. Units have
-# hardly an entry if the logarithm of their number exceeds 1 by less than this part of
-# its range, even by so many standard deviations of the number of units.
-_WITHIN_NOISE, _FEW_ENTRIES, _MARGIN = 3.0, 0.1, 5.4
 
 
 def release_totals(units: Units, releases: Releases) -> tuple[UnitTotals, Population]:
@@ -61,9 +57,12 @@ def are_noise(total: NDArray[np.float64], error: float) -> bool:
     probability of at most 1e-3.
     """
     n_units, _, logs = total.tolist()
-    few = _FEW_ENTRIES * n_units - _MARGIN * error
-    least = min(_WITHIN_NOISE * math.sqrt(2) * error, few)
-    return n_units <= _WITHIN_NOISE * error or n_units + logs < least
+    # A total is within its noise of nothing up to three standard deviations. Units have
+    # hardly an entry if the logarithm of their number exceeds 1 by less than a tenth of
+    # its range, even by 5.4 standard deviations of the number of units.
+    within_noise, few = 3.0, 0.1 * n_units - 5.4 * error
+    least = min(within_noise * math.sqrt(2) * error, few)
+    return n_units <= within_noise * error or n_units + logs < least
 
 
 @dataclass(frozen=True, eq=False)

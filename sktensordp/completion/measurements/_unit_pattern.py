@@ -19,22 +19,14 @@ from .._releases import Releases, Units
 from ._unit_first import RowCounts
 from ._unit_questions import PatternQuestion, UnitTotals
 
-# Shares of the squared budget between which the release is made.
-_LEAST_SHARE, _MOST_SHARE = 0.02, 0.15
-# Numbers of rows between which the release is made.
-_LEAST_ROWS, _MOST_ROWS = 20, 3000
-# How much further rounding the products may move the sums, relative to a unit, and the
-# step of the lattice, relative to its noise.
-_MOST_ROUNDING, _STEP = 0.01, 2.0**-20
+# The release is made for no fewer rows.
+_LEAST_ROWS = 20
 # The leading eigenvalue of the products of rows that all units have, expected per unit,
 # and how many times the largest eigenvalue of the noise it must be. Both were measured
 # on ratings of films and music.
 _STRENGTH, _CLEAR = 0.02, 3.0
-# Least mean number of units that have two rows together. With fewer, chance gives some
-# pairs of rows large products.
-_LEAST_PAIRS = 0.03
-# The same of an eigenvalue that was released, and the largest number of features.
-_STANDS_OUT, _MOST_FEATURES = 1.5, 8
+# The same of an eigenvalue that was released.
+_STANDS_OUT = 1.5
 
 
 def most_rows(n_rows: int, sigma: float) -> int:
@@ -55,10 +47,11 @@ def most_rows(n_rows: int, sigma: float) -> int:
     most : int
         0 if the release is never made.
     """
-    most = min(n_rows, _MOST_ROWS)
+    most = min(n_rows, 3000)
     if sigma:
-        # m rows have m (m + 1) / 2 products, each moved by up to a step of the lattice.
-        most = min(most, int(_MOST_ROUNDING * math.sqrt(2) / (_STEP * sigma)))
+        # m rows have m (m + 1) / 2 products, each moved by up to a step of the lattice,
+        # which is 2^-20 of its noise. Together they move by a hundredth of a unit.
+        most = min(most, int(0.01 * math.sqrt(2) / (2.0**-20 * sigma)))
     return most if most >= _LEAST_ROWS else 0
 
 
@@ -100,18 +93,20 @@ def release_pattern(
     m = np.arange(len(order), dtype=float) + 1
     coverage = np.cumsum(coverage[order])
     needed = _share(m, totals.n_units * np.maximum(coverage, 1e-300), releases.sigma)
+    # Mean number of units that have two rows together. With fewer, chance gives some
+    # pairs of rows large products.
     pairs = totals.n_units * (totals.typical_size * coverage / m) ** 2
-    n_rows = int(m[(needed <= _MOST_SHARE) & (pairs >= _LEAST_PAIRS)].max(initial=0))
+    n_rows = int(m[(needed <= 0.15) & (pairs >= 0.03)].max(initial=0))
     if n_rows < _LEAST_ROWS:
         return np.empty((len(counts), 0))
-    share = max(float(needed[n_rows - 1]), _LEAST_SHARE)
+    share = max(float(needed[n_rows - 1]), 0.02)
     rows = order[:n_rows]
     whole = whole_shares(np.exp(row_counts.logs[rows]))
     # Units below the typical size add shorter vectors, as to the counts.
     least = totals.typical_size / math.sqrt(2)
     sums = ProductSums(whole, least, share, releases.step)
     ((noisy, error),) = releases.ask(units, PatternQuestion((sums,), rows, len(counts)))
-    most = _MOST_FEATURES if n_components is None else n_components
+    most = 8 if n_components is None else n_components
     found = _leading(sums.matrix(noisy), error, totals.n_units, most)
     features = np.zeros((len(counts), found.shape[1]))
     features[rows] = found

@@ -27,7 +27,6 @@ from ...tensor._priors import (
     MODULATION_VARIANCE,
 )
 from ...tensor._shared_rows import (
-    BiasPrior,
     biases_from_sums,
     drifted,
     inverse_of,
@@ -41,35 +40,16 @@ from ._measurement import OnSweep
 from ._unit_first import RowCounts
 from ._unit_questions import N_FIT_TOTALS, BlockQuestion, UnitTotals, n_totals
 
-# Of what is left after the counts, the share of the squared budget for the first pass,
-# which fits biases alone before factors follow.
-_FIRST = 0.2
-# Share of a block's budget for the totals that are released with it.
-_BLOCK_TOTALS = 0.05
 # Numbers of passes over the modes: for biases alone, and for factors.
 BIAS_PASSES, FACTOR_PASSES = 4, 7
 # Between passes, factors change as the units' own factors do. The covariance of the
 # change is taken as this share of the factors' prior covariance. The same for biases.
 _DRIFT = 0.03
-# Share of the variance of residuals that counts as new in every pass. It would be zero
-# if the model did not change between passes. If it were one, the last pass would count
-# too little without noise.
-_NEW_SHARE = 0.05
 # Bound on a unit's contribution: the root mean square over its entries, relative to the
 # standard deviation of a value around the model.
 BOUND = 0.7
 # Prior mean of the variance of a value around the model.
 _NOISE = 0.14
-# Totals are expected to be one, within this standard deviation; see `_learned`.
-_SPREAD = 0.1
-# Prior variances, in half ranges squared, of a unit's bias, and of its weights for what
-# is known of rows: side information (for all its columns together), the logarithm of
-# the count, the bias, and the pattern.
-_UNITS_BIAS, _SIDE, _COUNT, _BIAS, _PATTERN = 0.045, 0.03, 0.003, 0.1, 0.01
-# Keeps divisions finite where there is nobody.
-_LEAST_COUNT = 1e-6
-# Smallest eigenvalue of a second moment, relative to the largest.
-_LEAST_EIGENVALUE = 1e-3
 
 Known = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -123,10 +103,6 @@ class State:
     known: Mapping[int, Known] = field(default_factory=dict)
     covariances: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
     prior: Mapping[int, Known] = field(default_factory=dict)
-
-    def has_biases(self, block: int) -> bool:
-        """Whether rows of a block have biases: those of a core do not."""
-        return bool(self.model.biases) and block <= len(self.first.counts)
 
 
 def fit(
@@ -188,7 +164,8 @@ def planned_shares(problem: Problem, name: str, left: float) -> list[dict[int, f
     if name == "sums":
         return BIAS_PASSES * [_divided(modes, left / BIAS_PASSES)]
     blocks = problem.form.blocks(problem.shape)[1:]
-    first = left * _FIRST * problem.biases
+    # The first pass fits biases alone, before factors follow.
+    first = left * 0.2 * problem.biases
     of_factors = FACTOR_PASSES * [_divided(blocks, (left - first) / FACTOR_PASSES)]
     return [_divided(modes, first)] * problem.biases + of_factors
 
@@ -212,6 +189,7 @@ def _start(first: First) -> State:
     """A model whose biases are zero, if it has any."""
     sizes, totals = first.problem.shape[1:], first.totals
     zeros = [np.zeros(size + 1) for size in sizes if first.problem.biases]
+    bias_variance = 0.045  # of a unit, in half ranges squared
     model = SharedModel(
         form=CPForm(0),
         sizes=sizes,
@@ -221,7 +199,7 @@ def _start(first: First) -> State:
         features=np.zeros((sizes[0] + 1, 0)),
         noise=_NOISE,
         uncertainty=zeros,
-        groups=((1, _UNITS_BIAS),) if first.problem.biases else (),
+        groups=((1, bias_variance),) if first.problem.biases else (),
         n_units=totals.n_units,
     )
     return State(first, model, _prior_moment(0))
@@ -261,13 +239,15 @@ def _with_features(state: State) -> State:
     """Add to the model what is known of the rows of the first other mode."""
     first, model = state.first, state.model
     side, counts = first.problem.features.declared.T, first.counts[0]
-    groups = [(_SIDE / max(len(side), 1), [*side])]
+    # Columns, after the prior variance of a unit's weight for each, in half ranges
+    # squared; that of side information is for all its columns together.
+    groups = [(0.03 / max(len(side), 1), [*side])]
     if model.biases:
         logs = counts.logs - counts.shares @ counts.logs
         logs = logs / max(math.sqrt(counts.shares @ logs**2), 1e-9)
         biases = model.biases[0][:-1]
-        groups += [(_COUNT, [logs]), (_BIAS, [biases - counts.shares @ biases])]
-    groups.append((_PATTERN, [*first.pattern.T]))
+        groups += [(0.003, [logs]), (0.1, [biases - counts.shares @ biases])]
+    groups.append((0.01, [*first.pattern.T]))
     columns = [column for _, of_group in groups for column in of_group]
     features = np.reshape(columns, (len(columns), len(counts.counts))).T
     features = with_average(features, counts.known)
@@ -288,15 +268,18 @@ def _with_features(state: State) -> State:
 def _question(state: State, block: int, share: float, step: float) -> BlockQuestion:
     """Ask for the regressions of the rows of a block, and for totals."""
     model, first = state.model, state.first
-    is_mode, n_biases = block <= len(first.counts), int(state.has_biases(block))
+    is_mode = block <= len(first.counts)
+    # The row of a core has no bias.
+    n_biases = model.n_biases * is_mode
     # Over these lengths, regressors have a mean square of about one.
     lengths = np.sqrt(np.diag(_moment(state, block)))[1 - n_biases :]
     bound = BOUND * math.sqrt((model.noise + 0.05) * (n_biases + model.form.rank))
     most = 2.5 + len(model.groups) / 4 + model.form.rank / 2
     n_rows = len(first.counts[block - 1].counts) if is_mode else 1
+    of_totals = 0.05  # of the block's budget
     sums = (
-        BoundedSums((n_rows, len(lengths)), bound, share * (1 - _BLOCK_TOTALS), step),
-        BoundedSums((1, n_totals(model)), most, share * _BLOCK_TOTALS, step),
+        BoundedSums((n_rows, len(lengths)), bound, share * (1 - of_totals), step),
+        BoundedSums((1, n_totals(model)), most, share * of_totals, step),
     )
     return BlockQuestion(sums, model, block, n_biases, lengths, first.totals)
 
@@ -329,13 +312,15 @@ def _learned(
     first, model = state.first, state.model
     n = first.totals.n_units
     error, means = error / n, totals[0] / n
+    # Totals are expected to be one, within this standard deviation.
+    usual = 0.1
 
-    def known(value: float, prior: float, spread: float = _SPREAD) -> float:
+    def known(value: float, prior: float, spread: float = usual) -> float:
         """Posterior mean of a total, whose prior is Gaussian."""
         return prior + (value - prior) / (1 + (error / spread) ** 2)
 
     squares, freedom = np.maximum(means[:2], [1e-6, 0.1]).tolist()
-    noise = known(squares / freedom, _NOISE, _SPREAD * freedom)
+    noise = known(squares / freedom, _NOISE, usual * freedom)
     noise = min(max(noise, 1e-4), 1.0)
     energy = max(known(float(means[2]), 1.0), 0.1) * model.noise
     energy *= n / max(float(first.counts[0].counts.sum()), 1e-300)
@@ -343,7 +328,7 @@ def _learned(
     squares, shares = means[N_FIT_TOTALS : N_FIT_TOTALS + 2 * n_groups].reshape(-1, 2).T
     shares = np.maximum(shares, 1e-9)
     change = np.maximum(squares, 0.0) / shares - 1
-    factors = 1 + change / (1 + (error / shares / _SPREAD) ** 2)
+    factors = 1 + change / (1 + (error / shares / usual) ** 2)
     groups = [
         (size, variance * factor)
         for (size, variance), factor in zip(
@@ -353,7 +338,7 @@ def _learned(
     prior = _prior_moment(model.n_factors)
     moment, upper = np.empty_like(prior), np.triu_indices(len(prior))
     moment[upper] = moment[upper[::-1]] = means[N_FIT_TOTALS + 2 * n_groups :]
-    moment = _positive(prior + (moment - prior) / (1 + (error / _SPREAD) ** 2))
+    moment = _positive(prior + (moment - prior) / (1 + (error / usual) ** 2))
     model = replace(model, noise=noise, groups=tuple(groups))
     return replace(state, model=model, moment=moment), energy
 
@@ -372,17 +357,23 @@ def _with_biases(
         before_noise = before_noise + drift * weights**2
         share = before_noise / np.maximum(before_noise + noise, LEAST_NOISE)
         sums, noise = before + share * (sums - before), share * noise
-    sampled = energy * counts.counts
-    prior = _bias_prior(state.first, block)
-    found = biases_from_sums(sums, weights, noise + sampled, prior)
-    model = _replaced(model, "biases", block, np.append(found.means, found.centre))
+    explaining, of_prior = _explaining(state.first, block)
+    sampled = noise + energy * counts.counts
+    found = biases_from_sums(sums, weights, sampled, explaining, of_prior, counts.known)
+    means = np.append(found.means, found.centre)
     variances = np.append(found.variances, found.spread)
-    model = _replaced(model, "uncertainty", block, variances)
+    model = replace(
+        model,
+        biases=_replaced(model.biases, block, means),
+        uncertainty=_replaced(model.uncertainty, block, variances),
+    )
     return replace(state, model=model, known={**state.known, block: (sums, noise)})
 
 
-def _bias_prior(first: First, block: int) -> BiasPrior:
-    """What is known of the biases of a block before their sums."""
+def _explaining(
+    first: First, block: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What explains the biases of a block before their sums; see `biases_from_sums`."""
     counts = first.counts[block - 1]
     logs = counts.logs - counts.logs.mean()
     declared = np.ones((len(logs), 1))
@@ -391,20 +382,15 @@ def _bias_prior(first: First, block: int) -> BiasPrior:
         declared = np.insert(first.problem.features.declared, 0, 1.0, axis=1)
         released = np.concatenate([released, first.pattern], axis=1)
     of_prior = with_average(released, counts.known)[:-1]
-    return BiasPrior(
-        np.concatenate([declared, released], axis=1),
-        np.concatenate([declared, of_prior], axis=1),
-        counts.known,
-    )
+    explaining = np.concatenate([declared, released], axis=1)
+    return explaining, np.concatenate([declared, of_prior], axis=1)
 
 
 def _replaced(
-    model: SharedModel, name: str, block: int, rows: NDArray[np.float64]
-) -> SharedModel:
-    """The model with other rows of a block."""
-    lists: dict[str, Sequence[NDArray[np.float64]]] = {name: [*getattr(model, name)]}
-    lists[name] = [*lists[name][: block - 1], rows, *lists[name][block:]]
-    return replace(model, **lists)  # type: ignore[arg-type]
+    of_blocks: list[NDArray[np.float64]], block: int, rows: NDArray[np.float64]
+) -> list[NDArray[np.float64]]:
+    """The same with other rows of a block."""
+    return [*of_blocks[: block - 1], rows, *of_blocks[block:]]
 
 
 def _with_rows(
@@ -424,6 +410,10 @@ def _with_rows(
     if block <= len(first.counts):
         weights = first.counts[block - 1].counts
     residual = model.noise * weights / root
+    # Share of the variance of residuals that counts as new in every pass. It would be
+    # zero if the model did not change between passes. If it were one, the last pass
+    # would count too little without noise.
+    new_share = 0.05
     before = model.factors[block - 1]
     centre = np.broadcast_to(model.form.centre(block), before.shape)
     bias_variance = np.empty((len(before), 0))
@@ -437,7 +427,7 @@ def _with_rows(
         weights,
         moment,
         error**2,
-        _NEW_SHARE * residual,
+        new_share * residual,
         before * lengths,
     )
     precision = precision * lengths * lengths[:, np.newaxis]
@@ -449,9 +439,10 @@ def _with_rows(
         earlier, earlier_shift = drifted(*state.known[block], drift)
         precision, shift = precision + earlier, shift + earlier_shift
     known = {**state.known, block: (precision, shift)}
-    # All passes share the residuals of the values.
-    floor = _LEAST_COUNT * max(float(weights.max()), 1e-140)
-    common = (1 - _NEW_SHARE) * residual / np.maximum(weights, floor) ** 2
+    # All passes share the residuals of the values. Divisions stay finite where there is
+    # nobody.
+    floor = 1e-6 * max(float(weights.max()), 1e-140)
+    common = (1 - new_share) * residual / np.maximum(weights, floor) ** 2
     inverse = inverse_of(moment) / lengths / lengths[:, np.newaxis]
     means, spread, covariance = rows_from_information(
         *drifted(precision, shift, common[:, np.newaxis, np.newaxis] * inverse),
@@ -465,11 +456,18 @@ def _with_rows(
         of_regressors = moment * lengths * lengths[:, np.newaxis]
         of_rows = np.einsum("jab,ab->j", spread, of_regressors)
         variances = np.append(of_rows, model.uncertainty[block - 1][-1])
-        model = _replaced(model, "biases", block, biases)
-        model = _replaced(model, "uncertainty", block, variances)
-    model = _replaced(model, "factors", block, means[:, n_biases:])
-    covariances = {**state.covariances, block: covariance}
-    return replace(state, model=model, known=known, covariances=covariances)
+        model = replace(
+            model,
+            biases=_replaced(model.biases, block, biases),
+            uncertainty=_replaced(model.uncertainty, block, variances),
+        )
+    factors = _replaced(model.factors, block, means[:, n_biases:])
+    return replace(
+        state,
+        model=replace(model, factors=factors),
+        known=known,
+        covariances={**state.covariances, block: covariance},
+    )
 
 
 # --- priors ---------------------------------------------------------------------------
@@ -485,7 +483,7 @@ def _positive(moment: NDArray[np.float64]) -> NDArray[np.float64]:
     values, vectors = np.linalg.eigh(moment)
     if not values[-1] > 0:  # without noise, nobody is there
         return _prior_moment(len(moment) - 1)
-    moment = (vectors * np.maximum(values, _LEAST_EIGENVALUE * values[-1])) @ vectors.T
+    moment = (vectors * np.maximum(values, 1e-3 * values[-1])) @ vectors.T
     return moment / moment[0, 0]
 
 

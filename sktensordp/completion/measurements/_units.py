@@ -45,8 +45,6 @@ _PATTERN = (
     "they show which rows of the first other mode the same units have."
 )
 _ONLY_AVERAGES = " Only averages were learned: everybody gets nearly the same ranking."
-# Features of rows that "sums" computes from biases and counts.
-_N_OF_AVERAGES = 2
 _RANDOMIZED = {
     "sums": "Counts and sums of residuals of all rows of the other modes",
     "statistics": (
@@ -177,22 +175,8 @@ class UnitPerturbation(Measurement):
     @cached_property
     def noise(self) -> NoisySums | SharedNoise:
         """Noise for vectors of length one."""
-        return self.shared_noise or self.planned_noise
-
-    @cached_property
-    def _most_rows(self) -> int:
-        """Largest number of rows whose products are released; 0 for no such release."""
-        problem = self.problem
-        if problem.n_components == 0:
-            return 0
-        sigma = 0.0
-        if math.isfinite(problem.epsilon) and problem.delta:
-            sigma = 1 / gaussian_mu(problem.epsilon, problem.delta)
-        return most_rows(problem.shape[1], sigma)
-
-    @cached_property
-    def planned_noise(self) -> NoisySums:
-        """Noise for vectors of length one, if it is added here."""
+        if self.shared_noise is not None:
+            return self.shared_noise
         problem = self.problem
         rows, size = sum(problem.shape[1:]), len(problem.shape)
         blocks = problem.form.blocks(problem.shape)[1:]
@@ -210,6 +194,17 @@ class UnitPerturbation(Measurement):
             n_changed=products,
             n_entries=max(problem.shape[0], 64),
         )
+
+    @cached_property
+    def _most_rows(self) -> int:
+        """Largest number of rows whose products are released; 0 for no such release."""
+        problem = self.problem
+        if problem.n_components == 0:
+            return 0
+        sigma = 0.0
+        if math.isfinite(problem.epsilon) and problem.delta:
+            sigma = 1 / gaussian_mu(problem.epsilon, problem.delta)
+        return most_rows(problem.shape[1], sigma)
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
@@ -272,7 +267,7 @@ class UnitPerturbation(Measurement):
         offset = problem.domain.middle + problem.domain.scale * model.offset
         model = replace(model, unit=self.unit)
         # Besides biases and counts, of which every model has a feature each.
-        has_features = model.features.shape[1] > _N_OF_AVERAGES
+        has_features = model.features.shape[1] > 2
         only_averages = name == "sums" and not has_features
         guarantee = self.guarantee
         if name != self.name:

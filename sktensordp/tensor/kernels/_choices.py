@@ -8,7 +8,7 @@ bits.
 import numpy as np
 from numpy.typing import NDArray
 
-from ._compiled import compiled
+from . import compiled
 
 
 @compiled

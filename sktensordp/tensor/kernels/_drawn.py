@@ -6,7 +6,7 @@ Uniform numbers come in, and items go out: a draw is a function of its arguments
 import numpy as np
 from numpy.typing import NDArray
 
-from ._compiled import compiled
+from . import compiled
 
 
 @compiled

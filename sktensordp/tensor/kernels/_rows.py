@@ -6,7 +6,7 @@ Importing this module imports numba.
 import numpy as np
 from numpy.typing import NDArray
 
-from ._compiled import compiled
+from . import compiled
 from ._stacks import STACK, factorise, invert
 
 

@@ -13,7 +13,7 @@ matrix lies in memory, and so on the other users' numbers.)
 import numpy as np
 from numpy.typing import NDArray
 
-from ._compiled import compiled
+from . import compiled
 
 # Large enough for vector instructions, small enough for the caches.
 STACK = 64

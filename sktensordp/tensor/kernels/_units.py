@@ -10,7 +10,7 @@ does not compute: the leverage of every entry, and a unit's row without the entr
 import numpy as np
 from numpy.typing import NDArray
 
-from ._compiled import compiled
+from . import compiled
 from ._stacks import STACK, factorise, invert, solve
 
 
