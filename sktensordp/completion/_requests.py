@@ -262,7 +262,7 @@ def _question(
     """A question but for its sums, and their shapes; None for products of rows."""
     kind = fields.text("kind", "first|counts|pattern|block")
     if kind == "first":
-        return FirstQuestion, [(1, piece.size) for piece in PIECES.values()]
+        return FirstQuestion, [(1, piece.size) for piece in PIECES]
     if kind == "counts":
         of_totals = _totals(fields)
         return partial(CountQuestion, totals=of_totals), [(n, 1) for n in agreed.sizes]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ._priors import BIAS_PRECISION, FACTOR_PRECISION, TIE_PRECISION
+from ._priors import BIAS_PRECISION
 from ._rows import Rows
 
 
@@ -163,11 +163,11 @@ def cp_columns(
     prior_mean[2:, n_biases:] = 1.0
     if features is not None and features.size:
         prior_mean[1, n_biases + rank :] = features[-1]
-    precision = np.full(fixed.shape, FACTOR_PRECISION)
+    # A fit learns precisions and ties from the data.
+    precision, tie = np.ones(fixed.shape), np.zeros(fixed.shape)
     precision[:, :n_biases] = BIAS_PRECISION
-    tie = np.zeros(fixed.shape)
     for mode in smooth_modes:
-        tie[mode] = np.where(fixed[mode], 0.0, TIE_PRECISION)
+        tie[mode] = np.where(fixed[mode], 0.0, 20.0)
     return fixed, prior_mean, precision, tie
 
 

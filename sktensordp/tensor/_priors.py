@@ -2,19 +2,14 @@
 
 # Starting values; a fit learns these precisions from the data.
 BIAS_PRECISION = 20.0
-FACTOR_PRECISION = 1.0
-TIE_PRECISION = 20.0
 CORE_PRECISION = 100.0
 # Limits of learned precisions.
 SMALLEST_PRECISION, LARGEST_PRECISION = 1e-6, 1e6
 
 # Prior variances for fits to noisy sums: of a bias, of all terms of the interaction
-# together, of the factors that modulate it, of each element of the core around its
-# centre, and of a value around the model.
+# together, and of a value around the model.
 BIAS_VARIANCE = 0.04
 INTERACTION_VARIANCE = 0.045
-MODULATION_VARIANCE = 0.04
-CORE_VARIANCE = 0.02
 RESIDUAL_VARIANCE = 0.2
 # Standard deviation, in e-folds, of log-normal priors of variances.
 E_FOLDS = 1.5

@@ -61,10 +61,7 @@ def _lengths(chunk: UnitEntries) -> NDArray[np.float64]:
     return vectors
 
 
-PIECES = {
-    "totals": Piece(3, math.sqrt(3.0), 0.03, _totals),
-    "lengths": Piece(N_BINS, 1.0, SHARE, _lengths),
-}
+PIECES = Piece(3, math.sqrt(3.0), 0.03, _totals), Piece(N_BINS, 1.0, SHARE, _lengths)
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ class FirstQuestion:
 
     def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
         """See `Question`."""
-        of_pieces = zip(PIECES.values(), self.sums, totals, strict=True)
+        of_pieces = zip(PIECES, self.sums, totals, strict=True)
         for piece, sums, total in of_pieces:
             sums.add_units(total, piece.vectors(chunk))
 

@@ -20,12 +20,7 @@ from numpy.typing import NDArray
 
 from ...tensor import CPForm, TuckerForm
 from ...tensor._average_row import with_average
-from ...tensor._priors import (
-    CORE_VARIANCE,
-    INTERACTION_VARIANCE,
-    LEAST_NOISE,
-    MODULATION_VARIANCE,
-)
+from ...tensor._priors import INTERACTION_VARIANCE, LEAST_NOISE
 from ...tensor._shared_rows import (
     biases_from_sums,
     drifted,
@@ -491,5 +486,6 @@ def _prior_variance(form: CPForm | TuckerForm, block: int) -> float:
     """Prior variance of the elements of a block around its centre."""
     if block == 1:
         return INTERACTION_VARIANCE / form.rank
+    # Of a core, or of factors that modulate the interaction.
     is_core = block == len(getattr(form, "ranks", ()))
-    return CORE_VARIANCE if is_core else MODULATION_VARIANCE
+    return 0.02 if is_core else 0.04

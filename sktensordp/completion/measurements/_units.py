@@ -30,8 +30,7 @@ from .._releases import Releases
 from .._shared_model import SharedModel
 from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._unit_expected import best_name
-from ._unit_first import release_counts, release_totals
-from ._unit_pattern import most_rows, release_pattern
+from ._unit_first import most_rows, release_counts, release_pattern, release_totals
 from ._unit_questions import PIECES, UnitTotals
 from ._unit_rounds import BIAS_PASSES, FACTOR_PASSES, First, fit
 
@@ -183,7 +182,7 @@ class UnitPerturbation(Measurement):
         cells = sum(n_rows * (n_columns + 1) for n_rows, n_columns in blocks)
         totals = size * max(n_columns + 4 for _, n_columns in blocks) ** 2
         products = self._most_rows * (self._most_rows + 1) // 2
-        n_first = 1 + sum(piece.size for piece in PIECES.values())
+        n_first = 1 + sum(piece.size for piece in PIECES)
         n_cells = n_first + 3 * rows + self.n_sweeps * (cells + totals) + products
         return plan_gaussian_sums(
             problem.epsilon,
