@@ -82,9 +82,10 @@ def test_sums_are_of_clipped_and_rounded_values(domain, raw, kept):
 
 def test_no_value_counts_for_more_steps_than_the_noise_is_for():
     """Whatever the clip of the values makes of them."""
-    randomizer = SimpleNamespace(clip=lambda values: values)
+    domain = SimpleNamespace(clip=lambda values: values)
     lattice = SimpleNamespace(low=-1.0, step=0.5, n_steps=4)
-    found = _sums._Summands(randomizer, lattice)(np.array([-9.0, -1.0, 0.6, 1.3, 9.0]))
+    values = np.array([-9.0, -1.0, 0.6, 1.3, 9.0])
+    found = _sums._summands(values, domain, lattice)
     np.testing.assert_array_equal(found, [0, 0, 3, 4, 4])
 
 

@@ -107,13 +107,13 @@ class SumsRandomizer:
 
 
 def _summands(
-    entries: Entries, domain: Domain, lattice: LaplaceLattice | None
+    values: NDArray[np.floating], domain: Domain, lattice: LaplaceLattice | None
 ) -> NDArray[np.floating]:
     """Clipped values as whole steps of a lattice.
 
     Without a lattice, they stay as they are, and their sums are not exact.
     """
-    clipped = domain.clip(entries.values.astype(float))
+    clipped = domain.clip(values.astype(float))
     if lattice is None:
         return clipped
     steps = np.rint((clipped - lattice.low) / lattice.step)
@@ -123,14 +123,14 @@ def _summands(
 def _total(
     entries: Entries, domain: Domain, lattice: LaplaceLattice | None
 ) -> np.floating:
-    return _summands(entries, domain, lattice).sum()
+    return _summands(entries.values, domain, lattice).sum()
 
 
 def _row_sums(
     entries: Entries, domain: Domain, lattice: LaplaceLattice | None
 ) -> list[tuple[NDArray[np.integer], NDArray[Any]]]:
     """For every mode, the rows of a chunk and the sums over their entries."""
-    summands, found = _summands(entries, domain, lattice), []
+    summands, found = _summands(entries.values, domain, lattice), []
     for column in entries.coordinates.T:
         rows, places = present(column)
         found.append((rows, np.bincount(places, weights=summands, minlength=len(rows))))
