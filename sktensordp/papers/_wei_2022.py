@@ -69,7 +69,6 @@ class _Algorithm(Measurement):
 
     Attributes
     ----------
-    problem : Problem
     learning_rate : float
     regularization, core_regularization : float
         Weights of the squared norms of the factors and of the core in the cost.
@@ -77,7 +76,6 @@ class _Algorithm(Measurement):
     name : {"input", "gradient", "output"}
     """
 
-    problem: Problem
     learning_rate: float
     regularization: float
     core_regularization: float

@@ -18,6 +18,11 @@ from numpy.typing import DTypeLike, NDArray
 from ._priors import BIAS_PRECISION
 from ._rows import Rows
 
+# The fixed columns, and the prior mean, precision and tie of all; see `Rows`.
+Columns = tuple[
+    NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]
+]
+
 
 @dataclass(frozen=True)
 class CPForm:
@@ -143,9 +148,7 @@ def cp_columns(
     biases: bool,
     smooth_modes: Collection[int],
     features: NDArray[np.floating] | None = None,
-) -> tuple[
-    NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]
-]:
+) -> Columns:
     """The fixed columns and the starting prior; see `Rows`.
 
     Returns
@@ -231,18 +234,15 @@ def point_model(
 def exact_rows(
     shape: tuple[int, ...],
     used: Sequence[NDArray[np.integer]],
-    columns: Any,
+    columns: Columns,
     means: Sequence[NDArray[np.floating]],
     noise: float,
     unknown: NDArray[np.float64],
     features: NDArray[np.floating],
 ) -> Rows:
     """Rows whose covariances are zero, with `cp_columns`; see `Rows`."""
-    fixed, prior_mean, precision, tie = columns
-    return Rows(
-        shape, tuple(used), fixed, prior_mean, precision, tie, tuple(means),
-        no_covariances(fixed, means), noise, unknown, features,
-    )  # fmt: skip
+    posterior = tuple(means), no_covariances(columns[0], means)
+    return Rows(shape, tuple(used), *columns, *posterior, noise, unknown, features)
 
 
 def no_covariances(

@@ -194,9 +194,8 @@ def _observed(
     rows: Rows, entries: Observations, likelihood: TableLikelihood
 ) -> tuple[NDArray[np.floating], tuple[NDArray[np.float64]]]:
     """Observations around predictions, and counts of outputs."""
-    fitted, outputs = entries.fitted(rows), np.asarray(entries.outputs)
-    values = np.empty_like(fitted)
-    counts = likelihood.observe(fitted, outputs, values)
+    outputs = np.asarray(entries.outputs)
+    values, counts = likelihood.observe(entries.fitted(rows), outputs)
     return values, (counts,)
 
 
@@ -239,13 +238,11 @@ def strengths(rows: Rows, entries: Any) -> NDArray[np.float64]:
     """Products over the modes of the mean squares of every term."""
     found = []
     for mode, used in enumerate(entries.used):
-        at_rows = entries.has_rows(mode)
-        squares = (
-            entries.total(_squares, rows, mode, reads=[])
-            if at_rows
-            else _squares(rows, entries, mode)
-        )
-        found.append(squares[0] / len(used))
+        if entries.has_rows(mode):
+            (squares,) = entries.total(_squares, rows, mode, reads=[])
+        else:
+            (squares,) = _squares(rows, entries, mode)
+        found.append(squares / len(used))
     return np.prod(found, axis=0)
 
 

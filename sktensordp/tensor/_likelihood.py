@@ -56,25 +56,23 @@ class TableLikelihood:
         self._tabulate(np.ones(_N_GRID))
 
     def observe(
-        self,
-        fitted: NDArray[np.floating],
-        outputs: NDArray[np.integer],
-        values: NDArray[np.floating],
-    ) -> NDArray[np.float64]:
-        """Write the observations that replace outputs, given predictions.
+        self, fitted: NDArray[np.floating], outputs: NDArray[np.integer]
+    ) -> tuple[NDArray[np.floating], NDArray[np.float64]]:
+        """The observations that replace outputs, given predictions.
 
         Parameters
         ----------
         fitted : ndarray of shape (n,)
         outputs : ndarray of shape (n,), int
-        values : ndarray of shape (n,)
-            Written.
 
         Returns
         -------
+        values : ndarray of shape (n,)
+            Of the type of the predictions.
         counts : ndarray of shape (n_grid, n_outputs)
             Number of entries by prediction and output, for `learn`.
         """
+        values = np.empty_like(fitted)
         n_outputs, last = self._table.shape[1], _N_GRID - 1
         table, counts = self._table.ravel(), np.zeros(self._table.size)
         (low, step), size = self._first, 2**14
@@ -88,7 +86,7 @@ class TableLikelihood:
             values[chunk] = (1 - share) * table[cell] + share * table[cell + n_outputs]
             counts += np.bincount(cell, 1 - share, counts.size)
             counts += np.bincount(cell + n_outputs, share, counts.size)
-        return counts.reshape(self._table.shape)
+        return values, counts.reshape(self._table.shape)
 
     def expected_noise(self, variance: float) -> float:
         """Variance that the table adds to observations, before any are learned from.

@@ -146,6 +146,7 @@ class TuckerForm:
         if block < len(self.ranks):
             factor = factors[block] / _largest(factors[block])
             squares, axes = np.linalg.eigh(factor.T @ factor / len(factor))
+            # Relative to the largest element, an axis has at least this squared length.
             lengths = np.sqrt(np.maximum(squares, 1e-14))
             factors[block] = factor @ axes / lengths
             turned = np.tensordot(lengths[:, np.newaxis] * axes.T, core, (1, block))
@@ -601,6 +602,7 @@ def fit_tucker(
             if is_small and is_dense and floor < MOST_NOISE * noise:
                 linear = rows.linear
                 if linear.fixed.size:
+                    # A few sweeps find most of what they explain.
                     first, _ = run(fits(linear), 3)
                     linear = first.entries.gathered(first.rows)
                 rows = _at_leading_vectors(rows, linear, entries.here())

@@ -58,17 +58,15 @@ def learned(epsilon, n_rounds=400):
         met = tilted(WEIGHTS, mean) @ channel
         for output, probability in enumerate(met):
             here = np.array([mean]), np.array([output], np.uint8)
-            counts = counts + probability * likelihood.observe(*here, np.empty(1))
+            counts = counts + probability * likelihood.observe(*here)[1]
     for _ in range(n_rounds):
         likelihood.learn(1e4 * counts)
     return likelihood, channel
 
 
 def observations(likelihood, mean, n_outputs):
-    values = np.empty(n_outputs)
     outputs = np.arange(n_outputs, dtype=np.uint8)
-    likelihood.observe(np.full(n_outputs, mean), outputs, values)
-    return values
+    return likelihood.observe(np.full(n_outputs, mean), outputs)[0]
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])

@@ -13,7 +13,6 @@ one factor of three and does not count the iterations.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,16 +44,9 @@ _SOURCE = (
 )
 
 
-@dataclass(frozen=True, eq=False)
 class GradientPerturbation(Measurement):
-    """Randomise the sum of all clipped gradients in every iteration.
+    """Randomise the sum of all clipped gradients in every iteration."""
 
-    Attributes
-    ----------
-    problem : Problem
-    """
-
-    problem: Problem
     name = "gradient"
 
     def __post_init__(self) -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -22,7 +21,6 @@ from ...tensor import (
     rescaled,
 )
 from .._own_rows import kept_values
-from .._problem import Problem
 from .._values import EntryRandomizer, plan_entry_randomizer
 from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._residual_variance import residual_variance
@@ -47,16 +45,9 @@ class _Fit(NamedTuple):
     likelihood: TableLikelihood | None
 
 
-@dataclass(frozen=True, eq=False)
 class InputPerturbation(Measurement):
-    """Randomise every value, then fit the model to the randomised values.
+    """Randomise every value, then fit the model to the randomised values."""
 
-    Attributes
-    ----------
-    problem : Problem
-    """
-
-    problem: Problem
     name = "input"
 
     def __post_init__(self) -> None:

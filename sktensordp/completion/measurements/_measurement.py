@@ -64,6 +64,7 @@ class Outcome:
     noisy: Any = None
 
 
+@dataclass(frozen=True, eq=False)
 class Measurement:
     """One way to release something of private values, with its guarantee.
 
@@ -72,9 +73,9 @@ class Measurement:
 
     Attributes
     ----------
+    problem : Problem
     name : str
         The perturbation.
-    problem : Problem
     n_sweeps : int
         Largest number of calls of `on_sweep`. It takes the number of the sweep and
         ends the fit by returning True.
@@ -84,8 +85,11 @@ class Measurement:
         Guarantee of all releases together.
     """
 
-    name: str = ""
     problem: Problem
+    name = ""
+
+    def __post_init__(self) -> None:
+        """Refuse problems that the measurement does not support."""
 
     @property
     def n_sweeps(self) -> int:

@@ -70,7 +70,7 @@ def residual_variance(
     known_share = None if likelihood is None else likelihood.known_share
     fitted_to, known = noisy - offset, randomizer.noise_variance
     if likelihood is not None and known_share is not None:
-        likelihood.observe(mean / problem.domain.scale, drawn, fitted_to)
+        fitted_to, _ = likelihood.observe(mean / problem.domain.scale, drawn)
         fitted_to *= problem.domain.scale
         known = known_share * model.noise
     variance, linear = model.variance(coordinates)
@@ -135,12 +135,12 @@ def _moved_values(
     rows: Rows, entries: Observations, likelihood: TableLikelihood | None, move: float
 ) -> tuple[NDArray[np.floating], tuple[()]]:
     """Values, or what replaces those of a table, moved with random signs."""
-    values = np.empty_like(entries.values[0])
     outputs: Any = entries.outputs
     signs: Any = entries.signs
     if likelihood is not None and likelihood.known_share is not None:
-        likelihood.observe(entries.fitted(rows), outputs, values)
+        values, _ = likelihood.observe(entries.fitted(rows), outputs)
     else:
+        values = np.empty_like(entries.values[0])
         values[entries.groups[0].order] = entries.values[0]
     return (values + move * signs).astype(values.dtype), ()
 

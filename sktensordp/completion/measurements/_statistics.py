@@ -35,7 +35,6 @@ from ...tensor._coordinates import present
 from ...tensor._priors import INTERACTION_VARIANCE
 from .._domain import Domain
 from .._entries import Entries
-from .._problem import Problem
 from .._values import entry_guarantee
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
 from ._sums import SHARE_OF_MEAN, MeanPerturbation, SumsPerturbation
@@ -43,16 +42,9 @@ from ._sums import SHARE_OF_MEAN, MeanPerturbation, SumsPerturbation
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
 
 
-@dataclass(frozen=True, eq=False)
 class StatisticsPerturbation(Measurement):
-    """Randomise the right-hand sides of the regression of each block in turn.
+    """Randomise the right-hand sides of the regression of each block in turn."""
 
-    Attributes
-    ----------
-    problem : Problem
-    """
-
-    problem: Problem
     name = "statistics"
 
     _randomized = "the right-hand sides of regressions on public or released factors"
@@ -139,20 +131,13 @@ class StatisticsPerturbation(Measurement):
         outcome = self._first.complete(released, on_sweep)
         clip = self._clip * problem.domain.scale
         residuals_of = Residuals(problem.domain, outcome.offset, outcome.model, clip)
-        variance = outcome.model.noise / clip**2
         factors = self._start()
         for step, number in enumerate(blocks, start=1):
             others: list[Any] = list(factors)
             others[number] = None
-            factors[number] = regression_on_others(
-                entries,
-                Block(form, number, factors[number].shape, others),
-                residuals_of,
-                self._noise,
-                streams and streams.step(step),
-                variance,
-                self._ridge(outcome),
-            )
+            block = Block(form, number, factors[number].shape, others)
+            streams_of = streams and streams.step(step)
+            factors[number] = self._regressed(entries, block, residuals_of, streams_of)
             if step < len(blocks):
                 # The following blocks need the direction only, not the length.
                 form.normalize(number, factors)
@@ -160,8 +145,35 @@ class StatisticsPerturbation(Measurement):
             factors[blocks[-1]] *= clip
         return outcome, factors, entries.dtype
 
-    def _ridge(self, first: Outcome) -> float | None:
-        """The ridge of regressions whose solutions get noise; None if none do."""
+    def _regressed(
+        self, entries: Any, block: "Block", residuals_of: "Residuals", streams: Any
+    ) -> NDArray[np.float64]:
+        """Release noisy sums of a block, and return the posterior means of its rows."""
+        n_rows, n_columns = block.shape
+        design = np.zeros((n_rows, n_columns, n_columns))
+        for rows, products in entries.ask(_products, block):
+            design[rows] += products
+        squares, noise = design, residuals_of.model.noise
+        ridge = self._ridge(noise)
+        if ridge is not None:
+            inverses = np.linalg.inv(design + ridge * np.eye(n_columns))
+            block = replace(block, inverses=inverses)
+            design = inverses @ design
+            squares = design @ inverses
+        sums, scales = noisy_sums(entries, block, residuals_of, self._noise, streams)
+        sums, of_noise = sums * scales[:, np.newaxis], self._noise.noise_variance
+        return row_posterior(
+            sums, design, squares, scales**2 * of_noise, noise / residuals_of.clip**2
+        )
+
+    def _ridge(self, noise: float) -> float | None:
+        """The ridge of regressions whose solutions get noise; None if none do.
+
+        Parameters
+        ----------
+        noise : float
+            Variance of the values around the biases.
+        """
         return None
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
@@ -231,7 +243,6 @@ class StatisticsPerturbation(Measurement):
         )
 
 
-@dataclass(frozen=True, eq=False)
 class OutputPerturbation(StatisticsPerturbation):
     """Randomise the solution of the regression of each block in turn."""
 
@@ -239,9 +250,9 @@ class OutputPerturbation(StatisticsPerturbation):
 
     _randomized = "the solutions of ridge regressions on public or released factors"
 
-    def _ridge(self, first: Outcome) -> float:
-        scale, variance_of_rows = self.problem.domain.scale, 0.05
-        return first.model.noise / scale**2 / variance_of_rows
+    def _ridge(self, noise: float) -> float:
+        variance_of_rows = 0.05  # in half ranges squared
+        return noise / self.problem.domain.scale**2 / variance_of_rows
 
 
 # --- one block -----------------------------------------------------------------------
@@ -317,48 +328,6 @@ class Block:
         """Slices of the entries whose weights fit into memory."""
         size = max(2**21 // self.shape[1], 1)
         return [slice(start, start + size) for start in range(0, n_entries, size)]
-
-
-def regression_on_others(
-    entries: Any,
-    block: Block,
-    residuals_of: Callable[[Entries], NDArray[np.float64]],
-    noise: NoisySums,
-    streams: Any,
-    variance: float,
-    ridge: float | None = None,
-) -> NDArray[np.float64]:
-    """Release noisy sums of a block, and return the posterior means of its rows.
-
-    Parameters
-    ----------
-    entries : Entries or PartitionedEntries
-    block : Block
-    residuals_of : callable
-        Gives residuals in [-1, 1].
-    noise : NoisySums
-    streams : NoiseStreams or None
-    variance : float
-        Variance of the residuals around the regression.
-    ridge : float, default=None
-        Noise is added to the solutions of regressions with this ridge; None for their
-        right-hand sides.
-    """
-    n_rows, n_columns = block.shape
-    design = np.zeros((n_rows, n_columns, n_columns))
-    for rows, products in entries.ask(_products, block):
-        design[rows] += products
-    squares = design
-    if ridge is not None:
-        inverses = np.linalg.inv(design + ridge * np.eye(n_columns))
-        block = replace(block, inverses=inverses)
-        design = inverses @ design
-        squares = design @ inverses
-    sums, scales = noisy_sums(entries, block, residuals_of, noise, streams)
-    of_noise = scales**2 * noise.noise_variance
-    return row_posterior(
-        sums * scales[:, np.newaxis], design, squares, of_noise, variance
-    )
 
 
 def noisy_sums(

@@ -22,7 +22,6 @@ from ...tensor._coordinates import present
 from ...tensor._priors import RESIDUAL_VARIANCE
 from .._domain import Domain
 from .._entries import Entries
-from .._problem import Problem
 from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome, ReleasedMean
 
@@ -188,12 +187,10 @@ class SumsPerturbation(Measurement):
 
     Attributes
     ----------
-    problem : Problem
     share : float, default=1.0
         Share of the problem's epsilon.
     """
 
-    problem: Problem
     share: float = 1.0
     name = "sums"
 
@@ -274,7 +271,6 @@ class SumsPerturbation(Measurement):
         return expectation.of_sums(self.noise_variance)
 
 
-@dataclass(frozen=True, eq=False)
 class MeanPerturbation(SumsPerturbation):
     """Randomise the sum of all values: the first release of models without biases."""
 

@@ -215,8 +215,9 @@ def release_pattern(
     m = np.arange(len(order), dtype=float) + 1
     coverage = np.cumsum(coverage[order])
     needed = _share(m, totals.n_units * np.maximum(coverage, 1e-300), releases.sigma)
-    # Mean number of units that have two rows together. With fewer, chance gives some
-    # pairs of rows large products.
+    # Mean number of units that have two rows together. With fewer than .03, chance
+    # gives some pairs of rows large products. The release takes .02 to .15 of the
+    # squared budget.
     pairs = totals.n_units * (totals.typical_size * coverage / m) ** 2
     n_rows = int(m[(needed <= 0.15) & (pairs >= 0.03)].max(initial=0))
     if n_rows < _LEAST_ROWS:

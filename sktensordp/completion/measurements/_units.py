@@ -25,7 +25,6 @@ from ...privacy._conditions import COLLUDERS, ONE_SUM, OWN_ANSWERS
 from ...privacy._guarantee import no_guarantee
 from .._domain import Domain
 from .._noise_shares import NoiseShares, SharedNoise
-from .._problem import Problem
 from .._releases import Releases
 from .._shared_model import SharedModel
 from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
@@ -140,7 +139,6 @@ class UnitPerturbation(Measurement):
 
     Attributes
     ----------
-    problem : Problem
     unit : int
         The mode of the units in the tensor.
     perturbation : {"auto", "sums", "statistics"}
@@ -149,7 +147,6 @@ class UnitPerturbation(Measurement):
         Noise that parties add; None if it is added here.
     """
 
-    problem: Problem
     unit: int
     perturbation: str
     shared_noise: SharedNoise | None = None
@@ -174,8 +171,11 @@ class UnitPerturbation(Measurement):
     @cached_property
     def noise(self) -> NoisySums | SharedNoise:
         """Noise for vectors of length one."""
-        if self.shared_noise is not None:
-            return self.shared_noise
+        return self.shared_noise or self.planned_noise
+
+    @cached_property
+    def planned_noise(self) -> NoisySums:
+        """Noise for vectors of length one, if it is added here."""
         problem = self.problem
         rows, size = sum(problem.shape[1:]), len(problem.shape)
         blocks = problem.form.blocks(problem.shape)[1:]
