@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ._numbers import shown
+from ._risk import trade_off
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -95,14 +96,11 @@ def curve(event: DpEvent, epsilon: float) -> str:
     deltas = np.array([event_delta(event, one) for one in epsilons.tolist()])
     if deltas[0] >= 1:
         return ""
-    fpr = np.linspace(0.0, 1.0, 4 * _N_POINTS + 1)[:, None] ** 2
-    lines = np.exp(epsilons) * fpr + deltas
-    exchanged = 1 - np.exp(-epsilons) * (1 - fpr - deltas)
-    tpr = np.minimum(lines, exchanged).min(axis=1).clip(max=1.0)
+    fpr = np.linspace(0.0, 1.0, 4 * _N_POINTS + 1) ** 2
+    tpr = 1 - trade_off(epsilons, deltas, fpr)
     right = math.ceil(500 * (1 + deltas[0])) / 10
     points = " ".join(
-        f"{_SIZE * x:.1f},{_SIZE * (1 - y):.1f}"
-        for x, y in zip(fpr[:, 0], tpr, strict=True)
+        f"{_SIZE * x:.1f},{_SIZE * (1 - y):.1f}" for x, y in zip(fpr, tpr, strict=True)
     )
     said = (
         f"Between two neighbouring data sets at even odds, no attacker guesses right "

@@ -298,11 +298,7 @@ class TuckerRows(Rows):
         first = [None, "bias"][:places]
         features = [f"feature {j}" for j in range(n_features)]
         return [
-            [
-                *first,
-                *(f"column {j}" for j in range(rank)),
-                *features[: n_features * (mode < 2)],
-            ]
+            [*first, *(f"column {j}" for j in range(rank)), *features * (mode < 2)]
             for mode, rank in enumerate(self.ranks)
         ]
 
