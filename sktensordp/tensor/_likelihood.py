@@ -112,7 +112,10 @@ class TableLikelihood:
             p /= p.sum(axis=1, keepdims=True)
             mean = p @ x
             variance = np.maximum(p @ x**2 - mean**2, 1e-6)
-            tilt = np.clip(tilt + np.clip((m - mean) / variance, -2, 2), -200, 200)
+            change = np.clip((m - mean) / variance, -2, 2)
+            tilt = np.clip(tilt + change, -200, 200)
+            if np.abs(change).max() < 1e-10:
+                break
         self._tilt = tilt
         return p
 
