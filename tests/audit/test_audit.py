@@ -33,6 +33,14 @@ def randomized_response(rng, epsilon):
     return lambda x, n: np.where(rng.random((n, 1)) < keep, x, 1 - np.asarray(x))
 
 
+def audited_response(seed, truth, **options):
+    """Audit of randomised response by the number that it releases."""
+    return audit_mechanism(
+        randomized_response(np.random.default_rng(seed), truth), [0.0], [1.0],
+        batched=True, log_likelihood_ratio=lambda y: y[:, 0], **options,
+    )  # fmt: skip
+
+
 def test_analytic_gaussian_is_certified():
     """Of seeds 0 to 19, 19 reach these bounds and none is above the truth."""
     rng = np.random.default_rng(1)
@@ -75,16 +83,13 @@ def test_false_alarms_are_as_rare_as_stated():
     exactly that rate, and the audit is conservative.
     """
 
-    def violated(seed, truth):
-        mechanism = randomized_response(np.random.default_rng(seed), truth)
-        return audit_mechanism(
-            mechanism, [0.0], [1.0], epsilon=0.5, n_trials=200, confidence=0.9,
-            batched=True, log_likelihood_ratio=lambda y: y[:, 0],
-        ).violated  # fmt: skip
+    def n_violated(n, truth):
+        options = {"epsilon": 0.5, "n_trials": 200, "confidence": 0.9}
+        return sum(audited_response(k, truth, **options).violated for k in range(n))
 
-    assert sum(violated(seed, 0.5) for seed in range(100)) < 23
+    assert n_violated(100, 0.5) < 23
     # Were the truth a little higher than the claim, it would be noticed.
-    assert sum(violated(seed, 2.0) for seed in range(20)) > 17
+    assert n_violated(20, 2.0) > 17
 
 
 def test_outputs_that_chose_an_event_do_not_certify_it():
@@ -106,12 +111,9 @@ def test_outputs_that_chose_an_event_do_not_certify_it():
 @pytest.mark.parametrize("truth", [0.6, 3.0])
 def test_an_audit_that_may_stop_early_shares_its_error(truth):
     """Looks after a quarter, half and all runs spend 1/4, 1/4 and 1/2 of the error."""
-    rng = np.random.default_rng(0)
-    report = audit_mechanism(
-        randomized_response(rng, truth), [0.0], [1.0], epsilon=1.0, n_trials=4000,
-        confidence=0.8, batched=True, log_likelihood_ratio=lambda y: y[:, 0],
-        early_stopping=True,
-    )  # fmt: skip
+    report = audited_response(
+        0, truth, epsilon=1.0, n_trials=4000, confidence=0.8, early_stopping=True
+    )
     assert report.violated == (truth == 3.0)
     assert report.n_trials == (1000 if report.violated else 4000)
     found = re.search(r"\((\d+) of (\d+) against (\d+)\)", report.event)
@@ -122,11 +124,7 @@ def test_an_audit_that_may_stop_early_shares_its_error(truth):
         assert report.epsilon_lower == pytest.approx(bound)
     else:
         # The two earlier stages had 500 and 1000 runs.
-        full = audit_mechanism(
-            randomized_response(np.random.default_rng(0), truth), [0.0], [1.0],
-            n_trials=4000, confidence=0.9, batched=True,
-            log_likelihood_ratio=lambda y: y[:, 0],
-        )  # fmt: skip
+        full = audited_response(0, truth, n_trials=4000, confidence=0.9)
         assert report.epsilon_lower == pytest.approx(full.epsilon_lower, rel=0.2)
 
 
@@ -140,11 +138,9 @@ def test_false_alarms_in_three_stages_are_as_rare_as_stated(early_stopping):
     """
     ends = []
     for seed in range(200):
-        mechanism = randomized_response(np.random.default_rng(seed), 2.0)
-        report = audit_mechanism(
-            mechanism, [0.0], [1.0], epsilon=2.0, n_trials=800, confidence=0.5,
-            batched=True, early_stopping=early_stopping,
-            log_likelihood_ratio=lambda y: y[:, 0],
+        report = audited_response(
+            seed, 2.0, epsilon=2.0, n_trials=800, confidence=0.5,
+            early_stopping=early_stopping,
         )  # fmt: skip
         ends += [report.n_trials] * report.violated
     shares = {200: 1 / 8, 400: 1 / 8, 800: 1 / 4} if early_stopping else {800: 1 / 2}

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 
 from sktensordp.datasets import make_choices
 from tests.support.choices import KINDS_OF_CHOICES
@@ -51,12 +50,6 @@ def test_kinds_of_choices_have_their_shapes(kind):
     # Few items are popular, and most are hardly ever chosen.
     popular = np.sort(np.bincount(data[:, 1], minlength=size[1]))[::-1]
     assert popular[: size[1] // 10].sum() > 0.4 * size[2]
-
-
-def test_a_seed_repeats():
-    first, again = (make_choices(20, 30, 200, random_state=3).data for _ in range(2))
-    assert_array_equal(first, again)
-    assert not np.array_equal(first, make_choices(20, 30, 200, random_state=4).data)
 
 
 @pytest.mark.parametrize("size", [(1, 2, 1), (3, 2, 3), (9, 4, 18), (5, 40, 3)])

@@ -130,21 +130,6 @@ def test_rows_are_in_random_order():
         assert abs(np.corrcoef(position, column)[0, 1]) < 6 / math.sqrt(4000)
 
 
-@pytest.mark.parametrize("decomposition", ["cp", "tucker"])
-def test_seeds(decomposition):
-    def entries(seed):
-        return make((6, 5, 4), 2, decomposition=decomposition, random_state=seed)
-
-    one = entries(3)
-    for other in (entries(3), entries(np.random.RandomState(3))):
-        assert_array_equal(one.data, other.data)
-        assert_array_equal(one.target, other.target)
-        assert_array_equal(one.truth, other.truth)
-    for other in (entries(4), entries(None)):
-        assert not np.array_equal(one.truth, other.truth)
-        assert not np.array_equal(one.data, other.data)
-
-
 @pytest.mark.parametrize(
     ("params", "message"),
     [

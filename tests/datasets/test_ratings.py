@@ -51,22 +51,6 @@ def test_rows_are_in_random_order(ratings):
         assert abs(np.corrcoef(position, column)[0, 1]) < 0.02
 
 
-@pytest.mark.parametrize("seed", [3, np.random.RandomState(3)])
-def test_same_seed_gives_the_same_ratings(seed):
-    one = make_ratings(20, 30, 200, random_state=3)
-    other = make_ratings(20, 30, 200, random_state=seed)
-    assert_array_equal(one.data, other.data)
-    assert_array_equal(one.target, other.target)
-
-
-def test_other_seeds_give_other_ratings():
-    ratings = [make_ratings(20, 30, 200, random_state=s) for s in (0, 1, None, None)]
-    for i, one in enumerate(ratings):
-        for other in ratings[:i]:
-            assert not np.array_equal(one.data, other.data)
-            assert not np.array_equal(one.target, other.target)
-
-
 def share_of_top_tenth(column, n):
     counts = np.sort(np.bincount(column, minlength=n))
     return counts[-n // 10 :].sum() / counts.sum()

@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import chi2
 
 from sktensordp.encoding._knorm import KNormLattice, knorm_lattice
+from tests.support.goodness import chi_square
 
 ALPHA = 1e-6
 
@@ -33,15 +33,6 @@ def cell_masses(lattice, most):
         masses += np.prod(weights[list(which)]) * np.exp(-lengths / lattice.scale)
     sphere = 2 * math.pi ** (n / 2) / math.gamma(n / 2)
     return cells, masses * (lattice.step / lattice.scale) ** n / sphere / math.gamma(n)
-
-
-def p_value(counts, probabilities):
-    keep = probabilities * counts.sum() > 20
-    rest = counts.sum() - counts[keep].sum(), 1 - probabilities[keep].sum()
-    found = np.append(counts[keep], rest[0])
-    expected = np.append(probabilities[keep], rest[1]) * counts.sum()
-    statistic = np.sum((found - expected) ** 2 / expected)
-    return chi2.sf(statistic, len(found) - 1)
 
 
 def counted(lattice, cells, most, stream, size=40_000):
@@ -65,9 +56,9 @@ def test_law(n, scale, step, most, stream):
     assert 0.99 < masses.sum() < 1 + 1e-4
     masses = np.append(masses, 1 - masses.sum())
     counts = counted(lattice, cells, most, stream(n))
-    assert p_value(counts, masses) > ALPHA
+    assert chi_square(counts, masses) > ALPHA
     half = KNormLattice(n, scale / 2, step)
-    assert p_value(counted(half, cells, most, stream(n)), masses) < ALPHA
+    assert chi_square(counted(half, cells, most, stream(n)), masses) < ALPHA
 
 
 @pytest.mark.thorough

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
-from scipy.stats import chi2, norm
+from scipy.stats import chi2
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -29,6 +29,7 @@ from sktensordp.encoding._task_models import task_of
 from sktensordp.encoding._training import Model, Trainer
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.privacy.calibration._privunit import privunit_design
+from tests.support.goodness import moments_p_value
 from tests.support.noise import stream_of
 
 pytestmark = pytest.mark.thorough
@@ -101,18 +102,13 @@ def padded(task):
 
 
 def moment_pvalues(channel, *scales, n=60_000):
-    """P values of means and second moments of releases of a code, on some scales."""
+    """P values of the moments of releases of a code, on some scales."""
     rng = np.random.default_rng(1)
     code = rng.normal(size=channel.n_outputs)
     code = channel.inputs(code[np.newaxis] * 0.3)
     released = channel.forward(np.tile(code, (n, 1)), channel.draw(n, rng))[0]
     for scale in scales:
-        errors = (scale * released - code) / math.sqrt(channel.variance)
-        products = errors[:, :, np.newaxis] * errors[:, np.newaxis, :]
-        products -= np.eye(channel.n_outputs)
-        parts = np.column_stack([errors, products.reshape(n, -1)])
-        scores = math.sqrt(n) * parts.mean(axis=0) / parts.std(axis=0)
-        yield min(1.0, parts.shape[1] * 2 * norm.sf(np.abs(scores).max()))
+        yield moments_p_value((scale * released - code) / math.sqrt(channel.variance))
 
 
 class TestChannels:

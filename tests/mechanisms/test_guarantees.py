@@ -1,4 +1,4 @@
-"""What fitted plans guarantee and add: brute force, integration, measured noise."""
+"""What fitted plans guarantee and add: brute force, closed forms, measured noise."""
 
 import itertools
 import math
@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.optimize import linprog
 from scipy.stats import chi2, ortho_group
 
 from sktensordp import mechanisms as ms
 from sktensordp import papers
+from tests.support.divergence import gaussian_stick
 from tests.support.noise import source_of
 
 SHAPE, DELTA, ALPHA, INF = (3, 2), 1e-5, 1e-6, math.inf
@@ -71,21 +71,10 @@ CASES = [pytest.param(*case, marks=[pytest.mark.slow] if i % 4 else [])
          for i, case in enumerate(CASES)]  # fmt: skip
 
 
-def hockey_stick(epsilon, mu):
-    """Of unit Gaussians mu apart: the positive part of P - e^eps Q, integrated."""
-    start, ends = epsilon / mu - mu / 2, [0.01, 0.1, 1.0, 4.0, 12.0]
-
-    def excess(u):
-        return math.exp(-((start + u) ** 2) / 2) * -math.expm1(-mu * u)
-
-    found = quad(excess, 0, 40, points=ends, limit=200, epsabs=0, epsrel=1e-11)
-    return found[0] / math.sqrt(2 * math.pi)
-
-
 def sampled_delta(epsilon, mu, lattice):
     """What a sampler at its residual's distance from such noise keeps at epsilon."""
     e1, d1 = lattice.residual_epsilon, lattice.residual_delta
-    ideal = hockey_stick(epsilon - 2 * e1, mu)
+    ideal = gaussian_stick(mu, epsilon - 2 * e1)
     return math.exp(e1) * ideal + d1 * (1 + math.exp(epsilon - e1))
 
 
@@ -179,7 +168,7 @@ def test_noise_is_enough_and_not_wasted(name, domain, budget):
     # Not wasted: the domain has values that need all of the noise.
     turned = hasattr(plan, "whitening")
     if not turned:
-        assert hockey_stick(epsilon, mu) >= 0.99 * delta
+        assert gaussian_stick(mu, epsilon) >= 0.99 * delta
     elif "bounds" not in declared or domain == "box":
         assert mu >= 0.995 * mu_of_event
     assert domain == "corner of a ball" or seen >= (0.99 if turned else 0.999) * mu

@@ -17,6 +17,7 @@ from sktensordp.mechanisms import TensorRandomizedResponse, _levels
 from sktensordp.mechanisms._levels import LevelDesign, design_levels
 from sktensordp.privacy.accounting._curves import event_epsilon
 from sktensordp.privacy.accounting._randomized_response import LevelDistribution
+from tests.support.goodness import chi_square
 
 NOISES = ("laplace", "gaussian", "geometric", "wrapped")
 OF_NOISES = pytest.mark.parametrize("noise", NOISES)
@@ -55,16 +56,6 @@ def integer_channel(plan, kind=0, outside=None):
         [keep * (y == x) + (1 - keep) * moves[x][i] for i, y in enumerate(outputs)]
         for x in levels
     ]
-
-
-def chi_square(counts, probabilities):
-    """P-value of counts, the cells with few of them taken together."""
-    order = np.argsort(probabilities)
-    expected = probabilities[order] * counts.sum()
-    cell = np.minimum(np.cumsum(expected) // 20, np.cumsum(expected)[-1] // 20 - 1)
-    cell = np.unique(cell, return_inverse=True)[1]
-    expected, found = np.bincount(cell, expected), np.bincount(cell, counts[order])
-    return chi2.sf(((found - expected) ** 2 / expected).sum(), len(found) - 1)
 
 
 class TestGuarantee:

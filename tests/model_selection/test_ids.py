@@ -10,15 +10,10 @@ No false alarms are possible: nothing here is random.
 
 import datetime as dt
 import math
-import os
-import subprocess
-import sys
 import warnings
-from ast import literal_eval
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -29,6 +24,7 @@ import pytest
 
 from sktensordp.completion import CoordinateEncoder
 from sktensordp.model_selection import ItemHoldout, UserHoldout, UserKFold
+from tests.support.processes import in_spawned
 
 BY_PAIR = ItemHoldout(0.5, n_splits=3, random_state=0)
 BY_USER = UserHoldout(0.5, n_splits=20, random_state=0)
@@ -327,20 +323,13 @@ def _is_refused(id_):
     return id_ is None or id_ is pd.NA or id_ != id_ or isinstance(id_, complex)
 
 
+def numbers_of_all():
+    return {kind: of_ids(ids).tolist() for kind, ids in IDS.items()}
+
+
 @pytest.mark.thorough
-def test_other_processes_make_the_same_folds():
+def test_other_processes_make_the_same_folds(monkeypatch):
     """With another seed for the hashes of text."""
-    script = (
-        "from tests.model_selection.test_ids import IDS, of_ids\n"
-        "print({kind: of_ids(ids).tolist() for kind, ids in IDS.items()})"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONHASHSEED": "1"},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-    expected = {kind: of_ids(ids).tolist() for kind, ids in IDS.items()}
-    assert literal_eval(found.stdout) == expected
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    assert in_spawned(hash, "text") != hash("text")
+    assert in_spawned(numbers_of_all) == numbers_of_all()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.stats import beta, chisquare, geom, norm, poisson
+from scipy.stats import beta, chisquare, geom, poisson
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, PredefinedSplit, RepeatedKFold, ShuffleSplit
@@ -22,8 +22,9 @@ from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMec
 from sktensordp.model_selection import PrivateSearchCV, UserHoldout, UserKFold
 from sktensordp.model_selection._groups import Rows, Split, Users, use_counts
 from sktensordp.model_selection._scores import STEPS, row_score
-from sktensordp.privacy import PrivacyBudget, gaussian_delta, gaussian_mu, privacy_of
+from sktensordp.privacy import PrivacyBudget, gaussian_mu, privacy_of
 from tests.support.budgets import n_released, recording
+from tests.support.divergence import gaussian_stick
 from tests.support.guarantees import pure
 from tests.support.noise import drawing
 
@@ -154,6 +155,22 @@ def test_a_poisson_number_costs_its_mean_times_the_variation(mean):
     assert planned(made).epsilon == pytest.approx(expected, rel=1e-5)
 
 
+def fitted_or_scored(mu, score):
+    """Delta of a fit with Gaussian noise, or of its score if that says more."""
+
+    def curve(h):
+        scored = max(0.0, math.exp(score) - math.exp(h)) / (1 + math.exp(score))
+        return max(float(gaussian_stick(mu, h)), scored)
+
+    return curve
+
+
+def shift_of(curve, mean):
+    """What a choice among so many tries adds to epsilon, for eta = 1."""
+    tried = np.linspace(0, 3, 3001)
+    return 2 * min(math.log(math.exp(h) + (mean - 1) * curve(h)) for h in tried)
+
+
 @pytest.mark.parametrize(
     ("law", "mean"), [("negative_binomial", 4.0), ("poisson", 2.0)]
 )
@@ -164,17 +181,8 @@ def test_gaussian_tries_follow_the_curve(law, mean):
         make_pipeline(noise, Ridge()), {"ridge__alpha": [1.0]}, n_iter=mean, law=law,
         score_epsilon=score, score_bounds=(-1, 0), eta=1.0,
     )  # fmt: skip
-    mu = gaussian_mu(epsilon, delta)
-
-    def curve(h):
-        scored = max(0.0, math.exp(score) - math.exp(h)) / (1 + math.exp(score))
-        return max(gaussian_delta(h, mu), scored)
-
-    if law == "poisson":
-        shift = mean * curve(0.0)
-    else:
-        tried = np.linspace(0, 3, 3001)
-        shift = 2 * min(math.log(math.exp(h) + (mean - 1) * curve(h)) for h in tried)
+    curve = fitted_or_scored(gaussian_mu(epsilon, delta), score)
+    shift = mean * curve(0.0) if law == "poisson" else shift_of(curve, mean)
     guarantee = planned(made)
     assert guarantee.delta == pytest.approx(mean * delta, rel=1e-4)
     assert guarantee.epsilon == pytest.approx(epsilon + shift, rel=2e-3)
@@ -194,23 +202,12 @@ def test_a_user_is_fitted_or_scored():
     guarantee = planned(made, where)
     assert guarantee.unit == 0
     assert guarantee.relation == "add-or-remove"
-    mu = gaussian_mu(epsilon, delta)
-
-    def gaussian(h):
-        return norm.cdf(mu / 2 - h / mu) - math.exp(h) * norm.cdf(-mu / 2 - h / mu)
-
-    def curve(h):
-        # Of the fit, or of the score, whichever says more.
-        kept = 1 / (1 + math.exp(-score))
-        scored = max(kept - math.exp(h) * (1 - kept), 0.0)
-        return max(gaussian(h), scored)
-
+    curve = fitted_or_scored(gaussian_mu(epsilon, delta), score)
     one = brentq(lambda h: curve(h) - delta, 0, 2)
     assert one == pytest.approx(epsilon, rel=1e-6)
-    tried = np.linspace(0, 2, 2001)
-    shift = 2 * min(math.log(math.exp(h) + (mean - 1) * curve(h)) for h in tried)
     # The curve is that of a composition on a grid, which is a little larger.
-    assert 1 <= guarantee.epsilon_at(mean * delta) / (one + shift) < 1.05
+    one += shift_of(curve, mean)
+    assert 1 <= guarantee.epsilon_at(mean * delta) / one < 1.05
 
 
 @pytest.mark.parametrize(

@@ -326,14 +326,6 @@ def test_ids_of_a_completion_of_entries_may_be_learned():
     assert any("vocabulary" in s for s in privacy_of(search).unprotected)
 
 
-@pytest.mark.slow
-def test_users_are_searched_after_their_ids_were_encoded():
-    where = CoordinateEncoder(categories=CATALOGUE).fit_transform(IDS)
-    model = CPCompletion(0, unit=0, shape=(12, 10), levels=LEVELS, max_iter=2)
-    search = PrivateSearchCV(model, {"rank": [0]}, n_iter=2).fit(where, VALUES)
-    assert search.privacy_guarantee_.unit == 0
-
-
 def test_a_private_step_that_protects_y_leaves_X_raw():
     """BiScaler releases statistics of the values; coordinates are as they were."""
     scaler = BiScaler(epsilon=1.0, value_bounds=(1, 5))

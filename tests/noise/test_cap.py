@@ -14,6 +14,7 @@ from scipy.stats import kstest, norm
 
 from sktensordp.noise._cap import CapSampler, _dots, _draws_in_cap
 from sktensordp.privacy.calibration._privunit import cap_log_odds
+from tests.support.goodness import chi_square
 
 ALPHA = 1e-6
 ALWAYS, NEVER = 2**62, 0
@@ -48,7 +49,7 @@ def codes(points):
     return (points + 1000) @ 2001.0 ** np.arange(points.shape[1])
 
 
-def p_value(drawn, u, cap, chi_square, inside=True):
+def p_value(drawn, u, cap, inside=True):
     """Of the counts of points against the law of candidates in or outside the cap."""
     points, cells = ideal_lattice(cap.dimension, cap.fineness)
     kept = (points @ u / np.linalg.norm(points, axis=1) >= cap.cosine) == inside
@@ -65,18 +66,18 @@ class TestLaw:
     @pytest.mark.parametrize(
         ("case", "aimed"), [*zip(COARSE, [True, False, False, True], strict=True)]
     )
-    def test_inside(self, case, aimed, stream, chi_square):
+    def test_inside(self, case, aimed, stream):
         cap = sampler(*case, aimed=aimed)
         u = units(1, case[0])[0]
         drawn = cap.draw(np.tile(u, (50_000, 1)), stream(1))
-        assert p_value(drawn, u, cap, chi_square) > ALPHA
+        assert p_value(drawn, u, cap) > ALPHA
 
     @pytest.mark.parametrize("case", COARSE)
-    def test_outside(self, case, stream, chi_square):
+    def test_outside(self, case, stream):
         cap = sampler(*case, weight=NEVER)
         u = units(1, case[0])[0]
         drawn = cap.draw(np.tile(u, (50_000, 1)), stream(2))
-        assert p_value(drawn, u, cap, chi_square, inside=False) > ALPHA
+        assert p_value(drawn, u, cap, inside=False) > ALPHA
 
     def test_rows_have_their_own_caps_and_the_weight_holds(self, stream):
         u, odds = units(40_000, 5), 3
@@ -111,16 +112,21 @@ class TestLaw:
         assert kstest(s * 0.98, cdf).pvalue < ALPHA
 
 
+def masses_of_caps(cap, n):
+    """Of caps around some directions; and whether each point is inside of each."""
+    points, cells = ideal_lattice(cap.dimension, cap.fineness)
+    directions = points / np.linalg.norm(points, axis=1, keepdims=True)
+    inside = directions @ units(n, cap.dimension).T >= cap.cosine
+    return cells @ inside / cells.sum(), inside
+
+
 class TestGuarantee:
     """What the proof claims, by summing over whole lattices."""
 
     @pytest.mark.parametrize("case", [*COARSE, (2, 1.2, 4), (2, 0.2, 5), (3, 1, 2)])
     def test_masses_lie_between_those_of_the_two_caps(self, case):
         cap = sampler(*case)
-        points, cells = ideal_lattice(case[0], case[2])
-        directions = points / np.linalg.norm(points, axis=1, keepdims=True)
-        inside = directions @ units(500, case[0]).T >= cap.cosine
-        masses = cells @ inside / cells.sum()
+        masses, _ = masses_of_caps(cap, 500)
         half = math.exp(cap._cell_error(0.0) + sampler(*case, aimed=False).residual)
         bounds = []
         for cosine, gap in (cap.inner, cap.outer):
@@ -134,10 +140,7 @@ class TestGuarantee:
     def test_exact_epsilon(self, case):
         """The largest ratio of two rows' laws, by enumeration, is what is said."""
         cap, epsilon = sampler(*case, aimed=False), 3.0
-        points, cells = ideal_lattice(case[0], case[2])
-        directions = points / np.linalg.norm(points, axis=1, keepdims=True)
-        inside = directions @ units(300, case[0]).T >= cap.cosine
-        masses = cells @ inside / cells.sum()
+        masses, inside = masses_of_caps(cap, 300)
         log_odds = epsilon + cap_log_odds(case[0], cap.cosine, cap.gap)
         p = 1 / (1 + math.exp(-log_odds))
         # Cells cancel: only the masses differ between two rows.

@@ -19,6 +19,7 @@ from sktensordp.noise import (
     discrete_laplace,
     discrete_laplace_variance,
 )
+from tests.support.goodness import chi_square
 from tests.support.points import POINTS, original
 
 N = 2**17
@@ -44,7 +45,7 @@ def cells(rate):
     return edges, np.diff(below)
 
 
-def p_value(noise, rate, chi_square):
+def p_value(noise, rate):
     edges, probabilities = cells(rate)
     cell = np.searchsorted(edges, noise)
     return chi_square(np.bincount(cell, minlength=len(probabilities)), probabilities)
@@ -115,6 +116,14 @@ def draw_every_path(monkeypatch, bounds, numerator):
     return asked
 
 
+def heads_of(numerator, denominator, total, depth):
+    """How many of all paths end in heads, of Bernoulli(exp(-ratio)) up to a depth."""
+    return sum(
+        (-1) ** j * numerator**j * total // (denominator**j * math.factorial(j))
+        for j in range(depth + 1)
+    )
+
+
 class TestBernoulliExp:
     @pytest.mark.parametrize(
         ("numerator", "denominator"),
@@ -136,31 +145,19 @@ class TestBernoulliExp:
             # The first draw, below 1, always succeeds; a last one is below depth + 1.
             assert asked[: depth + 1] == [*bounds, depth + 1]
         assert asked[:depth] == bounds[: len(asked)]
-        expected = sum(
-            (-1) ** j * numerator**j * total // (denominator**j * math.factorial(j))
-            for j in range(depth + 1)
-        )
-        assert heads.sum() == expected
+        assert heads.sum() == heads_of(numerator, denominator, total, depth)
 
 
 class TestDiscreteLaplace:
     @pytest.mark.parametrize(("numerator", "denominator"), RATES)
-    def test_law(self, numerator, denominator, stream, chi_square):
+    def test_law(self, numerator, denominator, stream):
         # False-alarm rate 1e-6 each.
         noise = discrete_laplace(stream(3), numerator, denominator, N)
         assert noise.dtype == np.int64
         assert noise.shape == (N,)
-        assert p_value(noise, numerator / denominator, chi_square) > ALPHA
+        assert p_value(noise, numerator / denominator) > ALPHA
         if numerator <= denominator:
-            assert p_value(noise, 1.05 * numerator / denominator, chi_square) < ALPHA
-
-    def test_neighbours_are_independent(self, stream):
-        # False-alarm rate 1e-6 per lag: rejection does not reorder the elements.
-        noise = discrete_laplace(stream(7), 1, 7, N).astype(float)
-        variance = discrete_laplace_variance(1 / 7)
-        for lag in (1, 2, 1000):
-            correlation = np.mean(noise[lag:] * noise[:-lag]) / variance
-            assert abs(correlation) < Z_ALPHA / math.sqrt(N - lag)
+            assert p_value(noise, 1.05 * numerator / denominator) < ALPHA
 
     @pytest.mark.parametrize(
         ("numerator", "denominator"), [(1, 1), (20, 1), (1, 8), (5, 8), (3, 1000)]
@@ -187,11 +184,11 @@ class TestDiscreteLaplace:
         assert bits.exhausted
 
     @pytest.mark.parametrize("finest", [0, 2**50])
-    def test_zero_has_one_sign(self, finest, monkeypatch, stream, chi_square):
+    def test_zero_has_one_sign(self, finest, monkeypatch, stream):
         """At a rate of 1, zero would otherwise have a chance of .63 in place of .46."""
         monkeypatch.setattr(_discrete, "_FINEST", finest)
         noise = discrete_laplace(stream(5), 1, 1, N)
-        assert p_value(noise, 1.0, chi_square) > ALPHA
+        assert p_value(noise, 1.0) > ALPHA
 
     @pytest.mark.parametrize(("numerator", "denominator"), RATES)
     def test_digits_and_floating_point_agree(self, numerator, denominator, stream):
@@ -247,6 +244,23 @@ class TestDiscreteLaplace:
         assert_allclose(discrete_laplace_variance(tiny / 20), 800 / tiny**2, rtol=1e-10)
 
 
+IN_ORDER = {
+    "Laplace": lambda stream: (
+        discrete_laplace(stream(7), 1, 7, N), discrete_laplace_variance(1 / 7),
+    ),
+    "Gaussian": lambda stream: (discrete_gaussian(stream(13), 50, N), 50**2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_neighbours_are_independent(name, stream):
+    # False-alarm rate 1e-6 per lag: rejection does not reorder the elements.
+    noise, variance = IN_ORDER[name](stream)
+    for lag in (1, 2, 1000):
+        correlation = np.mean(1.0 * noise[lag:] * noise[:-lag]) / variance
+        assert abs(correlation) < Z_ALPHA / math.sqrt(N - lag)
+
+
 def gaussian_cells(scale):
     """Integers that part the line into cells, and their discrete Gaussian masses.
 
@@ -265,7 +279,7 @@ def gaussian_cells(scale):
 
 class TestDiscreteGaussian:
     @pytest.mark.parametrize("scale", [1, 2, 3, 7, 1000, 2**20 + 7, 2**40])
-    def test_law(self, scale, stream, chi_square):
+    def test_law(self, scale, stream):
         # False-alarm rate 1e-6 each.
         def p_value(noise):
             edges, masses = gaussian_cells(scale)
@@ -280,7 +294,7 @@ class TestDiscreteGaussian:
             other = discrete_gaussian(stream(11), scale - scale // 20, N)
             assert p_value(other) < ALPHA
 
-    def test_no_mass_is_missing_at_small_scales(self, stream, chi_square):
+    def test_no_mass_is_missing_at_small_scales(self, stream):
         # Single integers, at a false-alarm rate of 1e-6. Half the scale, or a variate
         # that is rounded to the nearest integer, is noticed.
         n = np.arange(-5, 6)
@@ -305,19 +319,8 @@ class TestDiscreteGaussian:
             None, np.full(total, numerator, dtype=np.uint64), denominator
         )
         assert asked[: 2 * depth] == bounds[: len(asked)]
-        square, whole = numerator**2, 2 * denominator**2
-        expected = sum(
-            (-1) ** j * square**j * total // (whole**j * math.factorial(j))
-            for j in range(depth + 1)
-        )
+        expected = heads_of(numerator**2, 2 * denominator**2, total, depth)
         assert heads.sum() == expected
-
-    def test_neighbours_are_independent(self, stream):
-        # False-alarm rate 1e-6 per lag: rejection does not reorder the elements.
-        noise = discrete_gaussian(stream(13), 50, N) / 50
-        for lag in (1, 2, 1000):
-            correlation = np.mean(noise[lag:] * noise[:-lag])
-            assert abs(correlation) < Z_ALPHA / math.sqrt(N - lag)
 
     @pytest.mark.parametrize("scale", [0, -3, 2**50, 2**60])
     def test_scales_out_of_range(self, scale, scripted):

@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binomtest, norm
 
 from sktensordp.noise import GaussianLattice, _lattice, gaussian_lattice
+from tests.support.goodness import chi_square
 
 ALPHA = 1e-6
 TAIL = 3.6541528853610088
@@ -132,7 +133,7 @@ class TestCalibration:
 
 class TestNoise:
     @pytest.mark.parametrize("sigma", [1e-9, 1.0, 1.999])
-    def test_law(self, sigma, stream, chi_square):
+    def test_law(self, sigma, stream):
         # False-alarm rate 1e-6 each; two thirds, three halves and 1.01 of sigma are
         # rejected by the same statistic.
         lattice = gaussian_lattice(sigma, 2**20, 1.0, 1e-6)
@@ -143,7 +144,7 @@ class TestNoise:
             assert chi_square(counts_of(error * wrong), CELLS) < ALPHA
 
     @pytest.mark.parametrize("sign", [-1, 1])
-    def test_tail_alone(self, sign, stream, chi_square, monkeypatch):
+    def test_tail_alone(self, sign, stream, monkeypatch):
         # Every variate is drawn again: the law beyond the ziggurat, with 2200
         # expected beyond 5 and 7.6 beyond 6. False-alarm rate 1e-6 each.
         n = 10**6
@@ -239,7 +240,7 @@ class TestNoise:
 
 
 class TestDenseUniform:
-    def test_exponents(self, stream, chi_square):
+    def test_exponents(self, stream):
         # P(U < 2^-k) = 2^-k. False-alarm rate 1e-6 each.
         n = 10**6
         uniform = _lattice._dense_uniform(stream(53), n)

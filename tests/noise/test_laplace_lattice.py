@@ -18,6 +18,7 @@ from sktensordp.noise import (
     discrete_laplace_variance,
     laplace_lattice,
 )
+from tests.support.goodness import chi_square
 from tests.support.points import POINTS
 
 RANGES = [(0, 1), (-1, 1), (0.1, 1.1), (-0.3, 0.9), (1, 5), (1e-12, 3e-12), (0, 1e12)]
@@ -158,7 +159,7 @@ class TestNoise:
     @pytest.mark.parametrize(
         ("low", "high", "step"), [(1, 5, 1), (0.5, 5, 0.5), (0, 10, 0.1), (-3, 4, 7)]
     )
-    def test_levels(self, low, high, step, stream, chi_square):
+    def test_levels(self, low, high, step, stream):
         # The noise is a multiple of the step with the law of the rate
         # epsilon / n_steps; false-alarm rate 1e-6 each.
         n, epsilon = 50_000, 4.0

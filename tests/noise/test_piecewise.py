@@ -20,6 +20,7 @@ from sktensordp.noise._piecewise import (
     hybrid_distribution,
     subsets,
 )
+from tests.support.goodness import chi_square
 
 UNIT, STEPS, N, ALPHA = 2**62, 2**40, 2**16, 1e-6
 EPSILONS = [1e-9, 0.01, 0.5, 0.62, 1.0, math.pi, 16.0, 39.9]
@@ -193,7 +194,7 @@ class TestHybridDistribution:
 
 class TestSubsets:
     @pytest.mark.parametrize(("n", "size"), [(5, 1), (5, 2), (6, 3), (6, 5)])
-    def test_every_subset_is_as_frequent(self, n, size, stream, chi_square):
+    def test_every_subset_is_as_frequent(self, n, size, stream):
         # False-alarm rate 1e-6 each.
         chosen = np.sort(subsets(stream(14), N, n, size), axis=1)
         codes = np.sum(2**chosen, axis=1)

@@ -1,7 +1,9 @@
 """The published theorems on directional noise: reference values, and what holds."""
 
+import json
 import math
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +18,20 @@ from sktensordp.papers._matrix_variate import matrix_variate_bound
 from sktensordp.papers._yang_2021 import published_bound, published_variances, zeta
 from sktensordp.privacy import gaussian_delta, gaussian_mu
 from sktensordp.privacy.calibration._gaussian import box_mu, diagonal_bound
-from tests.privacy.test_calibration import ORACLE
 
+
+def number(value):
+    """Decimals as floats and lists of them as arrays; anything else as it is."""
+    try:
+        return np.array(value, dtype=float)[()]
+    except (TypeError, ValueError):
+        return value
+
+
+ORACLE = json.loads(
+    Path(__file__).with_name("yang_2021_oracle.json").read_text(encoding="utf-8"),
+    object_hook=lambda case: {key: number(value) for key, value in case.items()},
+)
 close, equal = partial(assert_allclose, rtol=1e-9), partial(assert_allclose, rtol=1e-12)
 
 

@@ -10,11 +10,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from multiprocessing import get_context
 from unittest import mock
 
@@ -47,6 +47,8 @@ from tests.support.budgets import guarantees_of, n_released, releases_of
 from tests.support.every_estimator import CASES
 from tests.support.guarantees import guarantee, pure
 from tests.support.points import POINTS
+from tests.support.processes import SPAWN, in_spawned
+from tests.support.threads import in_threads
 
 # Threads enter `warnings.catch_warnings` side by side.
 pytestmark = pytest.mark.usefixtures("restored_filters")
@@ -54,7 +56,10 @@ pytestmark = pytest.mark.usefixtures("restored_filters")
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)
 LAPLACE = LaplaceMechanism(0.1, bounds=(0, 1)).fit(ROWS)
-SPAWN = get_context("spawn")
+completion = partial(CPCompletion, 0, value_bounds=(0, 1), shape=(4, 3), max_iter=2)
+search = partial(
+    PrivateSearchCV, param_distributions={"max_iter": [2, 3]}, score_bounds=(0, 1)
+)
 ANYONE = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
 
@@ -67,14 +72,18 @@ def make(path, epsilon=2.0, **params):
     return PrivacyBudget(epsilon, path=path, create=True, **params)
 
 
-def python(code, *args, **options):
-    """Run a new process; return what it prints."""
-    run = [sys.executable, "-c", code, *map(str, args)]
+def fit(estimator):
+    return estimator.fit(WHERE, VALUES)
+
+
+def python(*arguments, fails=0):
+    """Run a new process; return what it prints, or the errors of one that fails."""
+    run = [sys.executable, *map(str, arguments)]
     finished = subprocess.run(
-        run, capture_output=True, text=True, env=ANYONE, check=False, **options
+        run, capture_output=True, text=True, env=ANYONE, check=False
     )
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout
+    assert finished.returncode == fails, finished.stderr
+    return finished.stderr if fails else finished.stdout
 
 
 # Events as JSON.
@@ -256,23 +265,9 @@ def test_the_path_is_absolute(path, monkeypatch, tmp_path):
 def test_a_later_process_goes_on(path):
     with make(path, 0.35):
         LAPLACE.transform(ROWS)
-    code = """
-import sys, numpy as np
-from sktensordp.exceptions import BudgetExceededError
-from sktensordp.mechanisms import LaplaceMechanism
-from sktensordp.privacy import PrivacyBudget
-X = np.zeros((3, 3))
-noise = LaplaceMechanism(0.1, bounds=(0, 1)).fit(X)
-with PrivacyBudget(0.35, path=sys.argv[1]) as budget:
-    n = 0
-    try:
-        while n < 9:
-            noise.transform(X)
-            n += 1
-    except BudgetExceededError as error:
-        print(n, "nothing was drawn" in str(error))
-"""
-    assert python(code, path).split() == ["2", "True"]
+    n, refusal = in_spawned(spend_all, path, 0.35)
+    assert n == 2
+    assert "nothing was drawn" in refusal
     budget = PrivacyBudget(0.35, path=path)
     assert releases_of(budget) == [(3, "transform of LaplaceMechanism")]
     with budget, pytest.raises(BudgetExceededError):
@@ -290,16 +285,15 @@ def release(estimator):
     return "released"
 
 
-def in_spawned(estimator):
-    with SPAWN.Pool(1) as pool:
-        return pool.apply(release, (estimator,))
+def release_sent(sent):
+    return release(pickle.loads(sent))
 
 
-def in_fork(estimator):
+def in_fork(action, *args):
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         try:
-            os.write(writing, release(estimator).encode())
+            os.write(writing, action(*args).encode())
         finally:
             os._exit(0)
     os.waitpid(child, 0)
@@ -313,13 +307,14 @@ def in_fork(estimator):
 def test_a_worker_records_in_the_file(path, tmp_path, elsewhere):
     budget, limit = make(path, 0.25), make(tmp_path / "second.db", 0.15)
     with budget:
-        assert elsewhere(LAPLACE) == "released"
+        assert elsewhere(release, LAPLACE) == "released"
         assert n_released(budget) == 1
         with limit:
-            assert elsewhere(LAPLACE) == "released"
-            assert elsewhere(LAPLACE) == "exceeded"
+            assert elsewhere(release, LAPLACE) == "released"
+            assert elsewhere(release, LAPLACE) == "exceeded"
         with PrivacyBudget(9.0):  # which no other process can count in
-            assert "give the budget a path" in " ".join(elsewhere(LAPLACE).split())
+            refusal = elsewhere(release, LAPLACE)
+            assert "give the budget a path" in " ".join(refusal.split())
     assert (n_released(budget), n_released(limit)) == (2, 1)
 
 
@@ -335,18 +330,10 @@ pickle.loads(pickle.dumps(noise)).transform(np.zeros((2, 3)))
 from sklearn.base import clone
 clone(noise).fit(np.zeros((2, 3))).transform(np.zeros((2, 3)))
 """
-    python(code)
+    python("-c", code)
     assert n_released(budget) == 3
     path.rename(path.with_suffix(".moved"))
-    elsewhere = f"""
-import pickle, numpy as np
-noise = pickle.loads({sent!r})
-try:
-    noise.transform(np.zeros((2, 3)))
-except FileNotFoundError as error:
-    print(error)
-"""
-    assert "no budget in" in python(elsewhere)
+    assert "There is no budget in" in in_spawned(release_sent, sent)
     assert not path.exists()
     path.with_suffix(".moved").rename(path)
     pickle.loads(sent).transform(ROWS)  # here as elsewhere
@@ -359,36 +346,25 @@ def test_a_file_in_its_place_is_not_taken_for_it(path):
         sent = pickle.dumps(LAPLACE)
     path.unlink()
     make(path)
-    code = f"""
-import pickle, numpy as np
-try:
-    pickle.loads({sent!r}).transform(np.zeros((2, 3)))
-except OSError as error:
-    print(error)
-"""
-    assert "is not the budget" in python(code)
+    assert "is not the budget" in in_spawned(release_sent, sent)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_a_search_counts_the_fits_of_its_workers(path, backend):
-    model = CPCompletion(0, epsilon=0.5, value_bounds=(0, 1), shape=(4, 3), max_iter=2)
-    search = GridSearchCV(model, {"max_iter": [2, 3]}, cv=2, n_jobs=2)
-    budget = make(path, 9.0)
+    grid, budget = {"max_iter": [2, 3]}, make(path, 9.0)
     with budget, parallel_config(backend=backend):
-        search.fit(WHERE, VALUES)
+        fit(GridSearchCV(completion(epsilon=0.5), grid, cv=2, n_jobs=2))
     assert releases_of(budget) == [(5, "fit of CPCompletion")]
     assert budget.spent.epsilon == pytest.approx(2.5)
 
 
 def test_a_private_search_is_recorded_by_its_parent_alone(path):
-    model = CPCompletion(0, value_bounds=(0, 1), shape=(4, 3), max_iter=2)
-    search = PrivateSearchCV(model, {"max_iter": [2, 3]}, score_bounds=(0, 1), n_jobs=2)
     budget = make(path, 99.0)
     with budget, parallel_config(backend="loky"):
-        search.fit(WHERE, VALUES)
+        fitted = fit(search(completion(), n_jobs=2))
     assert releases_of(budget) == [(1, "fit of PrivateSearchCV")]
-    assert guarantees_of(budget)[0].event == search.privacy_guarantee_.event
+    assert guarantees_of(budget)[0].event == fitted.privacy_guarantee_.event
 
 
 def test_a_budget_itself_can_be_sent(path):
@@ -401,17 +377,18 @@ def test_a_budget_itself_can_be_sent(path):
         pickle.dumps(PrivacyBudget(1.0))
 
 
-def spend_all(path, start):
-    """In a process of its own: release until the budget refuses; how often it did."""
-    budget, n = PrivacyBudget(2.0, path=path), 0
-    start.wait(60)
+def spend_all(path, epsilon, start=None):
+    """In a process of its own: how often it releases, and what refuses more."""
+    budget, n = PrivacyBudget(epsilon, path=path), 0
+    if start is not None:
+        start.wait(60)
     with budget:
         try:
             while True:
                 LAPLACE.transform(ROWS)
                 n += 1
-        except BudgetExceededError:
-            return n
+        except BudgetExceededError as error:
+            return n, str(error)
 
 
 @pytest.mark.thorough
@@ -419,8 +396,8 @@ def test_processes_race_at_the_limit(path):
     budget = make(path)
     with SPAWN.Manager() as manager, SPAWN.Pool(3) as pool:
         start = manager.Barrier(3)
-        counts = pool.starmap(spend_all, [(path, start)] * 3)
-    assert sum(counts) == n_released(budget) == 20
+        found = pool.starmap(spend_all, [(path, 2.0, start)] * 3)
+    assert sum(n for n, _ in found) == n_released(budget) == 20
     assert budget.remaining == 0
 
 
@@ -556,27 +533,20 @@ def test_two_files_count_or_refuse_together(path, tmp_path, keys):
     assert [n_released(one) for one in (memory, wide, tight, bigger)] == [1, 2, 1, 0]
 
 
+def release_in_both(*paths):
+    first, second = (PrivacyBudget(math.inf, path=path) for path in paths)
+    with first, second:
+        for _ in range(30):
+            LAPLACE.transform(ROWS)
+
+
 @pytest.mark.thorough
 def test_opposite_orders_do_not_wait_for_each_other(path, tmp_path):
     names = [path, tmp_path / "another.db"]
     for name in names:
         make(name, math.inf)
-    code = """
-import sys
-from sktensordp.privacy import PrivacyBudget
-from sktensordp.mechanisms import LaplaceMechanism
-noise = LaplaceMechanism(0.1, bounds=(0, 1)).fit([[0.0]])
-first, second = (PrivacyBudget(float("inf"), path=p) for p in sys.argv[1:])
-with first, second:
-    for _ in range(30):
-        noise.transform([[0.0]])
-"""
-    run = [sys.executable, "-c", code]
-    started = [
-        subprocess.Popen([*run, *map(str, order)], env=ANYONE)
-        for order in (names, names[::-1])
-    ]
-    assert [process.wait(100) for process in started] == [0, 0]
+    with SPAWN.Pool(2) as pool:
+        pool.starmap_async(release_in_both, [names, names[::-1]]).get(100)
     assert [n_released(PrivacyBudget(math.inf, path=n)) for n in names] == [60, 60]
 
 
@@ -591,36 +561,20 @@ def test_threads_share_a_file(path, keys):
                 refused.append(1)
 
     with budget:
-        threads = [threading.Thread(target=race) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(*[race] * 4)
     assert (n_released(budget), len(keys), len(refused)) == (10, 10, 10)
 
 
 # What a budget with a path refuses.
 
 SEEDED = {
-    "a fit": lambda: CPCompletion(
-        0, value_bounds=(0, 1), shape=(4, 3), random_state=0
-    ).fit(WHERE, VALUES),
-    "a fit without noise": lambda: CPCompletion(
-        0, epsilon=math.inf, value_bounds=(0, 1), random_state=0
-    ).fit(WHERE, VALUES),
+    "a fit": lambda: fit(completion(random_state=0)),
+    "a fit without noise": lambda: fit(completion(epsilon=math.inf, random_state=0)),
     "transform": lambda: clone(LAPLACE).set_params(random_state=3).fit_transform(ROWS),
-    "a client": lambda: CPCompletion(0, value_bounds=(0, 1))
-    .client(random_state=0)
-    .privatize(VALUES),
-    "a search": lambda: PrivateSearchCV(
-        CPCompletion(0, value_bounds=(0, 1), shape=(4, 3)), {"max_iter": [2, 3]},
-        score_bounds=(0, 1), random_state=0,
-    ).fit(WHERE, VALUES),
-    "what a search fits": lambda: PrivateSearchCV(
-        CPCompletion(0, value_bounds=(0, 1), shape=(4, 3), random_state=0),
-        {"max_iter": [2, 3]}, score_bounds=(0, 1),
-    ).fit(WHERE, VALUES),
-}  # fmt: skip
+    "a client": lambda: completion().client(random_state=0).privatize(VALUES),
+    "a search": lambda: fit(search(completion(), random_state=0)),
+    "what a search fits": lambda: fit(search(completion(random_state=0))),
+}
 
 
 @pytest.mark.thorough
@@ -641,14 +595,7 @@ def test_integer_seeds(path, keys, release):
 def test_a_seed_that_was_sent(path):
     with make(path):
         sent = pickle.dumps(clone(LAPLACE).set_params(random_state=1).fit(ROWS))
-    code = f"""
-import pickle, numpy as np
-try:
-    pickle.loads({sent!r}).transform(np.zeros((2, 3)))
-except ValueError as error:
-    print(error)
-"""
-    assert "integer random_state" in python(code)
+    assert "integer random_state" in in_spawned(release_sent, sent)
 
 
 def test_disjoint_parts(path):
@@ -789,7 +736,7 @@ with PrivacyBudget(float("inf"), path=sys.argv[1]) as budget:
         print(error)
     print(len(drawn))
 """
-    *_, message, n_drawn = python(code, path).strip().split("\n")
+    *_, message, n_drawn = python("-c", code, path).strip().split("\n")
     assert "nothing was drawn" in message
     assert n_released(PrivacyBudget(math.inf, path=path)) == int(n_drawn) < 500
 
@@ -839,9 +786,7 @@ def test_the_history(path):
 
 def test_the_file_holds_no_data_and_no_key(path, keys):
     values = np.array([0.123456789, 0.987654321, 0.555444333])
-    ids = CoordinateEncoder()
-    shape = 700_000, 900_000
-    model = CPCompletion(0, value_bounds=(0, 1), shape=shape, max_iter=2)
+    ids, model = CoordinateEncoder(), completion(shape=(700_000, 900_000))
     with make(path, 9.0):
         ids.fit([["Ottilie", "Solaris"]])
         model.fit([[613_613, 871_871], [2, 3], [5, 5]], values)
@@ -864,17 +809,10 @@ def test_the_file_is_printed(path):
     with make(path, 9.0):
         LAPLACE.transform(ROWS)
         CoordinateEncoder().fit([[1, 2]])
-    run = [sys.executable, "-m", "sktensordp.privacy"]
-    shown = subprocess.run(
-        [*run, path], capture_output=True, text=True, env=ANYONE, check=True
-    ).stdout
+    shown = python("-m", "sktensordp.privacy", path)
     assert shown.startswith(str(PrivacyBudget(9.0, path=path)))
     assert "epsilon = 0.1: transform of LaplaceMechanism (sktensordp 0." in shown
     assert "ids published: CoordinateEncoder" in shown
-    missing = subprocess.run(
-        [*run, path.with_suffix(".not")],
-        capture_output=True, text=True, env=ANYONE, check=False,
-    )  # fmt: skip
-    assert missing.returncode == 1
-    assert "There is no budget" in missing.stderr
-    assert "Traceback" not in missing.stderr
+    missing = python("-m", "sktensordp.privacy", path.with_suffix(".not"), fails=1)
+    assert "There is no budget" in missing
+    assert "Traceback" not in missing

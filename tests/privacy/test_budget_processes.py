@@ -1,14 +1,13 @@
 """Budgets count in threads, refuse in other processes, and survive interruptions."""
 
-import base64
 import copy
 import math
 import os
 import pickle
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -28,6 +27,8 @@ from tests.support.budgets import FILES, left_open, locked, n_released, unrecord
 from tests.support.guarantees import pure
 from tests.support.interrupting import traced
 from tests.support.noise import drawing
+from tests.support.processes import in_spawned
+from tests.support.threads import in_threads
 
 # Threads enter `warnings.catch_warnings` side by side.
 pytestmark = [
@@ -45,26 +46,6 @@ def release():
     return LAPLACE.transform(ROWS)
 
 
-def in_threads(*actions):
-    """Run at once; whatever they raise is raised here."""
-    barrier, raised = threading.Barrier(len(actions)), []
-
-    def run(action):
-        try:
-            barrier.wait(30)
-            action()
-        except BaseException as error:
-            raised.append(error)
-
-    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if raised:
-        raise raised[0]
-
-
 def test_parts_in_threads():
     budget, alive = PrivacyBudget(10.0), threading.Barrier(2)
 
@@ -72,7 +53,7 @@ def test_parts_in_threads():
         with part():
             alive.wait(30)
             for _ in range(times):
-                LAPLACE.transform(ROWS)
+                release()
             alive.wait(30)
 
     with budget:
@@ -81,7 +62,7 @@ def test_parts_in_threads():
             assert budget.spent.epsilon == pytest.approx(0.7)
             # Whatever a thread of its own releases is about all data.
             with part():
-                in_threads(lambda: LAPLACE.transform(ROWS))
+                in_threads(release)
         assert budget.spent.epsilon == pytest.approx(0.8)
 
 
@@ -100,16 +81,16 @@ def switching():
 def test_a_race_at_the_limit(switching, keys, adaptive):
     budget, refused = PrivacyBudget(2.0, adaptive=adaptive), []
 
-    def release():
+    def race():
         for _ in range(5):
             try:
-                LAPLACE.transform(ROWS)
+                release()
             except BudgetExceededError:
                 refused.append(1)
 
     outer = PrivacyBudget(math.inf)
     with outer, budget:
-        in_threads(*[release] * 8)
+        in_threads(*[race] * 8)
     assert n_released(budget) == n_released(outer) == len(keys) == 20
     assert len(refused) == 20
 
@@ -131,19 +112,11 @@ def refused_in_fork(action):
 def test_forks_refuse():
     budget = PrivacyBudget(9.0)
     with budget:
-        assert refused_in_fork(lambda: LAPLACE.transform(ROWS))
+        assert refused_in_fork(release)
         assert refused_in_fork(lambda: clone(LAPLACE).fit_transform(ROWS))
         # A thread that holds the lock is not there in the fork.
-        with locked():
-            in_fork = []
-            thread = threading.Thread(
-                target=lambda: in_fork.append(
-                    refused_in_fork(lambda: LAPLACE.transform(ROWS))
-                )
-            )
-            thread.start()
-            thread.join()
-            assert in_fork == [True]
+        with locked(), ThreadPoolExecutor(1) as pool:
+            assert pool.submit(refused_in_fork, release).result()
     for action in (
         lambda: budget.spend(SMALL),
         lambda: budget.admits(SMALL),
@@ -151,22 +124,36 @@ def test_forks_refuse():
         lambda: budget.parallel().__enter__(),
     ):
         assert refused_in_fork(action)
-    assert not refused_in_fork(lambda: LAPLACE.transform(ROWS))
-    assert run_reserved(SMALL, refused_in_fork, lambda: LAPLACE.transform(ROWS))
+    assert not refused_in_fork(release)
+    assert run_reserved(SMALL, refused_in_fork, release)
     assert budget.spent is None
 
 
-def elsewhere(code, thing):
-    """Output of a new process, which has `thing` and ROWS."""
-    sent = base64.b64encode(pickle.dumps((thing, ROWS))).decode()
-    start = (
-        f"import base64, pickle; thing, ROWS = pickle.loads(base64.b64decode('{sent}'))"
-    )
-    tried = "\n    ".join(code.splitlines())
-    lines = f"{start}\ntry:\n    {tried}\nexcept RuntimeError as e:\n    print(e)\n"
-    run = [sys.executable, "-c", lines]
-    finished = subprocess.run(run, capture_output=True, text=True, check=True)
-    return finished.stdout
+def refusals_of(laplace, pipeline, encoder, client, completion, ids):
+    """In another process: what refuses every way to release."""
+    copies = [laplace, clone(laplace).fit(ROWS), copy.deepcopy(laplace)]
+    copies.append(pickle.loads(pickle.dumps(laplace)))
+    with PrivacyBudget(99.0):
+        copies += copy.deepcopy(laplace), pickle.loads(pickle.dumps(laplace))
+        copies.append(clone(clone(laplace)).fit(ROWS))
+    releases = [
+        *(partial(one.transform, ROWS) for one in copies),
+        lambda: clone(laplace).fit_transform(ROWS),
+        lambda: pipeline.predict(ROWS),
+        lambda: encoder.privatize(ROWS),
+        lambda: client.privatize(ROWS),
+        lambda: encoder.client().privatize(ROWS),
+        lambda: completion.set_params(value_bounds=(0, 1)).fit(WHERE, VALUES),
+        lambda: ids.fit([[1, 2]]),
+    ]
+    said = []
+    for release in releases:
+        try:
+            release()
+            said.append("nothing")
+        except RuntimeError as error:
+            said.append(str(error))
+    return said
 
 
 def test_what_is_sent_refuses_there():
@@ -174,39 +161,15 @@ def test_what_is_sent_refuses_there():
     encoder = TaskAwareEncoder(4.0, task=[[1.0, 1.0, 0.0]]).fit(ROWS)
     things = LAPLACE, pipeline, encoder, encoder.client(), CPCompletion(0)
     things += (CoordinateEncoder(),)
-    code = """
-from copy import deepcopy
-from pickle import dumps, loads
-from sklearn.base import clone
-from sktensordp.privacy import PrivacyBudget
-laplace, pipeline, encoder, client, completion, ids = thing
-copies = laplace, clone(laplace).fit(ROWS), deepcopy(laplace), loads(dumps(laplace))
-with PrivacyBudget(99.0):
-    copies += deepcopy(laplace), loads(dumps(laplace)), clone(clone(laplace)).fit(ROWS)
-releases = [lambda one=one: one.transform(ROWS) for one in copies] + [
-    lambda: clone(laplace).fit_transform(ROWS),
-    lambda: pipeline.predict(ROWS),
-    lambda: encoder.privatize(ROWS),
-    lambda: client.privatize(ROWS),
-    lambda: encoder.client().privatize(ROWS),
-    lambda: completion.set_params(value_bounds=(0, 1)).fit([[0, 0], [1, 1]], [0, 1]),
-    lambda: ids.fit([[1, 2]]),
-]
-for number, release in enumerate(releases):
-    try:
-        release()
-        print(number)
-    except RuntimeError as error:
-        assert "was sent by a process with an open" in str(error)
-"""
     budget = PrivacyBudget(math.inf)
     with budget:
-        released = elsewhere(code, things)
+        said = in_spawned(refusals_of, *things)
         back = pickle.loads(pickle.dumps(things))
         back[0].transform(ROWS)
         back[2].client().privatize(ROWS)
         assert n_released(budget) == 2
-    assert released.split() == []
+    assert len(said) == 14
+    assert all("was sent by a process with an open" in one for one in said)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
 """Calibration of Gaussian noise: reference values and optimality."""
 
 import itertools
-import json
 import math
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,19 +17,6 @@ from sktensordp.privacy.calibration._gaussian import (
     water_filling,
 )
 
-
-def number(value):
-    """Decimals as floats and lists of them as arrays; anything else as it is."""
-    try:
-        return np.array(value, dtype=float)[()]
-    except (TypeError, ValueError):
-        return value
-
-
-ORACLE = json.loads(
-    Path(__file__).with_name("mechanisms_oracle.json").read_text(encoding="utf-8"),
-    object_hook=lambda case: {key: number(value) for key, value in case.items()},
-)
 close, equal = partial(assert_allclose, rtol=1e-9), partial(assert_allclose, rtol=1e-12)
 
 

@@ -25,6 +25,7 @@ from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget, detach_from_budgets
 from tests.support.budgets import n_released
+from tests.support.threads import in_threads
 
 pytestmark = pytest.mark.usefixtures("restored_filters")
 
@@ -131,30 +132,22 @@ def test_what_is_covered(make, release, keys):
 def test_two_threads_with_a_budget_each(keys):
     """Both budgets are open while both threads release, fit clones and make copies."""
     both_open, both_done = threading.Barrier(2), threading.Barrier(2)
-    budgets, n_times, raised = {}, {"short": 2, "long": 5}, []
+    budgets, n_times = {}, {"short": 2, "long": 5}
 
     def work(name):
         one = mechanism()
-        try:
-            with PrivacyBudget(0.1 * n_times[name]).covers(one) as budget:
-                budgets[name] = budget
-                both_open.wait(60)
-                one.transform(ROWS)
-                refit(one)
-                for _ in range(n_times[name] - 2):
-                    round_trip(one).transform(ROWS)
-                with pytest.raises(BudgetExceededError):
-                    clone(one).fit_transform(ROWS)
-                both_done.wait(60)
-        except BaseException as error:
-            raised.append(error)
+        with PrivacyBudget(0.1 * n_times[name]).covers(one) as budget:
+            budgets[name] = budget
+            both_open.wait(60)
+            one.transform(ROWS)
+            refit(one)
+            for _ in range(n_times[name] - 2):
+                round_trip(one).transform(ROWS)
+            with pytest.raises(BudgetExceededError):
+                clone(one).fit_transform(ROWS)
+            both_done.wait(60)
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in n_times]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not raised
+    in_threads(*(partial(work, name) for name in n_times))
     assert {name: n_released(b) for name, b in budgets.items()} == n_times
     assert len(keys) == sum(n_times.values())
 

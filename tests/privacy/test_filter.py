@@ -158,9 +158,7 @@ def by_the_filter(kinds, epsilon, delta, start):
 def attacks(kinds, epsilon, delta):
     """Divergences won against the filter, for every first release that it admits."""
     rules = [by_the_filter(kinds, epsilon, delta, k) for k in range(len(kinds))]
-    return [
-        attack(kinds, rule, epsilon, k) for k, rule in enumerate(rules) if rule
-    ]  # fmt: skip
+    return [attack(kinds, rule, epsilon, k) for k, rule in enumerate(rules) if rule]
 
 
 KINDS = {
@@ -253,18 +251,13 @@ def test_the_composition_of_what_happened_is_not_enough():
 @pytest.mark.slow
 def test_the_search_knows_what_a_release_shows():
     """One Gaussian release: its exact curve, from both sides, at a fine step."""
-    for mu, epsilon in ((0.5, 1.0),):
-        exact = float(gaussian_curve(mu, epsilon))
-        low, high = (
-            attack([gaussian(mu, 0.01, up)], lambda _: False, epsilon, 0)
-            for up in (False, True)
-        )
-        assert 0.997 < low / exact < 1 + 1e-6 < high / exact + 2e-6 < 1.003
-
-
-def gaussian_curve(mu, epsilon):
-    upper = mpmath.ncdf(mu / 2 - epsilon / mu)
-    return upper - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+    mu, epsilon = 0.5, 1.0
+    exact = float(D.exact_gaussian(mu, epsilon))
+    low, high = (
+        attack([gaussian(mu, 0.01, up)], lambda _: False, epsilon, 0)
+        for up in (False, True)
+    )
+    assert 0.997 < low / exact < 1 + 1e-6 < high / exact + 2e-6 < 1.003
 
 
 # What the filter sums.
@@ -302,7 +295,7 @@ def test_squares_say_no_less_than_the_release(event):
     """At all epsilons, Gaussian noise of the squares has the larger delta."""
     mu = math.sqrt(_filter._squared_mu(compositions_of(event)[0]))
     for epsilon in np.linspace(0, 4, 21):
-        bound = float(gaussian_curve(mu, epsilon))
+        bound = float(D.exact_gaussian(mu, epsilon))
         assert event_delta(event, epsilon) <= bound * (1 + 1e-6) + 1e-9
 
 
@@ -318,7 +311,7 @@ def test_largest_renyi(order, epsilon, delta):
         assert abs(found / delta - 1) < 1e-9
     if most > 0:
         mu = math.sqrt(2 * most / order)
-        assert gaussian_curve(mu, epsilon) <= delta
+        assert D.exact_gaussian(mu, epsilon) <= delta
 
 
 def largest(fits, low=0.0, high=1.0):
@@ -342,7 +335,8 @@ def test_what_is_kept_for_residuals_suffices(epsilon, delta):
     most = largest(lambda e: keeps(residual_epsilon=e))
     shown = largest(lambda d: keeps(residual_epsilon=most, residual_delta=d))
     assert most > 1e-3 * epsilon
-    ideal = float(gaussian_curve(math.sqrt(limits.max_squared_mu), epsilon - 2 * most))
+    mu = math.sqrt(limits.max_squared_mu)
+    ideal = float(D.exact_gaussian(mu, epsilon - 2 * most))
     # Half of what is shown is for the outcomes that keep the pure sum.
     used = math.exp(most) * ideal + 2 * shown * (1 + math.exp(epsilon))
     assert 0.98 * delta < used <= delta * ROUNDING

@@ -4,7 +4,6 @@ import itertools
 import math
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
@@ -15,8 +14,8 @@ from sktensordp.privacy import PrivacyBudget, compose, gaussian_delta
 from sktensordp.privacy._guarantee import CALLERS_RELATION
 from sktensordp.privacy.accounting._group_curve import GroupCurve
 from sktensordp.privacy.accounting._repetitions import negative_binomial
+from tests.support import divergence as D
 from tests.support import events as E
-from tests.support.divergence import discrete_laplace, stick, sticks
 from tests.support.guarantees import guarantee, pure
 
 pytestmark = pytest.mark.thorough
@@ -24,23 +23,12 @@ NOISE = E.Gaussian(2.0)
 SIZES = [2, 3, 4, 7]
 
 
-def stick_of(first, second, epsilon):
-    """Hockey-stick divergence of two distributions on one list of outputs."""
-    factor = mpmath.exp(epsilon)
-    terms = (p - factor * q for p, q in zip(first, second, strict=True))
-    return mpmath.fsum(term for term in terms if term > 0)
-
-
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
 def test_one_gaussian_release_is_exact(size, share):
     """Size * mu, and not its square root, by mpmath."""
-    mu = 0.5
     epsilon = share * size
-    with mpmath.workdps(40):
-        total, e = mpmath.mpf(mu) * size, mpmath.mpf(epsilon)
-        exact = mpmath.ncdf(total / 2 - e / total)
-        exact -= mpmath.exp(e) * mpmath.ncdf(-total / 2 - e / total)
+    exact = D.exact_gaussian(0.5 * size, epsilon)
     of_group = guarantee(NOISE, 1e-5).for_group(size)
     assert of_group.delta_at(epsilon) >= exact
     assert of_group.delta_at(epsilon) == pytest.approx(float(exact), rel=1e-11)
@@ -63,12 +51,12 @@ def test_local_gaussian_messages_compose(size):
 def test_counts_with_geometric_noise(size, rate):
     """A count that `size` people change by one each, by a sum over the integers."""
     event = E.Integers(rate, 1)
-    law = discrete_laplace(rate, size)
+    law = D.discrete_laplace(rate, size)
     of_group = guarantee(event).for_group(size)
     unknown = guarantee(E.Pure(rate)).for_group(size)
     assert of_group.epsilon == unknown.epsilon == pytest.approx(size * rate)
     for epsilon in np.linspace(0, size * rate * 0.99, 7):
-        exact = stick(law, epsilon)
+        exact = D.stick(law, epsilon)
         assert of_group.delta_at(epsilon) >= exact * (1 - 1e-12)
         assert of_group.delta_at(epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-14)
         # The worst that a pure epsilon alone allows is this very noise.
@@ -79,17 +67,11 @@ def test_counts_with_geometric_noise(size, rate):
 @pytest.mark.parametrize("epsilon_of_one", [0.4, 1.1])
 def test_people_who_answer_by_randomised_response(size, epsilon_of_one):
     """All 2**size answers, of people who all changed their minds."""
-    keep = 1 / (1 + math.exp(-epsilon_of_one))
-    first, second = [], []
-    for answers in itertools.product([0, 1], repeat=size):
-        n = sum(answers)
-        first.append(keep**n * (1 - keep) ** (size - n))
-        second.append((1 - keep) ** n * keep ** (size - n))
-    event = E.Pure(epsilon_of_one)
+    law, event = D.power(D.response(epsilon_of_one), size), E.Pure(epsilon_of_one)
     messages = guarantee(event).for_group(size, local=True)
     together = guarantee(event).for_group(size)
     for epsilon in np.linspace(0, size * epsilon_of_one * 0.95, 9):
-        exact = float(stick_of(first, second, epsilon))
+        exact = D.stick(law, epsilon)
         assert messages.delta_at(epsilon) >= exact * (1 - 1e-13)
         assert messages.delta_at(epsilon) == pytest.approx(exact, rel=1e-9, abs=1e-15)
         assert together.delta_at(epsilon) >= messages.delta_at(epsilon) * (1 - 1e-9)
@@ -133,9 +115,8 @@ def test_epsilon_and_delta_grow_as_in_the_worst_chain(size, delta):
 
     chain = iterated(power, size, [*corners[:size], 1 - delta])
     for first, second in itertools.pairwise(chain):
-        assert sum(max(q - 2 * p, 0) for p, q in zip(first, second, strict=True)) <= (
-            delta
-        )
+        beyond = [max(q - 2 * p, 0) for p, q in zip(first, second, strict=True)]
+        assert sum(beyond) <= delta
     one = guarantee(E.Revealing(float(delta), E.Pure(math.log(2))), delta)
     group = one.for_group(size, delta=0.9)
     for power_of_two in np.arange(0, size + 1):
@@ -265,7 +246,7 @@ def test_laplace_noise_keeps_its_curve():
         exact = -math.expm1((epsilon - 1.5) / 2)
         assert group.delta_at(epsilon) == pytest.approx(exact, rel=1e-12)
         found = guarantee(lattice).for_group(3).delta_at(epsilon)
-        assert found == pytest.approx(sticks(discrete_laplace(0.5, 3), epsilon))
+        assert found == pytest.approx(D.stick(D.discrete_laplace(0.5, 3), epsilon))
     assert guarantee(lattice).for_group(3).epsilon == 1.5
 
 
@@ -327,29 +308,20 @@ def test_estimators():
     assert device.for_group(4).epsilon == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"unit": 0, "relation": "add-or-remove"},
-        {"unit": "cell"},
-        {"relation": "add-or-remove"},
-    ],
-)
-def test_only_units_of_their_own_are_local(fields):
-    with pytest.raises(ValueError, match="local=True is for units that are randomised"):
-        pure(1.0, **fields).for_group(2, local=True)
+def test_only_units_of_their_own_are_local():
+    added, message = "add-or-remove", "local=True is for units that are randomised"
+    for unit, relation in ((0, added), ("cell", "replace-one"), ("sample", added)):
+        with pytest.raises(ValueError, match=message):
+            pure(1.0, unit=unit, relation=relation).for_group(2, local=True)
 
 
-@pytest.mark.parametrize("size", [0, -1, 2**31])
-def test_refuses_sizes(size):
-    with pytest.raises(ValueError, match=r"size must be from 1 to 2\*\*31 - 1"):
-        pure(1.0).for_group(size)
-
-
-@pytest.mark.parametrize("size", [2.0, "2", None, True])
-def test_sizes_are_integers(size):
-    with pytest.raises(TypeError, match="size must be an integer"):
-        pure(1.0).for_group(size)
+def test_sizes_are_positive_integers():
+    for size in (0, -1, 2**31):
+        with pytest.raises(ValueError, match=r"size must be from 1 to 2\*\*31 - 1"):
+            pure(1.0).for_group(size)
+    for size in (2.0, "2", None, True):
+        with pytest.raises(TypeError, match="size must be an integer"):
+            pure(1.0).for_group(size)
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])

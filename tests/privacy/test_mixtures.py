@@ -20,6 +20,7 @@ from sktensordp.privacy.accounting._randomized_response import LevelDistribution
 from sktensordp.privacy.accounting._repetitions import negative_binomial, poisson
 from tests.support import distributions as L
 from tests.support import events as E
+from tests.support.divergence import level_rows
 from tests.support.guarantees import guarantee
 
 pytestmark = pytest.mark.thorough
@@ -47,7 +48,7 @@ KINDS = {
     "table": (E.Table(THREE_ROWS), lambda: ROWS, True),
     "levels": (
         E.Response(LevelDistribution("laplace", 3, 0.3), 0.1),
-        lambda: L.level_rows(3, 0.3, 0.1), True,
+        lambda: list(permutations(level_rows("laplace", 3, 0.3, 0.1), 2)), True,
     ),
     "gaussian": (E.Gaussian(1.25), lambda: [L.gaussian(0.8)], True),
     "sample": (

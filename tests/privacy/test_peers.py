@@ -3,11 +3,9 @@
 Their answers are in peers.json, with versions, date and the command that writes them.
 """
 
-import math
-from fractions import Fraction
-
 import pytest
 
+from tests.support.divergence import responses
 from tests.support.peers import AUDITS, COMPOSITIONS, load, our_audit, ours
 
 # How far our epsilon may be above the peer's upper bound, which is itself up to 0.003
@@ -63,21 +61,11 @@ def test_bounds_from_one_run_are_those_of_the_peer(case, answers):
     assert plain < 1.3 * by_epsilon
 
 
-def exact_delta(epsilon, n_releases, at):
-    """Of binary randomised response, summed over its outcomes with exact binomials."""
-    p = Fraction(1 / (1 + math.exp(-epsilon)))
-    return sum(
-        float(math.comb(n_releases, k) * p**k * (1 - p) ** (n_releases - k))
-        * max(0.0, -math.expm1(at - (2 * k - n_releases) * epsilon))
-        for k in range(n_releases + 1)
-    )
-
-
 def test_who_is_right_about_large_pure_releases():
     """The peer by itself is not: at its upper bound, delta is above what was asked."""
     ((name, (_, _, upper)),) = STORED["as it is"].items()
     delta, [(_, (epsilon,), n_releases)] = COMPOSITIONS[name]
     found = ours(delta, COMPOSITIONS[name][1])
-    assert exact_delta(epsilon, n_releases, found) == pytest.approx(delta, rel=1e-6)
-    assert exact_delta(epsilon, n_releases, upper) > 2 * delta
+    assert responses(n_releases, epsilon, found) == pytest.approx(delta, rel=1e-6)
+    assert responses(n_releases, epsilon, upper) > 2 * delta
     assert upper < found - 1

@@ -25,13 +25,13 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.privacy import (
     PrivacyBudget,
-    PrivacyGuarantee,
     _planned,
     epsilon_per_release,
     planned_guarantee,
 )
 from tests.support.budgets import n_released
 from tests.support.every_estimator import EVERY
+from tests.support.guarantees import guarantee
 
 X = np.argwhere(np.ones((6, 5)))
 Y = X.sum(1) % 5 + 1.0
@@ -107,8 +107,6 @@ def test_other_estimators():
     implicit = ImplicitCompletion(shape=(6, 5))
     planned = planned_guarantee(implicit)
     assert planned.event == implicit.fit(X).privacy_guarantee_.event
-    noise = GaussianMechanism(0.5, delta=1e-6, bounds=(0, 1)).fit(ROWS)
-    assert planned_guarantee(noise).event == noise.privacy_guarantee_.event
     ids = CoordinateEncoder(categories=[list("abcdef"), list("vwxyz")])
     pipeline = make_pipeline(ids, CPCompletion(1, **USERS))
     table = np.array([[a, b] for a in "abcdef" for b in "vwxyz"])
@@ -144,15 +142,13 @@ def test_what_cannot_be_planned(estimator, error, message):
         planned_guarantee(estimator)
 
 
-def admitted(model, n, *budget, **options):
-    limited, fits = PrivacyBudget(*budget, **options), 0
-    try:
-        for _ in range(n + 1):
-            limited.spend(planned_guarantee(model))
-            fits += 1
-    except BudgetExceededError:
-        pass
-    return fits
+def n_admitted(released, most, **budget):
+    """How many releases fit into a budget, of so many at most."""
+    limited, n = PrivacyBudget(**budget), 0
+    while n < most and limited.admits(released):
+        limited.spend(released)
+        n += 1
+    return n
 
 
 @pytest.mark.thorough
@@ -163,9 +159,11 @@ def test_so_many_fits_are_admitted_and_hardly_more_epsilon(n, adaptive):
     budget = {"epsilon": 4.0, "delta": 1e-6, "adaptive": adaptive}
     found = epsilon_per_release(4.0, 1e-6, n, model, adaptive=adaptive)
     assert found == 4.0 if n == 1 else 4.0 / n < found < 4.0
-    assert admitted(clone(model).set_params(epsilon=found), n, **budget) == n
-    more = clone(model).set_params(epsilon=found * 1.001)
-    assert admitted(more, n, **budget) < n
+    fits, more = (
+        planned_guarantee(clone(model).set_params(epsilon=found * factor))
+        for factor in (1, 1.001)
+    )
+    assert n_admitted(fits, n + 1, **budget) == n > n_admitted(more, n + 1, **budget)
     assert model.epsilon == 2.0  # a clone was asked
 
 
@@ -273,18 +271,6 @@ def test_for_any_shape_it_is_a_bound_and_says_so(noise):
     assert "upper bound for any code" in planned_guarantee(encoder).source
 
 
-def n_admitted(event, most, *budget, **options):
-    limited, n = PrivacyBudget(*budget, **options), 0
-    guarantee = PrivacyGuarantee.of(
-        event, delta=1e-7, unit="sample", relation="replace-one", statement="",
-        source="",
-    )  # fmt: skip
-    while n < most and limited.admits(guarantee):
-        limited.spend(guarantee)
-        n += 1
-    return n
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("adaptive", [True, False])
 @pytest.mark.parametrize("place", ["alone", "in a pipeline", "not fitted"])
@@ -292,11 +278,12 @@ def n_admitted(event, most, *budget, **options):
 def test_the_epsilon_of_what_is_fitted(noise, place, adaptive):
     """So many releases fit, and with .02% more epsilon they do not."""
     one = PLACES[place](noise)
+    budget = {"epsilon": 3.0, "delta": 1e-6, "adaptive": adaptive}
     found = epsilon_per_release(3.0, 1e-6, 10, one, adaptive=adaptive)
     for epsilon, n in (found, 10), (found * 1.0002, 9):
-        event = clone(noise).set_params(epsilon=epsilon).fit(TWELVE)
-        event = event.privacy_guarantee_.event
-        assert n_admitted(event, 11, 3.0, 1e-6, adaptive=adaptive) == n
+        fitted = clone(noise).set_params(epsilon=epsilon).fit(TWELVE)
+        released = guarantee(fitted.privacy_guarantee_.event, delta=1e-7)
+        assert n_admitted(released, 11, **budget) == n
 
 
 @pytest.mark.thorough

@@ -22,34 +22,13 @@ ORACLE = json.loads(Path(__file__).with_name("response_oracle.json").read_text()
 KEEPS = (0.0, 1e-4, 0.03, 0.4, 0.9)
 
 
-def distance(noise, x, y, k):
-    d = abs(x - y)
-    if noise == "wrapped":
-        return min(d, k - d)
-    return d * d if noise == "gaussian" else d
-
-
-def channel(noise, k, keep, rate):
-    """P(y | x), from its definition; the geometric one on 50 levels either side."""
-    outputs = range(-50, k + 50) if noise == "geometric" else range(k)
-    rows = []
-    for x in range(k):
-        weights = np.array(
-            [math.exp(-rate * distance(noise, x, y, k)) for y in outputs]
-        )
-        row = (1 - keep) * weights / weights.sum()
-        row[list(outputs).index(x)] += keep
-        rows.append(row)
-    return np.array(rows)
-
-
 def laws():
     for noise in ("laplace", "gaussian", "wrapped", "geometric"):
         for k, epsilon in product((2, 3, 4, 5, 8), (0.05, 1.0, 6.0)):
             for share in (0.0, 0.4, 1.0):
                 rate = share * epsilon / LevelDistribution.span_of(noise, k)
                 if rate or noise != "geometric":
-                    # On 50 levels beyond the scale the rest is below 1e-16.
+                    # On 60 levels beyond the scale the rest is below 1e-16.
                     rate = max(rate, 0.75) if noise == "geometric" else rate
                     yield LevelDistribution(noise, k, rate)
 
@@ -58,7 +37,7 @@ def laws():
 def test_no_pair_of_levels_is_worse_than_the_two_furthest_apart(keep):
     # The theorem of doc/local.md, over all pairs of levels and many epsilons.
     for law in laws():
-        table = channel(law.noise, law.n_levels, keep, law.rate)
+        table = D.level_rows(law.noise, law.n_levels, law.rate, keep)
         bound = law.epsilon(keep)
         ratios = np.log(table.max(axis=0) / table.min(axis=0))
         assert ratios.max() == pytest.approx(bound, rel=1e-9)
@@ -85,7 +64,7 @@ def test_equal_laws_have_equal_pickles():
 def test_moves_are_the_law():
     for noise in ("laplace", "gaussian", "wrapped"):
         law = LevelDistribution(noise, 5, 0.3)
-        np.testing.assert_allclose(law.moves(), channel(noise, 5, 0.0, 0.3), rtol=1e-14)
+        np.testing.assert_allclose(law.moves(), D.level_rows(noise, 5, 0.3), rtol=1e-14)
 
 
 @pytest.mark.parametrize("case", ORACLE["kov"])

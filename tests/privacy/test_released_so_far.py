@@ -41,6 +41,7 @@ from tests.support.every_estimator import (
     WHERE,
     items,
 )
+from tests.support.threads import in_threads
 
 LAPLACE = LaplaceMechanism(1.0, bounds=(0, 1))
 ENTRIES = CPCompletion(0, value_bounds=(0, 1), shape=(4, 3), perturbation="input")
@@ -231,23 +232,17 @@ def test_equal_releases_take_no_memory():
 @pytest.mark.thorough
 def test_threads_lose_no_release(monkeypatch):
     noise, hashed = clone(LAPLACE).fit(ROWS), PrivacyGuarantee.__hash__
-    ready = threading.Barrier(4)
 
     def slow_hash(guarantee):
         time.sleep(1e-4)  # between the count before and the count after
         return hashed(guarantee)
 
     def work():
-        ready.wait()
         for _ in range(20):
             noise.transform(ROWS)
 
     monkeypatch.setattr(PrivacyGuarantee, "__hash__", slow_hash)
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(*[work] * 4)
     assert counts(noise) == [(80, 1.0)]
 
 

@@ -211,18 +211,24 @@ def test_epsilon_for_accuracy_takes_delta_for_no_epsilon():
         epsilon_for_accuracy(0.6, delta=-1e-9)
 
 
-@pytest.mark.parametrize("accuracy", [0.5, 1.0, 0.0, -1, 2, math.nan])
-def test_refuses_accuracies(accuracy):
-    with pytest.raises(ValueError, match=r"accuracy must be in \(0.5, 1\)"):
-        epsilon_for_accuracy(accuracy)
+OF_PRIORS = r"prior must be in \(0, 1\)", (0.0, 1.0, -0.1, 2)
+OF_FPRS = r"fpr must be in \[0, 1\]", (-1e-9, 1.1)
 
 
-@pytest.mark.parametrize("prior", [0.0, 1.0, -0.1, 2, math.nan])
-def test_refuses_priors(prior):
-    with pytest.raises(ValueError, match=r"prior must be in \(0, 1\)"):
-        NOTHING.max_accuracy(prior)
-    with pytest.raises(ValueError, match=r"prior must be in \(0, 1\)"):
-        NOTHING.predictive_values(prior, 0.1)
+@pytest.mark.parametrize(
+    ("message", "values", "call"),
+    [
+        (r"accuracy must be in \(0.5, 1\)", (0.5, 1, 0, -1, 2), epsilon_for_accuracy),
+        (*OF_PRIORS, NOTHING.max_accuracy),
+        (*OF_PRIORS, lambda value: NOTHING.predictive_values(value, 0.1)),
+        (*OF_FPRS, NOTHING.max_tpr),
+        (*OF_FPRS, lambda value: NOTHING.predictive_values(0.5, value)),
+    ],
+)
+def test_numbers_out_of_range_are_refused(message, values, call):
+    for value in (*values, math.nan):
+        with pytest.raises(ValueError, match=message):
+            call(value)
 
 
 @pytest.mark.parametrize("text", ["half", None, [0.5], np.array([0.5, 0.6])])
@@ -241,11 +247,3 @@ def test_what_is_no_number_is_refused_by_name(name, call, text):
     got = type(text).__name__
     with pytest.raises(TypeError, match=f"^{name} must be one number, got {got}"):
         call(text)
-
-
-@pytest.mark.parametrize("fpr", [-1e-9, 1.1, math.nan])
-def test_refuses_false_positive_rates(fpr):
-    with pytest.raises(ValueError, match=r"fpr must be in \[0, 1\]"):
-        NOTHING.max_tpr(fpr)
-    with pytest.raises(ValueError, match=r"fpr must be in \[0, 1\]"):
-        NOTHING.predictive_values(0.5, fpr)

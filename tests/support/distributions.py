@@ -8,7 +8,7 @@ most the true one.
 
 import math
 from functools import reduce
-from itertools import permutations, product
+from itertools import product
 
 import numpy as np
 from scipy.stats import laplace, norm
@@ -80,13 +80,6 @@ def pulled(law, e1, d1):
     down = np.maximum(math.exp(-e1) * (lower - d1), 1 - math.exp(e1) * (1 - lower) - d1)
     up, down = np.minimum(up, 1.0), np.maximum(down, 0.0)
     return lambda epsilon: float(np.max(up - math.exp(epsilon) * down))
-
-
-def level_rows(n_levels, rate, keep):
-    levels = np.arange(n_levels)
-    moves = np.exp(-rate * np.abs(np.subtract.outer(levels, levels)))
-    moves /= moves.sum(axis=1, keepdims=True)
-    return list(permutations((1 - keep) * moves + keep * np.eye(n_levels), 2))
 
 
 def losses_of(law):

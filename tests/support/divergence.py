@@ -8,6 +8,7 @@ privacy (a smaller delta): an accountant that reports less than these is wrong.
 
 from itertools import permutations
 
+import mpmath
 import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
@@ -38,10 +39,25 @@ def gaussian_stick(mu, epsilon):
     return np.exp(upper) * -np.expm1(np.minimum(lower - upper, 0))
 
 
+def exact_gaussian(mu, epsilon):
+    """The same at one epsilon, with 60 digits."""
+    with mpmath.workdps(60):
+        epsilon, mu = mpmath.mpf(epsilon), mpmath.mpf(mu)
+        upper = mpmath.ncdf(mu / 2 - epsilon / mu)
+        return upper - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+
+
 def stick_with_gaussian(law, mu, epsilon):
     """The same for a law composed with Gaussian noise: an average over the losses."""
     losses, masses = law
     return float(masses @ gaussian_stick(mu, epsilon - losses))
+
+
+def worst(laws, mu=0.0):
+    """The largest divergence of some laws, each beside Gaussian noise, by epsilon."""
+    if mu:
+        return lambda e: max(stick_with_gaussian(law, mu, e) for law in laws)
+    return lambda e: max(stick(law, e) for law in laws)
 
 
 def response(epsilon):
@@ -85,6 +101,35 @@ def laplace(bound, cells=500):
         np.concatenate([[bound], losses, [-bound]]),
         np.concatenate([[0.5], inner, [survival[-1]]]),
     )
+
+
+def level_rows(noise, n_levels, rate, keep=0.0):
+    """Rows of randomised response; the geometric one has 60 levels on either side."""
+    reach = 60 if noise == "geometric" else 0
+    outputs = np.arange(-reach, n_levels + reach)
+    levels = np.arange(n_levels)[:, np.newaxis]
+    apart = np.abs(outputs - levels)
+    if noise == "wrapped":
+        apart = np.minimum(apart, n_levels - apart)
+    weights = np.exp(-rate * apart ** (2 if noise == "gaussian" else 1))
+    weights /= weights.sum(axis=1, keepdims=True)
+    return (1 - keep) * weights + keep * (outputs == levels)
+
+
+def responses(count, single, epsilon):
+    """Of binary randomised responses together, with 50 digits.
+
+    The bound of the optimal composition theorem (Kairouz, Oh and Viswanath).
+    """
+    with mpmath.workdps(50):
+        single, epsilon = mpmath.mpf(single), mpmath.mpf(epsilon)
+        total = mpmath.mpf(0)
+        for i in range(count, -1, -1):
+            gain = mpmath.exp(i * single) - mpmath.exp(epsilon + (count - i) * single)
+            if gain <= 0:
+                break
+            total += mpmath.binomial(count, i) * gain
+        return float(total / (1 + mpmath.exp(single)) ** count)
 
 
 def merge(losses, masses):
