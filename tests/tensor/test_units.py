@@ -389,12 +389,17 @@ def test_counts_of_noise_alone(noise):
         assert np.all((found >= 0) & (found <= 4 * noise))
 
 
-@pytest.mark.parametrize("noise", [3.0, 20.0])
-def test_counts_are_better_than_clipping_at_zero(noise):
-    """On a power law, as popularity is: not by chance, by a tenth and more."""
+def popularity(noise):
+    """Counts by a power law, and the same with noise."""
     rng = np.random.default_rng(0)
     counts = rng.permutation(200 * (1 + np.arange(2000.0)) ** -0.8)
-    noisy = counts + noise * rng.standard_normal(2000)
+    return counts, counts + noise * rng.standard_normal(2000)
+
+
+@pytest.mark.parametrize("noise", [3.0, 20.0])
+def test_counts_are_better_than_clipping_at_zero(noise):
+    """Not by chance, by a tenth and more."""
+    counts, noisy = popularity(noise)
     found = expected_counts(noisy, noise)
     assert np.all(found >= 0)
     error = np.mean((found - counts) ** 2)
@@ -407,9 +412,7 @@ def test_counts_are_better_than_clipping_at_zero(noise):
 @pytest.mark.parametrize("noise", [0.01, 0.5, 3.0])
 def test_counts_that_are_known_well_stay_what_they_are(noise):
     """Far above the noise a count is not moved by more than some of the noise."""
-    rng = np.random.default_rng(0)
-    counts = rng.permutation(200 * (1 + np.arange(2000.0)) ** -0.8)
-    noisy = counts + noise * rng.standard_normal(2000)
+    counts, noisy = popularity(noise)
     found = expected_counts(noisy, noise)
     assert np.max(np.abs(found - noisy)[noisy > 10 * noise]) < 3 * noise
     clipped = np.mean((np.maximum(noisy, 0) - counts) ** 2)

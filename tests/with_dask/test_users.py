@@ -15,14 +15,12 @@ from tests.support.callbacks import needs_callbacks
 from tests.support.refusing import refused
 from tests.support.replaying import with_a_pattern
 from tests.with_dask.partitions import (
-    CUTS,
     KillAWorker,
     by_user,
     changing_in_partitions,
     check_refused,
     framed,
     in_partitions,
-    read_in_partitions,
 )
 from tests.with_dask.test_completion import Results, check_one_release_is_recorded
 
@@ -262,10 +260,6 @@ def test_workers_that_are_killed_are_survived(client, tmp_path):
     X, y = entries()
     marker = str(tmp_path / "killed")
 
-    def read(begin, end):
-        return framed(X[begin:end]).assign(value=y[begin:end])
-
-    lazy = read_in_partitions(read, CUTS)
     one = model().fit(X, y)
     killer = KillAWorker(client, sweeps={3})
     parts = model().set_callbacks(killer)
@@ -289,7 +283,7 @@ def test_workers_that_are_killed_are_survived(client, tmp_path):
 
     client.run(die_once)
     with client.as_current(), dask.config.set(scheduler="distributed"):
-        parts.fit(*lazy)
+        parts.fit(*in_partitions(X, y))
     assert killer.n_killed == 1
     assert Path(marker).exists()
     assert_same(parts, one)
