@@ -6,11 +6,9 @@ noise fails; those of chi-square tests are asymptotic.
 """
 
 import math
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 import mpmath
 import numpy as np
@@ -45,6 +43,7 @@ from tests.support.requests import (
     with_array,
     without_noise,
 )
+from tests.support.threads import in_threads
 
 # Threads enter `warnings.catch_warnings` side by side.
 pytestmark = [
@@ -386,15 +385,13 @@ def test_threads_cannot_get_two_answers_with_one_noise():
     n_bits = header(request)["n_bits"]
     others = [setting(request, "n_bits", to=n_bits + k) for k in range(8)]
     (answering,) = parties_of(model(), ALONE)[:1]
-    answered, start = [], threading.Barrier(8)
+    answered = []
 
     def ask(one):
-        start.wait()
         with suppress(ValueError):
             answered.append(answering.answer(one))
 
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(ask, others))
+    in_threads(*(partial(ask, one) for one in others))
     assert len(answered) == 1
 
 
