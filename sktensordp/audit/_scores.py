@@ -78,7 +78,7 @@ def candidate_scores(
         scores.append(_linear(zeros, ones))
     if x is not None and x_neighbour is not None:
         scores += _scores_of_inputs(x, x_neighbour)
-    scores += _frequency("exact output", zeros, ones)
+    scores += _frequency(zeros, ones)
     patterns = Patterns(np.concatenate([zeros, ones]))
     if len(zeros) >= _LEAST_TRAINING_ROWS:
         scores += _pattern_scores(patterns, zeros, ones)
@@ -299,9 +299,7 @@ def _along_difference(
     return Score("logistic regression along the difference of the inputs", function)
 
 
-def _frequency(
-    name: str, zeros: NDArray[np.float64], ones: NDArray[np.float64]
-) -> list[Score]:
+def _frequency(zeros: NDArray[np.float64], ones: NDArray[np.float64]) -> list[Score]:
     """For discrete outputs, the log ratio of the frequencies of each exact output."""
     if len(np.unique(zeros[:1000], axis=0)) > 500:
         return []
@@ -319,7 +317,7 @@ def _frequency(
         rows = np.ascontiguousarray(outputs)
         return np.array([table.get(row.tobytes(), 0.0) for row in rows])
 
-    return [Score(f"frequency of the {name}", function)]
+    return [Score("frequency of the exact output", function)]
 
 
 def _classifier(

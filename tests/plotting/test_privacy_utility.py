@@ -104,6 +104,13 @@ def test_from_search_draws_one_curve_a_setting(search, legend):
     assert not any(map(is_apart, display.lines_))
 
 
+def test_further_references_come_first(search):
+    display = PrivacyUtilityDisplay.from_search(search, references={"mine": 1.0})
+    own = ["rank = 0, no noise", "rank = 2, no noise"]
+    assert list(display.references) == ["mine", *own]
+    assert display.references["mine"] == 1.0
+
+
 def test_error_bars_are_the_spread():
     curves = {"a": ([1, 2], [0.5, 0.7], [0.1, 0.2])}
     display = PrivacyUtilityDisplay(curves, references={"clean": 0.9}).plot()

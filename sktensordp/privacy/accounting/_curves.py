@@ -354,7 +354,7 @@ def compositions_of(event: DpEvent) -> tuple[Composition, ...]:
     NotImplementedError
         If there is no accounting for a type of event.
     """
-    compositions = tuple(_compositions(event, 1))
+    compositions = tuple(_compositions(event))
     for composition in compositions:
         if (
             composition.unsampled_mu > _LARGEST_MU
@@ -365,13 +365,13 @@ def compositions_of(event: DpEvent) -> tuple[Composition, ...]:
     return compositions
 
 
-def _compositions(event: DpEvent, count: int) -> list[Composition]:
+def _compositions(event: DpEvent) -> list[Composition]:
     composition = Composition()
     parallel: _ParallelReleases = []
-    _add_event(composition, parallel, event, count)
+    _add_event(composition, parallel, event, 1)
     compositions = [composition]
     for block, times in parallel:
-        branches = [c for branch in block.events for c in _compositions(branch, 1)]
+        branches = [c for branch in block.events for c in _compositions(branch)]
         repeated = _repeat(_undominated(branches), times)
         compositions = _each_with_each(compositions, repeated)
     return compositions

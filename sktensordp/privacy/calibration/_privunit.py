@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import betainc, betaln, expit, log_expit
 
@@ -21,16 +20,11 @@ from scipy.special import betainc, betaln, expit, log_expit
 _SMALLEST_EXPONENT = 0.25
 
 
-def _gauss_legendre(
-    order: int, end: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    nodes, weights = np.polynomial.legendre.leggauss(order)
-    return end * (nodes + 1) / 2, end * weights / 2
-
-
-# Nodes for the root w of the exponential variate, with density 2 w exp(-w^2).
-_ROOTS, _WEIGHTS = _gauss_legendre(80, 6.5)
-_WEIGHTS = _WEIGHTS * 2 * _ROOTS * np.exp(-(_ROOTS**2))
+# Gauss-Legendre nodes from 0 to 6.5 for the root w of the exponential variate, with
+# density 2 w exp(-w^2).
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(80)
+_ROOTS = 6.5 * (_NODES + 1) / 2
+_WEIGHTS = 6.5 * _WEIGHTS * _ROOTS * np.exp(-(_ROOTS**2))
 
 
 @dataclass(frozen=True)
