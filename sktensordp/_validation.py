@@ -436,17 +436,6 @@ def _calling_modules() -> list[str]:
     return modules
 
 
-def warn_of_two_levels(levels: Any) -> None:
-    """Warn if `levels` looks like a range; this reads no data."""
-    if isinstance(levels, tuple) and len(levels) == 2 and np.ptp(levels) > 2:
-        low, high = (f"{level:g}" for level in sorted(levels))
-        warn(
-            f"levels=({low}, {high}) rounds every value to {low} or {high}. For a "
-            f"range, pass value_bounds=({low}, {high}). For two levels, pass "
-            f"levels=[{low}, {high}]."
-        )
-
-
 def check_levels(levels: ArrayLike) -> tuple[float, ...]:
     """Public scale of the values: at least two finite, distinct numbers; ascending."""
     scale = np.sort(_numbers(levels, "levels"))

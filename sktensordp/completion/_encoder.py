@@ -43,7 +43,7 @@ from ._likely_mistakes import (
     in_columns_with_missing,
     warn_of_times,
 )
-from ._local import Lookups
+from ._local import Lookups, hashable
 
 _CONTAINERS = dict, list, set, tuple, np.ndarray
 
@@ -757,14 +757,7 @@ class _Known:
             nearest = self._order[np.minimum(place, len(self._order) - 1)]
             is_known = (self._known[nearest] == column) & _are_distinct(column)
             return np.where(is_known, nearest, -1)
-        indices: list[int] | None
-        try:
-            indices = [self._index.get(id_, -1) for id_ in column.tolist()]
-        except TypeError:
-            indices = None
-        # Raised outside of the handler, or the TypeError would be its context.
-        if indices is None:
-            raise ValueError("Some ids are neither numbers nor strings.")
+        indices = [self._index.get(id_, -1) for id_ in hashable(column)]
         return np.array(indices, dtype=np.int64)
 
 

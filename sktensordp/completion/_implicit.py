@@ -463,20 +463,18 @@ class ImplicitCompletion(RankingEstimator):
     def _guarantee(self, noise: NoisySums) -> PrivacyGuarantee:
         from dp_accounting import dp_event
 
-        fields: dict[str, Any] = {
-            "unit": 0,
-            "relation": "add-or-remove",
-            "source": _SOURCE,
-            "conditions": (OWN_ANSWERS,),
-        }
-        if noise.event is None:
-            return PrivacyGuarantee.of(
-                dp_event.NonPrivateDpEvent(),
-                **fields,
-                statement="The choices were used without noise.",
-            )
+        event, delta, statement = noise.event, float(self.delta), _STATEMENT
+        if event is None:
+            event, delta = dp_event.NonPrivateDpEvent(), 0.0
+            statement = "The choices were used without noise."
         return PrivacyGuarantee.of(
-            noise.event, delta=float(self.delta), statement=_STATEMENT, **fields
+            event,
+            delta=delta,
+            unit=0,
+            relation="add-or-remove",
+            statement=statement,
+            source=_SOURCE,
+            conditions=(OWN_ANSWERS,),
         )
 
     def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:

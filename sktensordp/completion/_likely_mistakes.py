@@ -15,13 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import (
-    is_fit_for_a_score,
-    names_of,
-    warn,
-    warn_of_two_levels,
-    words_of,
-)
+from .._validation import is_fit_for_a_score, names_of, warn, words_of
 from ..base import LOGGER
 from ..exceptions import AveragesOnlyWarning, NoiseOnlyWarning, PrivacyLeakWarning
 from ..privacy.budgets._reserved import current_reservation
@@ -405,7 +399,7 @@ def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
     measurement : Measurement
         The one that was chosen.
     """
-    warn_of_two_levels(estimator.levels)
+    _warn_of_two_levels(estimator.levels)
     if estimator.unit == "entry":
         if entries.is_dense:
             _warn_of_no_gap(entries)
@@ -421,6 +415,17 @@ def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
             estimator.rank,
             measurement.name,
             measurement.n_sweeps,
+        )
+
+
+def _warn_of_two_levels(levels: Any) -> None:
+    """Warn if `levels` looks like a range; this reads no data."""
+    if isinstance(levels, tuple) and len(levels) == 2 and np.ptp(levels) > 2:
+        low, high = (f"{level:g}" for level in sorted(levels))
+        warn(
+            f"levels=({low}, {high}) rounds every value to {low} or {high}. For a "
+            f"range, pass value_bounds=({low}, {high}). For two levels, pass "
+            f"levels=[{low}, {high}]."
         )
 
 

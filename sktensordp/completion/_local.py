@@ -155,7 +155,7 @@ class LocalUsers(Local):
 
     def rows_of(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         """Row of each id; -1 for an unknown user."""
-        values = _hashable(ids)
+        values = hashable(ids)
         rows = (self._rows.get(value, -1) for value in values)
         return np.fromiter(rows, dtype=np.int64, count=len(values))
 
@@ -163,7 +163,7 @@ class LocalUsers(Local):
         """Give each new id a free row, from `first` on; known ids keep theirs."""
         rows = dict(self._rows)
         taken = set(rows.values())
-        waiting = list(set(_hashable(ids)).difference(rows))
+        waiting = list(set(hashable(ids)).difference(rows))
         # No seed, which would repeat the rows. A row that is taken is drawn again, so
         # that all choices of distinct free rows are equally likely.
         bits = np.random.default_rng()
@@ -180,7 +180,7 @@ class LocalUsers(Local):
         return LocalUsers(rows)
 
 
-def _hashable(ids: NDArray[Any]) -> list[Any]:
+def hashable(ids: NDArray[Any]) -> list[Any]:
     """The ids as Python objects."""
     values: list[Any] = ids.tolist()
     try:
