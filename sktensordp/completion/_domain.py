@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._random import BLOCK as _BLOCK
+from .._random import BLOCK
 from .._validation import check_bounds, check_level_prior, check_levels
 
 # Most levels that one table randomises.
@@ -103,8 +103,8 @@ class Domain:
         if self.levels is None:
             return self.centred(values)
         numbers = np.empty(len(values), np.min_scalar_type(len(self.levels) - 1))
-        for start in range(0, len(values), _BLOCK):
-            block = slice(start, start + _BLOCK)
+        for start in range(0, len(values), BLOCK):
+            block = slice(start, start + BLOCK)
             numbers[block] = self.index(values[block].astype(float))
         return numbers
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 
-from .._random import BLOCK as _BLOCK
-from .._random import NoiseStreams
+from .._random import BLOCK, NoiseStreams
 from .._validation import check_coordinates, check_numeric, checked, range_of
 from ..privacy._conditions import CLIENTS
 from ..tensor import Observations, Pattern, as_coordinates, pattern_of
@@ -268,9 +267,9 @@ def signs(first: int, last: int) -> NDArray[np.int8]:
     -------
     signs : ndarray of shape (last - first,), int8
     """
-    blocks = range(first // _BLOCK, math.ceil(last / _BLOCK))
+    blocks = range(first // BLOCK, math.ceil(last / BLOCK))
     bits = [
-        np.random.default_rng((0, b)).integers(0, 2, _BLOCK, np.int8) for b in blocks
+        np.random.default_rng((0, b)).integers(0, 2, BLOCK, np.int8) for b in blocks
     ]
-    start = first - blocks.start * _BLOCK
+    start = first - blocks.start * BLOCK
     return (2 * np.concatenate(bits) - 1)[start : start + last - first]

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import BLOCK as _BLOCK
+from .._random import BLOCK
 from ..measure import ROUNDED_UP
 from ..noise import discrete_gaussian
 
@@ -198,8 +198,8 @@ class SharedNoise:
             Streams for this release of this party alone.
         """
         noise = np.empty(size, dtype=np.int64)
-        for block, start in enumerate(range(0, size, _BLOCK)):
-            chunk = noise[start : start + _BLOCK]
+        for block, start in enumerate(range(0, size, BLOCK)):
+            chunk = noise[start : start + BLOCK]
             chunk[:] = discrete_gaussian(streams.stream(block), self.scale, len(chunk))
         return noise
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._random import BLOCK as _BLOCK
-from .._random import NoiseStreams
+from .._random import BLOCK, NoiseStreams
 from .._sklearn_compat import effective_n_threads
 from ..noise import LaplaceLattice, categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
@@ -126,7 +125,7 @@ class EntryRandomizer:
         n_all = last if n_all is None else n_all
 
         def run(block: int) -> None:
-            begin, end = block * _BLOCK, min((block + 1) * _BLOCK, n_all)
+            begin, end = block * BLOCK, min((block + 1) * BLOCK, n_all)
             start, stop = max(begin, first), min(end, last)
             in_values = slice(start - first, stop - first)
             in_block = slice(start - begin, stop - begin)
@@ -136,7 +135,7 @@ class EntryRandomizer:
             drawn[in_values] = self._draw_block(filled, streams.stream(block))[in_block]
 
         with ThreadPoolExecutor(effective_n_threads()) as pool:
-            list(pool.map(run, range(first // _BLOCK, math.ceil(last / _BLOCK))))
+            list(pool.map(run, range(first // BLOCK, math.ceil(last / BLOCK))))
         return drawn
 
     def _draw_block(self, values: NDArray[np.float64], bits: Any) -> NDArray[Any]:
