@@ -400,7 +400,8 @@ or list of these and None, default=None
             guarantee = planned
             if outcome.guarantee is not None:
                 guarantee = outcome.guarantee.under(*entries.conditions)
-            self._restate(guarantee)
+            self._keep(guarantee, instead_of=self.privacy_guarantee_)
+            self.privacy_guarantee_ = guarantee
             name = outcome.perturbation or measurement.name
             self._fitted = fitted_to(entries, data, problem, outcome, name, guarantee)
         warn_after(self, problem, outcome)
@@ -566,12 +567,12 @@ or list of these and None, default=None
             shape = fitted.shape if is_sparse(X) else fitted.extent
             entries = entries_at(self, X, y, shape, reset=False)
             self._fitted = fitted.fold_in(entries)
-            # On condition that answers from own rows are shown to their users only.
-            self._restate(self._fitted.guarantee)
+            self._state_who_may_see()
         return self
 
-    def _restate(self, guarantee: PrivacyGuarantee) -> None:
-        """State another guarantee for what has been released."""
+    def _state_who_may_see(self) -> None:
+        """State a guarantee on condition that answers from own rows stay with users."""
+        guarantee = self._fitted.guarantee
         if guarantee != self.privacy_guarantee_:
             self._keep(guarantee, instead_of=self.privacy_guarantee_)
             self.privacy_guarantee_ = guarantee
@@ -591,7 +592,7 @@ or list of these and None, default=None
         super().__setstate__(state)
         if self.__sklearn_is_fitted__():
             # A shallow copy keeps the rows.
-            self._restate(self._fitted.guarantee)
+            self._state_who_may_see()
 
     @only_if(
         lambda self: self._unit == 0,
