@@ -92,7 +92,8 @@ def ask(site, tmp_path_factory):
         page = Path(__file__).with_name(f"{name}.html").read_text()
         for place, value in values.items():
             page = page.replace(place, json.dumps(value))
-        (site / "asked.html").write_text(page)
+        # Processes share the site, so each page has a file of its own.
+        (site / f"asked-{name}.html").write_text(page)
         found, is_there = {}, threading.Event()
 
         class Handler(http.server.SimpleHTTPRequestHandler):
@@ -117,7 +118,7 @@ def ask(site, tmp_path_factory):
                 f"--user-data-dir={tmp_path_factory.mktemp('browser')}",
             ]  # fmt: skip
             # The port of debugging keeps the browser open until the page has answered.
-            address = f"http://127.0.0.1:{server.server_port}/asked.html"
+            address = f"http://127.0.0.1:{server.server_port}/asked-{name}.html"
             process = subprocess.Popen(
                 [browser, *flags, "--remote-debugging-port=0", address],
                 stdout=subprocess.DEVNULL,
