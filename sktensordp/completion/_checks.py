@@ -212,12 +212,8 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
             "X is sparse, but coordinates are expected. Convert it first: "
             "X, y = entries_from_sparse(X)."
         )
-    if _holds_text(X):
-        raise ValueError(
-            f"X must hold numbers, but it holds text. To pass ids, "
-            f"{_taking_ids(estimator)}; or encode them: "
-            f"X = CoordinateEncoder().fit_transform(X)."
-        )
+    encode = "; or encode them: X = CoordinateEncoder().fit_transform(X)."
+    _refuse_text(estimator, X, encode)
     check_numeric(X, "X")
     X, y = filled(X), tuple(map(filled, y))
     message = None
@@ -315,11 +311,7 @@ def check_tensor(
             "X is sparse, but a dense tensor is expected here. Pass coordinates "
             "and values: X, y = entries_from_sparse(X)."
         )
-    if _holds_text(X):
-        raise ValueError(
-            f"X must hold numbers, but it holds text. To pass ids, "
-            f"{_taking_ids(estimator)}, and pass the values as y: fit(ids, values)."
-        )
+    _refuse_text(estimator, X, ", and pass the values as y: fit(ids, values).")
     check_numeric(X, "X")
     X = np.asarray(filled(X))
     if X.ndim < 2:
@@ -371,12 +363,20 @@ def _distributed_entries(
     return entries
 
 
-def _taking_ids(estimator: Any) -> str:
-    """What takes ids in place of an estimator, in words."""
+def _refuse_text(estimator: Any, X: Any, advice: str) -> None:
+    """Refuse text that is no number, and say what takes ids in place of an estimator.
+
+    The message ends with the advice.
+    """
+    if not _holds_text(X):
+        return
     name = type(estimator).__name__
+    taker = f"make_pipeline(CoordinateEncoder(), {name}(...))"
     if hasattr(estimator, "recommend"):
-        return f"use Recommender({name}(...))"
-    return f"use make_pipeline(CoordinateEncoder(), {name}(...))"
+        taker = f"Recommender({name}(...))"
+    raise ValueError(
+        f"X must hold numbers, but it holds text. To pass ids, use {taker}{advice}"
+    )
 
 
 def _holds_text(X: Any) -> bool:
