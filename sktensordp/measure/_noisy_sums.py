@@ -93,8 +93,8 @@ class NoisySums:
         -------
         sums : list of ndarray of shape (n_rows, n_columns)
         """
-        step = None if self.lattice is None else self.step
-        return self.randomize([row_sums(*block, step) for block in blocks], streams)
+        sums = [row_sums(*block, self.step) for block in blocks]
+        return self.randomize(sums, streams)
 
     def randomize(
         self, sums: list[NDArray[np.float64]], streams: Any
@@ -115,21 +115,21 @@ def row_sums(
     rows: NDArray[np.integer],
     shape: tuple[int, ...],
     contributions: OfChunk,
-    step: float | None = None,
+    step: float = 0.0,
 ) -> NDArray[np.float64]:
-    """Sums of contributions by row; exact sums of rounded ones if a step is given."""
+    """Sums of contributions by row; exact sums of rounded ones if there is a step."""
     total, size = np.zeros(shape), max(_CHUNK // shape[1], 1)
     for start in range(0, len(rows), size):
         chunk = slice(start, start + size)
         contributed = contributions(chunk)
-        if step is not None:
+        if step:
             contributed = np.rint(contributed / step)
         n = len(contributed)
         incidence = sparse.csc_array(
             (np.ones(n), rows[chunk], np.arange(n + 1)), shape=(shape[0], n)
         )
         total += incidence @ contributed
-    return total if step is None else total * step
+    return total * step if step else total
 
 
 def plan_gaussian_sums(

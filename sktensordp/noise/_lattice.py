@@ -115,9 +115,7 @@ class LaplaceLattice:
         -------
         noisy : ndarray of the shape of `values`, float
         """
-        low, n_steps = columns_of(self.low, columns), None
-        if self.n_steps is not None:
-            n_steps = columns_of(self.n_steps, columns)
+        low, n_steps = columns_of(self.low, columns), columns_of(self.n_steps, columns)
         index = _lattice_index(values, low, self.step, n_steps, out)
         noise = discrete_laplace(bits, self.numerator, self.denominator, values.size)
         # Integers, because a sum of floats would be rounded if either term exceeds
@@ -303,9 +301,7 @@ class GaussianLattice:
         """
         step, low = columns_of(self.step, columns), columns_of(self.low, columns)
         scale = columns_of(self.sigma, columns) / step
-        n_steps = None
-        if self.n_steps is not None:
-            n_steps = columns_of(self.n_steps, columns)
+        n_steps = columns_of(self.n_steps, columns)
         noisy = _lattice_index(values, low, step, n_steps, out)
         noise = _dense_normal(bits, values.size, self.clip).reshape(values.shape)
         noise *= scale
@@ -447,7 +443,7 @@ def _plain(value: float | NDArray[np.floating]) -> float | NDArray[np.float64]:
 
 
 def columns_of(value: Any, columns: Any) -> Any:
-    """The values of some columns, where a scalar stands for all columns."""
+    """The values of some columns, where a scalar stands for all columns, or None."""
     return value if np.ndim(value) == 0 else value[columns]
 
 

@@ -342,8 +342,8 @@ def noisy_sums(
     for rows, lengths in entries.ask(_longest, block):
         longest[rows] = np.maximum(longest[rows], lengths)
     sums, scales = np.zeros(block.shape), scales_of(longest)
-    step = None if noise.lattice is None else noise.lattice.step
-    for rows, added in entries.ask(_contributed, block, residuals_of, scales, step):
+    known = block, residuals_of, scales, noise.step
+    for rows, added in entries.ask(_contributed, *known):
         sums[rows] += added
     return noise.randomize([sums], streams)[0], scales
 
@@ -397,7 +397,7 @@ def _contributed(
     block: Block,
     residuals_of: Callable[[Entries], NDArray[np.float64]],
     scales: NDArray[np.float64],
-    step: float | None,
+    step: float,
 ) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
     """Rows of a chunk, and sums of their contributions, over the scales of the rows."""
     rows, places, weights = block.weights(entries)
