@@ -394,10 +394,14 @@ def check_bounds(
     return low, high
 
 
+def is_integer(value: Any) -> bool:
+    """Whether a value is an integer, and no truth value."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def check_integer(value: Any, name: str, least: int) -> None:
     """Refuse what is not an integer of at least `least`."""
-    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_integer or value < least:
+    if not is_integer(value) or value < least:
         raise ValueError(
             f"{name} must be an integer of at least {least}, got {value!r}."
         )
@@ -502,8 +506,7 @@ def check_modes(
     """Numbers of modes as a sorted tuple; negative numbers count from the last mode."""
     numbers = set()
     for mode in [] if modes is None else modes:
-        is_integer = isinstance(mode, Integral) and not isinstance(mode, bool)
-        if not is_integer or not -n_modes <= mode < n_modes:
+        if not is_integer(mode) or not -n_modes <= mode < n_modes:
             raise ValueError(
                 f"{name} must hold numbers of modes, from {-n_modes} to {n_modes - 1}."
             )

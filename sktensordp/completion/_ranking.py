@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -20,7 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import check_numeric, check_unmasked, checked
+from .._validation import check_numeric, check_unmasked, checked, is_integer
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..tensor import Rows
 from ._checks import known_indices
@@ -315,7 +314,7 @@ def _places(
 
 def checked_count(k: Any) -> int:
     """Return the length of a ranking."""
-    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
+    if not is_integer(k) or k < 1:
         raise ValueError(f"k must be a positive integer, got {k!r}.")
     return int(k)
 

@@ -10,14 +10,13 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._validation import as_numpy
+from .._validation import as_numpy, is_integer
 from ..tensor._shared_rows import expected_counts
 from ._cooccurrence import ItemSums
 from ._domain import Domain
@@ -286,16 +285,15 @@ class Request:
         """
         if n_users is None:
             n_users = max(round(population.n_users), 1)
-        if not _is_integer(n_users) or n_users < 1:
+        if not is_integer(n_users) or n_users < 1:
             raise ValueError("n_users must be None or a positive integer.")
-        if random_state is not None and (
-            not _is_integer(random_state) or random_state < 0
-        ):
+        is_seed = is_integer(random_state) and random_state >= 0
+        if not (random_state is None or is_seed):
             raise ValueError("random_state must be None or an integer of at least 0.")
         if lengths is not None:
             lengths = as_numpy(lengths, "lengths")
-            is_integer = lengths.ndim == 1 and lengths.dtype.kind in "iu"
-            if not is_integer or not lengths.size:
+            are_integers = lengths.ndim == 1 and lengths.dtype.kind in "iu"
+            if not are_integers or not lengths.size:
                 raise ValueError("lengths must be a list of integers, such as [3, 5].")
             if lengths.min() < 1 or lengths.max() > n_items:
                 raise ValueError(
@@ -304,10 +302,6 @@ class Request:
             lengths = lengths.astype(np.int64)
         seed = None if random_state is None else int(random_state)
         return cls(int(n_users), lengths, np.random.default_rng(seed))
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def sample_choices(sampler: UserSampler, request: Request) -> NDArray[np.int64]:
