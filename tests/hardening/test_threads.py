@@ -26,6 +26,7 @@ from tests.support.budgets import guarantees_of, n_released
 from tests.support.every_estimator import RELEASING
 from tests.support.noise import n_begun
 from tests.support.points import original
+from tests.support.threads import in_threads
 
 # Threads enter `warnings.catch_warnings` side by side.
 pytestmark = [
@@ -49,29 +50,6 @@ def switching():
     sys.setswitchinterval(interval)
 
 
-def at_once(*actions):
-    """What they return, each run in a thread; what they raise is raised here."""
-    barrier, found, raised = threading.Barrier(len(actions)), {}, []
-
-    def run(number, action):
-        try:
-            barrier.wait(60)
-            found[number] = action()
-        except BaseException as error:
-            raised.append(error)
-
-    threads = [
-        threading.Thread(target=run, args=numbered) for numbered in enumerate(actions)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if raised:
-        raise raised[0]
-    return [found[number] for number in range(len(actions))]
-
-
 def n_blas_threads():
     return [(one["user_api"], one["num_threads"]) for one in threadpool_info()]
 
@@ -90,7 +68,7 @@ def test_fits_of_many_objects_are_as_if_alone():
         alone = [one() for one in actions]
         threads, together = n_blas_threads(), []
         for start in range(0, len(actions), N_THREADS):
-            together += at_once(*actions[start : start + N_THREADS])
+            together += in_threads(*actions[start : start + N_THREADS])
     different = [c.label for c, a, b in zip(cases, alone, together) if a != b]  # noqa: B905
     assert not different
     assert n_blas_threads() == threads
@@ -106,7 +84,7 @@ def test_one_transformer_serves_threads(seed, keys):
         return [mechanism.transform(ROWS).tobytes() for _ in range(5)]
 
     with budget:
-        released = [*chain(*at_once(*[release] * N_THREADS))]
+        released = [*chain(*in_threads(*[release] * N_THREADS))]
     assert len(set(released)) == len(set(keys)) == 5 * N_THREADS
     assert n_begun(mechanism) == n_released(budget) == 5 * N_THREADS
     assert mechanism.privacy_guarantee_ is guarantee
@@ -118,7 +96,7 @@ def test_one_completion_fitted_in_threads_at_first(seed, keys):
     for number in range(10):
         model = CPCompletion(0, max_iter=1, random_state=seed, **RANGE)
         drawn = len(keys)
-        at_once(*[lambda model=model: model.fit(WHERE, VALUES)] * 2)
+        in_threads(*[lambda model=model: model.fit(WHERE, VALUES)] * 2)
         assert len(set(keys[drawn:])) == 2, number
 
 
@@ -244,7 +222,7 @@ def test_warnings_reach_every_thread():
             model.fit(WHERE, VALUES)
 
     with warnings.catch_warnings(action="error", category=UnsoundClaimWarning):
-        at_once(*[undeclared, unsound] * 4)
+        in_threads(*[undeclared, unsound] * 4)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")

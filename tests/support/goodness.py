@@ -5,8 +5,6 @@ import math
 import numpy as np
 from scipy.stats import chi2, norm
 
-__all__ = ["chi_square", "moments_p_value"]
-
 
 def chi_square(counts, probabilities):
     """P value of Pearson's test; neighbouring cells are pooled to 20 expected."""

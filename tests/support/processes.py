@@ -2,8 +2,6 @@
 
 from multiprocessing import get_context
 
-__all__ = ["SPAWN", "in_spawned"]
-
 SPAWN = get_context("spawn")
 
 

@@ -2,24 +2,25 @@
 
 import threading
 
-__all__ = ["in_threads"]
-
 
 def in_threads(*actions):
-    """Run at once; whatever they raise is raised here."""
-    barrier, raised = threading.Barrier(len(actions)), []
+    """What actions return that run at once; whatever they raise is raised here."""
+    barrier, found, raised = threading.Barrier(len(actions)), {}, []
 
-    def run(action):
+    def run(number, action):
         try:
             barrier.wait(60)
-            action()
+            found[number] = action()
         except BaseException as error:
             raised.append(error)
 
-    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+    threads = [
+        threading.Thread(target=run, args=numbered) for numbered in enumerate(actions)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     if raised:
         raise raised[0]
+    return [found[number] for number in range(len(actions))]
