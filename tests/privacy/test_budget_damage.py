@@ -10,6 +10,7 @@ import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -161,6 +162,14 @@ def test_what_is_no_text_is_an_os_error(whole, tmp_path):
     with pytest.raises(OSError, match="is not a budget, or is damaged"):
         PrivacyBudget(EPSILON, path=copied)
     assert copied.read_bytes() == spoiled
+
+
+@pytest.mark.parametrize("error", [ValueError, TypeError, OverflowError])
+def test_what_cannot_be_read_is_an_error_of_the_database(error):
+    """Which of them a damage raises differs between versions of Python."""
+    connection = mock.Mock(**{"execute.side_effect": error})
+    with pytest.raises(sqlite3.DatabaseError, match="the file is unreadable"):
+        _file._run(connection, "SELECT 1")
 
 
 def test_what_is_not_found_again_is_not_recorded(whole, tmp_path, monkeypatch):
