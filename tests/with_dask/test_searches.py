@@ -93,11 +93,12 @@ def test_results_and_guarantees_are_those_of_other_backends(search, in_processes
     for backend in ("dask", "loky") if in_processes else ("dask",):
         one = fitted(search(), backend)
         assert one.best_params_ == here.best_params_
-        scores = "mean_test_score"
-        np.testing.assert_array_equal(one.cv_results_[scores], here.cv_results_[scores])
-        np.testing.assert_array_equal(
-            one.predict(RATINGS.data), here.predict(RATINGS.data)
-        )
+        # Equal but for the order in which threads of BLAS add.
+        for found, expected in (
+            (one.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"]),
+            (one.predict(RATINGS.data), here.predict(RATINGS.data)),
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-10)
         assert str(privacy_of(one)) == str(privacy_of(here))
 
 
