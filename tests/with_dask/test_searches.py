@@ -98,7 +98,7 @@ def test_results_and_guarantees_are_those_of_other_backends(search, in_processes
             (one.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"]),
             (one.predict(RATINGS.data), here.predict(RATINGS.data)),
         ):
-            np.testing.assert_allclose(found, expected, rtol=1e-10)
+            np.testing.assert_allclose(found, expected, rtol=1e-7)
         assert str(privacy_of(one)) == str(privacy_of(here))
 
 
