@@ -43,7 +43,7 @@ from ._likely_mistakes import (
     in_columns_with_missing,
     warn_of_times,
 )
-from ._local import Lookups, hashable
+from ._local import Lookups, looked_up
 
 _CONTAINERS = dict, list, set, tuple, np.ndarray
 
@@ -757,8 +757,7 @@ class _Known:
             nearest = self._order[np.minimum(place, len(self._order) - 1)]
             is_known = (self._known[nearest] == column) & _are_distinct(column)
             return np.where(is_known, nearest, -1)
-        indices = [self._index.get(id_, -1) for id_ in hashable(column)]
-        return np.array(indices, dtype=np.int64)
+        return looked_up(self._index, column)
 
 
 def seconds_of(column: NDArray[Any]) -> NDArray[np.float64]:

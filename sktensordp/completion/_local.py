@@ -1,6 +1,7 @@
 """What stays in this process, and never leaves it in a deep copy or a pickle."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -155,15 +156,13 @@ class LocalUsers(Local):
 
     def rows_of(self, ids: NDArray[Any]) -> NDArray[np.int64]:
         """Row of each id; -1 for an unknown user."""
-        values = hashable(ids)
-        rows = (self._rows.get(value, -1) for value in values)
-        return np.fromiter(rows, dtype=np.int64, count=len(values))
+        return looked_up(self._rows, ids)
 
     def joined_by(self, ids: NDArray[Any], first: int = 0) -> "LocalUsers":
         """Give each new id a free row, from `first` on; known ids keep theirs."""
         rows = dict(self._rows)
         taken = set(rows.values())
-        waiting = list(set(hashable(ids)).difference(rows))
+        waiting = list(set(ids[looked_up(rows, ids) < 0].tolist()))
         # No seed, which would repeat the rows. A row that is taken is drawn again, so
         # that all choices of distinct free rows are equally likely.
         bits = np.random.default_rng()
@@ -180,13 +179,11 @@ class LocalUsers(Local):
         return LocalUsers(rows)
 
 
-def hashable(ids: NDArray[Any]) -> list[Any]:
-    """The ids as Python objects."""
-    values: list[Any] = ids.tolist()
-    try:
-        set(values)
-        return values
-    except TypeError:
-        pass
+def looked_up(table: Mapping[Any, int], ids: NDArray[Any]) -> NDArray[np.int64]:
+    """The number of each id in a table; -1 for an unknown id."""
+    values = ids.tolist()
+    with contextlib.suppress(TypeError):
+        set(values)  # Ids that cannot be compared with each other are refused, too.
+        return np.array([table.get(id_, -1) for id_ in values], dtype=np.int64)
     # Raised outside of the handler, or the TypeError would be its context.
     raise ValueError("Some ids are neither numbers nor strings.")
