@@ -23,14 +23,8 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def thorough(session: nox.Session) -> None:
-    """Run the tests that a newcomer need not wait for."""
-    pytest(session, "-m", "thorough and not slow")
-
-
-@nox.session
-def slow(session: nox.Session) -> None:
-    """Run audits, whole examples and the documentation."""
-    pytest(session, "-m", "slow")
+    """Run the tests that a newcomer need not wait for, the slow ones among them."""
+    pytest(session, "-m", "thorough or slow")
 
 
 @nox.session
