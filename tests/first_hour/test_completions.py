@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
-from sklearn.ensemble import VotingRegressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from sktensordp.completion import (
     CoordinateEncoder,
     CPCompletion,
-    Recommender,
     TuckerCompletion,
     entries_from_sparse,
     make_fold_in_scorer,
@@ -61,24 +59,6 @@ def test_asked_a_model_out_of_a_pickle(ratings, travel, ask):
         calls[ask]()
     # Once.
     calls[ask]()
-
-
-def test_folded_users_in_before_asking(ratings):
-    model = protecting_users(ratings).fit(ratings.data, ratings.target)
-    expected = model.predict(ratings.data)
-    stored = pickle.loads(pickle.dumps(model))
-    # Nothing is lost of users whom nobody knows.
-    stored.predict([[-1, 3]])
-    stored.fold_in(ratings.data, ratings.target)
-    np.testing.assert_allclose(stored.predict(ratings.data), expected, rtol=1e-12)
-
-
-def test_voted_in_two_processes(ratings):
-    """Its members come back from the processes without the rows of users."""
-    members = [("a", protecting_users(ratings)), ("b", protecting_users(ratings))]
-    vote = VotingRegressor(members, n_jobs=2).fit(ratings.data, ratings.target)
-    with pytest.warns(UserWarning, match="never pickled or deep-copied"):
-        vote.score(ratings.data, ratings.target)
 
 
 def test_searched_with_users_held_out(ratings):
@@ -206,10 +186,23 @@ def test_passed_a_sparse_array(ratings, form, container):
     np.testing.assert_allclose(again.predict(where), users.predict(where), rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:Scoring failed:UserWarning")
 def test_cross_validated_a_sparse_array(ratings):
-    X, y = entries_from_sparse(as_sparse(ratings, sparse.coo_array))
+    array = as_sparse(ratings, sparse.csr_array)
     model = CPCompletion(levels=ratings.levels, shape=ratings.shape)
-    assert np.all(np.isfinite(cross_val_score(model, X, y, cv=3)))
+    search = GridSearchCV(model, {"rank": [0, 1]}, cv=2)
+    for call in (
+        lambda: cross_val_score(model, array, cv=3, error_score="raise"),
+        lambda: search.fit(array),
+    ):
+        with pytest.raises(
+            ValueError, match=r"split into fo.*X, y = entries_from_sparse\(X\)"
+        ):
+            call()
+    X, y = entries_from_sparse(array)
+    with warnings.catch_warnings(action="error"):
+        scores = search.fit(X, y).cv_results_["mean_test_score"]
+    assert np.all(np.isfinite([*scores, *cross_val_score(model, X, y, cv=3)]))
     assert len(model.client(random_state=0).privatize(y)) == len(y)
 
 
@@ -316,12 +309,6 @@ def test_gave_no_rank(ratings, form):
         form(7, **options).fit(X, np.ones(len(X)))
 
 
-@pytest.mark.parametrize("form", COMPLETIONS)
-def test_gave_no_parameter_at_all(ratings, form):
-    with pytest.warns(PrivacyLeakWarning, match="declare the range"):
-        form().fit(ratings.data, ratings.target)
-
-
 @pytest.mark.parametrize("unit", ["entry", 0])
 def test_wondered_why_everybody_gets_one_list(ratings, unit):
     model = CPCompletion(
@@ -356,20 +343,6 @@ def test_wondered_why_everybody_gets_one_list(ratings, unit):
 # --- ids and times --------------------------------------------------------------------
 
 TABLE = [["ann", "Heat"], ["ann", "Up"], ["bob", "Heat"], ["eve", "Brazil"]]
-
-
-def test_recommended_by_ids():
-    model = Recommender(CPCompletion(0, levels=[1, 2, 3, 4, 5])).fit(
-        TABLE, [5, 1, 4, 3]
-    )
-    found = model.recommend(["ann", "stranger"], k=3)
-    assert found[0].tolist() == ["Brazil", None, None]
-    assert sorted(found[1].tolist()) == ["Brazil", "Heat", "Up"]
-    titles = {"Brazil": "Brazil (1985)", "Heat": "Heat (1995)", "Up": "Up (2009)"}
-    assert [titles.get(i) for i in found[0]] == ["Brazil (1985)", None, None]
-    # One user, and somebody of whom nothing is known.
-    assert model.recommend("ann", k=3).tolist() == found[0].tolist()
-    assert model.recommend(None, k=3).tolist() == found[1].tolist()
 
 
 @pytest.mark.parametrize(
@@ -427,25 +400,6 @@ def test_had_times_with_a_time_zone(zone):
     frame.loc[1, "when"] = pd.NaT
     with pytest.raises(ValueError, match="missing"):
         CoordinateEncoder(freq="D").fit(frame)
-
-
-@pytest.mark.filterwarnings("ignore:Neither value_bounds nor levels")
-def test_had_values_whose_differences_overflow():
-    huge = [1.7e308, 1e308, -1.7e308]
-    for options in ({}, {"levels": huge[::-1]}):
-        with pytest.raises(ValueError, match=r"at most 1e\+50"):
-            CPCompletion(0, max_iter=1, **options).fit([[0, 0], [1, 0], [0, 1]], huge)
-
-
-def test_forgot_to_bin_times():
-    pd = pytest.importorskip("pandas")
-    times = pd.to_datetime(["2026-01-01", "2026-01-02", "2026-03-05"])
-    frame = pd.DataFrame({"user": list("aba"), "film": list("xyz"), "when": times})
-    with pytest.warns(UserWarning, match="freq='W', or time_bins"):
-        CoordinateEncoder().fit(frame)
-    with warnings.catch_warnings(action="error"):
-        assert CoordinateEncoder(freq="M").fit(frame).shape_ == (2, 3, 3)
-        CoordinateEncoder().fit(frame[["user", "film"]])
 
 
 def test_fitted_a_dask_frame():

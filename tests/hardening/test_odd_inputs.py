@@ -113,7 +113,9 @@ def test_a_fraction_of_a_long_double_is_seen():
         MODEL.recommend([fraction])
 
 
-@pytest.mark.parametrize("values", [1e300 * VALUES, 1e-300 * VALUES])
+@pytest.mark.parametrize(
+    "values", [1e300 * VALUES, 1e-300 * VALUES, np.tile([1.7e308, -1.7e308], 6)]
+)
 @pytest.mark.parametrize(
     "estimator", [CPCompletion(1, epsilon=math.inf), BiScaler(math.inf)], ids=str
 )

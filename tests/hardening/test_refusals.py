@@ -25,6 +25,7 @@ from sktensordp.completion import (
     TuckerCompletion,
     make_fold_in_scorer,
     make_ranking_scorer,
+    party,
 )
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.model_selection import PrivateSearchCV, UserHoldout, UserKFold
@@ -118,8 +119,8 @@ def calls(model, fitted):
     found = {"fit": model.fit, "fold_in": fitted.fold_in}
     if hasattr(model, "fit_batches"):
         found["fit_batches"] = in_batches
-    if hasattr(model, "party"):
-        found["party"] = model.party
+    if has_values and inner is model:
+        found["party"] = partial(party, model)
     if has_values:
         found["fold-in scorer"] = partial(make_fold_in_scorer(), fitted)
         name = "rank" if inner is model else "completion__rank"
@@ -141,7 +142,7 @@ def calls(model, fitted):
 OTHERS = {
     "predict", "recommend", "sample_users", "score", "similar_items", "transform",
     "get_params", "set_params",
-    "set_callbacks", "set_output", "get_metadata_routing", "fit_aggregated", "client",
+    "set_callbacks", "set_output", "get_metadata_routing", "client",
     "fit_randomized", "partial_fit", "fit_transform",
 }  # fmt: skip
 

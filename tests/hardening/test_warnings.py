@@ -75,7 +75,7 @@ SAID = {
     ),
     "one bin": (
         lambda: CoordinateEncoder(freq="Y").fit(coordinates(TIMES % 86_400)),
-        "one bin",
+        "one bin, so they change nothing. The last column must hold times: seconds",
     ),
     "values as indices": (
         lambda: cp(levels=[2000, 2001]).fit(coordinates(2000 + USERS % 2), VALUES),
