@@ -116,13 +116,6 @@ def test_one_unit_is_a_row_of_many(fitted):
     assert model.recommend([3], np.int64(4)).shape == (1, 4)
 
 
-def test_who_is_not_known_is_offered_everything(fitted):
-    model, _ = fitted
-    found = model.recommend(-1, 25)
-    np.testing.assert_array_equal(np.sort(found), np.arange(25))
-    np.testing.assert_array_equal(model.recommend([0, -1, 3], 25)[1], found)
-
-
 def test_ties_fill_the_list_without_repetition():
     """Nothing is known of items 3 to 9, which are predicted alike."""
     X = [[0, 0], [1, 1], [2, 2], [3, 0]]

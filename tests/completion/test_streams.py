@@ -104,7 +104,9 @@ def test_batches_are_any_iterable_read_once(kind):
 def test_the_type_of_the_coordinates_does_not_matter(kind):
     X, y = entries()
     expected = make().fit(X, y)
-    assert_same(make().fit(X.astype(kind), y), expected)
+    other = make().fit(X.astype(kind), y)
+    assert_same(other, expected)
+    np.testing.assert_array_equal(other.predict(X.astype(kind)), expected.predict(X))
     mixed = [(X[:200].astype(kind), y[:200]), (X[200:].astype("i8"), y[200:])]
     assert_same(make().fit_batches(mixed), expected)
 

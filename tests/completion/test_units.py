@@ -29,6 +29,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.completion._domain import Domain
 from sktensordp.completion._entries import Entries
+from sktensordp.completion._problem import Problem
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.model_selection import UserKFold
@@ -187,16 +188,6 @@ def test_one_unit_moves_all_releases_by_one(form, order, unit, factor):
     assert max(lengths.values()) > {0.0: 0.4, 1.0: usual, 1e3: 0.2}[factor]
     assert max(lengths.values()) <= bound_of(start)
     assert all(noise is start.lattices[0] for noise in start.lattices)
-
-
-@pytest.mark.parametrize("perturbation", ["sums", "auto"])
-@pytest.mark.parametrize(("order", "unit", "epsilon"), [(2, 1, 0.3), (3, 0, 30.0)])
-def test_one_unit_moves_other_perturbations_by_one(order, unit, epsilon, perturbation):
-    where, values = tiny(order, unit)
-    model = make("CP", order, unit, perturbation=perturbation, epsilon=epsilon)
-    start, lengths = lengths_of_units(model, where, values, unit)
-    assert 0.5 < max(lengths.values()) <= 1 + 1e-9
-    assert max(lengths.values()) <= bound_of(start)
 
 
 PATTERNS = [
@@ -517,32 +508,16 @@ def test_the_guarantee_is_the_one_asked_for(form, delta, epsilon):
     assert stick(1.02 * mu, epsilon) > delta
 
 
-def test_a_search_counts_the_fits_that_a_unit_is_in():
-    """A user is held out of one fold; an item is in the training part of each."""
-    rng = np.random.default_rng(0)
-    X = np.column_stack([rng.integers(0, 30, 400), rng.integers(0, 20, 400)])
-    y = rng.random(400)
-    model = make("biases", shape=(30, 20), perturbation="sums")
-
-    def times(unit, cv):
-        search = GridSearchCV(clone(model).set_params(unit=unit), {"rank": [0]}, cv=cv)
-        search.fit(X, y)
-        (_, of_folds, _), (_, refit, _) = privacy_of(search).releases
-        assert refit == 1
-        return of_folds
-
-    assert times("entry", 3) == 2
-    # With a seed, no fold is empty.
-    users, items = (UserKFold(3, mode=mode, random_state=0) for mode in (0, 1))
-    assert times(0, users) == times(1, items) == 2
-    assert times(1, users) == times(0, items) == 3
-    for undeclared in ({"shape": None}, {"value_bounds": None}):
-        search = GridSearchCV(
-            clone(model).set_params(**undeclared), {"rank": [0]}, cv=2
-        )
-        with pytest.warns(PrivacyLeakWarning):
-            search.fit(X, y)
-        assert not privacy_of(search).guarantee.protects
+@pytest.mark.parametrize("undeclared", ["shape", "value_bounds"])
+def test_a_search_of_what_is_not_declared_protects_nobody(undeclared):
+    where, values = tiny(2, 0)
+    model, cv = make("biases", perturbation="sums"), UserKFold(2, random_state=0)
+    search = GridSearchCV(model, {"rank": [0]}, cv=cv).fit(where, values)
+    assert privacy_of(search).guarantee.protects
+    search.set_params(**{f"estimator__{undeclared}": None})
+    with pytest.warns(PrivacyLeakWarning):
+        search.fit(where, values)
+    assert not privacy_of(search).guarantee.protects
 
 
 def test_levels_declare_the_range():
@@ -875,49 +850,10 @@ def test_the_decomposition_is_that_of_an_unknown_unit(form, order, unit):
         if mode != unit:
             assert len(factor) == shape[mode]
             assert_array_equal(factor, model.decomposition_[1][mode])
-
-
-@pytest.mark.parametrize("form", ["CP", "Tucker"])
-def test_predictions_of_units_and_of_unknown_rows(form):
-    model, *_ = fitted(form, 3, informed=True)
-    at = everywhere((N_UNITS, 5, 3))
-    found = model.predict(at)
-    assert np.all(np.isfinite(found))
-    assert np.all((found >= 0) & (found <= 1))
-    assert len(np.unique(found)) > 50
+    # Biases alone need no more than sums.
+    assert (model.perturbation_ == "sums") == (FORMS[form][1]["rank"] == 0)
     with pytest.raises(ValueError, match="outside the tensor"):
-        model.predict([[N_UNITS, 0, 0]])
-    with pytest.raises(ValueError, match="no standard deviations"):
-        model.predict(at, return_std=True)
-
-
-@pytest.mark.parametrize(("order", "unit"), [(2, 0), (3, 2)])
-@pytest.mark.parametrize("form", ["CP", "Tucker"])
-def test_recommendations_are_the_largest_predictions(form, order, unit):
-    model, where, _ = fitted(form, order, unit)
-    n_items = model.shape_[1]
-    where = where[: len(where) // 40]
-    model = pickle.loads(pickle.dumps(model)).fold_in(where, np.ones(len(where)))
-    seen = 0
-    for asking in range(-1, N_UNITS):
-        context = [0] * (order - 2)
-        if unit:
-            context[unit - 2] = asking
-        for first in range(model.shape_[0]) if unit else [asking]:
-            items = model.recommend(first, n_items, context=context).tolist()
-            own = (where[:, unit] == asking) & (where[:, 0] == first)
-            own = set(where[own, 1].tolist())
-            seen += len(own)
-            left = [item for item in range(n_items) if item not in own]
-            assert items[len(left) :] == [-1] * len(own)
-            assert sorted(items[: len(left)]) == left
-            if left:
-                at = [[first, item, *context] for item in items[: len(left)]]
-                assert np.all(np.diff(model.predict(at)) <= 1e-12)
-    assert seen > 3
-    stored = pickle.loads(pickle.dumps(model))
-    with pytest.warns(UserWarning, match="never pickled or deep-copied"):
-        assert -1 not in stored.recommend([2], k=n_items, context=context)
+        model.predict([[0, N_UNITS, 0]])
 
 
 def test_types_do_not_matter_and_nothing_is_kept():
@@ -1197,3 +1133,16 @@ def test_entries_of_units_are_clipped_to_the_domain_that_is_asked_for():
     # Of the narrow range, 9 is the upper end, as 3 is; in half ranges, all end at 1.
     assert_array_equal(entries.by_unit(narrow, 0).values, [-1, 1])
     assert_array_equal(entries.by_unit(Domain((-9.0, 9.0)), 0).values, [0, 1])
+
+
+@pytest.mark.parametrize("unit", ["entry", 0])
+def test_a_problem_holds_no_value_and_of_units_no_coordinate(unit):
+    where = np.array([[0, 1], [2, 0]], np.int32)
+    model = CPCompletion(1, unit=unit, levels=[1, 2], shape=(3, 2))
+    entries = Entries(where, np.array([1.0, 2.0]), (3, 2))
+    problem = Problem.of(model, entries.shape, entries)
+    if unit == 0:
+        assert problem.entries is problem.features.entries is None
+    else:
+        assert problem.entries.values is None
+        assert_array_equal(problem.entries.coordinates, where)

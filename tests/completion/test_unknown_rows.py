@@ -139,16 +139,3 @@ def test_declared_features_of_an_index_without_entries_are_known(perturbation):
             side_information={1: features},
         ).fit(X, y)
         assert model.predict([[7, 50]]) == pytest.approx(3 + 0.6 * new, abs=0.15)
-
-
-def test_a_row_between_others_of_a_smooth_mode_is_told_by_them():
-    generator = np.random.default_rng(0)
-    X = np.argwhere(generator.random((30, 20, 9)) < 0.3)
-    X = X[X[:, 2] != 7]
-    y = 3 + 0.2 * (X[:, 2] - 4.0)
-    model = CPCompletion(
-        0, epsilon=math.inf, value_bounds=(1, 5), shape=(30, 20, 9), smooth_modes=[2]
-    ).fit(X, y)
-    between, unknown = model.predict([[3, 4, 7], [3, 4, -1]])
-    assert between == pytest.approx(3.6, abs=0.15)
-    assert unknown == pytest.approx(y.mean(), abs=0.15)

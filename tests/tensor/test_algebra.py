@@ -47,12 +47,6 @@ def test_every_choice_of_modes(shape):
     assert_array_equal(tensors, given)
 
 
-def test_one_expression():
-    tensors, (a, b, c) = random_case((2, 5, 3))
-    expected = np.einsum("nijk,ai,bj,ck->nabc", tensors, a, b, c)
-    close(mode_products(tensors, [a, b, c]), expected)
-
-
 @pytest.mark.parametrize("n_modes", [1, 3])
 def test_no_matrix(n_modes):
     tensors, _ = random_case((2, 3, 4)[:n_modes])

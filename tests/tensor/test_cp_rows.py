@@ -119,18 +119,6 @@ def test_time_and_memory_do_not_follow_the_shape():
     assert np.all(np.isfinite(model.predict(np.append(where, [[5, 5, 5]], axis=0))))
 
 
-def test_a_smooth_mode_tells_of_indices_between_others():
-    rng = np.random.default_rng(0)
-    coordinates = rng.integers(0, (9, 20), (900, 2))
-    values = np.sin(coordinates[:, 1] / 3) + 0.1 * rng.standard_normal(900)
-    seen = coordinates[:, 1] % 5 != 2
-    model, _ = fit_of(
-        coordinates[seen], values[seen], (9, 20), rank=0, smooth_modes=(1,)
-    )
-    gaps = np.array([[-1, 7], [-1, 12]])
-    np.testing.assert_allclose(model.predict(gaps), np.sin(gaps[:, 1] / 3), atol=0.25)
-
-
 def test_a_smooth_mode_of_one_row_is_like_any_other():
     rng = np.random.default_rng(0)
     coordinates = np.column_stack([rng.integers(0, 9, 50), np.zeros(50, int)])

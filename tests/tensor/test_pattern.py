@@ -69,12 +69,6 @@ def test_rows_without_entries_have_the_features_of_the_average_entry():
     np.testing.assert_allclose(features[100:], np.tile(average, (21, 1)), atol=1e-12)
 
 
-def test_features_are_a_function_of_the_coordinates():
-    where, _ = incidence((300, 100), 3, 9000)
-    first = pattern_of(where, (300, 100), 4).features
-    np.testing.assert_array_equal(first, pattern_of(where, (300, 100), 4).features)
-
-
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2), (1, 5), (5, 1), (3, 3), (3, 2, 4)])
 @pytest.mark.parametrize("n", [1, 4])
 def test_tensors_too_small_for_components(shape, n):

@@ -305,25 +305,6 @@ def test_own_rows_have_the_prior_of_all_and_read_no_row_of_their_own(shape):
     assert_array_equal(free_of_row.covariances, found.covariances)
 
 
-def test_further_entries_update_the_rows_that_they_touch():
-    X, y, test = ratings()
-    seen = X[:, 1] < 140
-    first, later = ~test & seen & (np.arange(len(y)) % 3 > 0), ~test
-    rows, _ = fit_cp(
-        Observations.of(X[first], y[first]), rank=3, biases=True, noise_floor=0.0,
-        max_iter=25,
-    )  # fmt: skip
-    later &= ~first
-    found = updated(rows, X[later], y[later], n_sweeps=3)
-    new = np.setdiff1d(X[later, 1], rows.used[1])
-    assert np.array_equal(found.used[1], np.union1d(rows.used[1], new))
-    before, after = (np.std(r.predict(X[test]) - y[test]) for r in (rows, found))
-    assert after < before
-    few = updated(rows, X[later][:1], y[later][:1], n_sweeps=1)
-    changed = np.any(few.means[0] != rows.means[0], axis=1)
-    assert_array_equal(few.used[0][changed], X[later][:1, 0])
-
-
 def test_threads_and_blocks_do_not_change_rows(monkeypatch):
     rows, entries, *_ = random_state((40, 9, 3), n=400)
     for mode in range(3):

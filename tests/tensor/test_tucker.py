@@ -10,7 +10,6 @@ from sktensordp.tensor import (
     Observations,
     TuckerForm,
     _tucker,
-    fit_cp,
     fit_tucker,
     mode_products,
     rescaled,
@@ -284,22 +283,6 @@ def test_noisy_tensors_start_at_leading_vectors(monkeypatch):
     from_vectors = error()
     monkeypatch.setattr(_tucker, "_LARGEST_START", 0)
     assert from_vectors < min(0.6, 0.9 * error())
-
-
-@pytest.mark.thorough
-def test_a_matrix_is_fitted_as_well_as_by_a_cp():
-    rng = np.random.default_rng(0)
-    left, right = rng.standard_normal((2, 40, 3))
-    truth = left @ right.T
-    mask = rng.random(truth.shape) < 0.5
-    entries = entries_at(mask, truth + rng.standard_normal(truth.shape))
-    options = {"biases": True, "noise_floor": 0.0, "max_iter": 40}
-    models = (
-        fit_tucker(entries, ranks=(3, 3), **options),
-        fit_cp(entries, rank=3, **options),
-    )
-    errors = [np.mean((m.dense() - truth)[~mask] ** 2) for m, _ in models]
-    assert errors[0] < 1.1 * errors[1] < 0.5 * np.var(truth)
 
 
 @pytest.mark.thorough
