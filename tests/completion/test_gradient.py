@@ -9,7 +9,6 @@ import pytest
 from sktensordp.completion._entries import Entries
 from sktensordp.completion._problem import Problem
 from sktensordp.completion.measurements import _gradient
-from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.measure import row_sums
 from tests.completion.test_noisy_sums import (
     SHAPES,
@@ -200,20 +199,6 @@ def test_gradients_are_those_of_the_cost(monkeypatch):
             own[index] = before
             slope = (costs[0] - costs[1]) / 2e-6
             assert -2 * gradient[index] == pytest.approx(slope, abs=1e-6)
-
-
-def test_a_tucker_of_a_tensor_is_better_than_its_mean(monkeypatch):
-    monkeypatch.setattr(*POINTS["clip of gradients"], 1.0)
-    made = make_low_rank_tensor(decomposition="tucker", snr=math.inf, random_state=0)
-    # That most values are in: beside all of the range, their variance is small.
-    bounds = made.truth.mean() + np.array([-0.1, 0.1])
-    values = made.target.clip(*bounds)
-    model = make(
-        "Tucker", 3, epsilon=math.inf, value_bounds=bounds, max_iter=50, rank=3,
-        shape=made.shape,
-    )  # fmt: skip
-    left = values - model.fit(made.data, values).predict(made.data)
-    assert np.std(left) < 0.95 * np.std(values)
 
 
 @pytest.mark.parametrize(("form", "clip"), [("CP", 1e-12), ("Tucker", 1e6)])

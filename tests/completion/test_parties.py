@@ -22,6 +22,7 @@ from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.noise import drawing
+from tests.support.processes import refused_in_fork
 from tests.support.refusing import refused
 from tests.support.replaying import with_a_pattern
 from tests.support.requests import Sums, header, numbered, share_of
@@ -337,27 +338,10 @@ def test_a_fork_of_a_party_does_not_answer(shares):
     sums, answers = Sums([one, other]), []
 
     def ask(request):
-        answers.append(refused_in_a_fork(lambda: one.answer(request)))
+        answers.append(refused_in_fork(lambda: one.answer(request), "fork"))
         return sums(request) if shares is None else (sums(request), 2)
 
     fit_aggregated(server, ask, noise_shares=shares)
     # Before the first answer, there is no noise to share.
     assert answers == [False] + [True] * (len(answers) - 1)
     assert len(answers) > 2
-
-
-def refused_in_a_fork(action):
-    child = os.fork()
-    if child == 0:
-        code = 0
-        try:
-            action()
-        except RuntimeError as error:
-            code = 7 if "fork" in str(error) else 1
-        except BaseException:
-            code = 1
-        finally:
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, 7)
-    return code == 7

@@ -23,6 +23,7 @@ from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget
 from sktensordp.privacy.budgets._reserved import run_reserved
+from tests.support import processes
 from tests.support.budgets import FILES, left_open, locked, n_released, unrecorded
 from tests.support.guarantees import pure
 from tests.support.interrupting import traced
@@ -95,17 +96,7 @@ def test_a_race_at_the_limit(switching, keys, adaptive):
     assert len(refused) == 20
 
 
-def refused_in_fork(action):
-    """Whether a forked process may not do it."""
-    child = os.fork()
-    if child == 0:
-        try:
-            action()
-        except RuntimeError as error:
-            os._exit(7 if "another process" in str(error) else 1)
-        finally:
-            os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+refused_in_fork = partial(processes.refused_in_fork, message="another process")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
