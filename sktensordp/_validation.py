@@ -24,6 +24,10 @@ _TIMES = np.datetime64, np.timedelta64
 _VALUE_WORDS = {"rating", "ratings", "score", "scores", "stars", "value", "values"}
 _VALUE_WORDS |= {"vote", "votes", "note", "bewertung", "wertung", "nota", "puntuacion"}
 _ID_WORDS = {"id", "ids", "key", "code", "date", "day", "time", "type", "name"}
+_PASS_AS_Y = (
+    ", which would become a mode of the tensor. Pass the values as y: "
+    "fit(X.drop(columns=[{0}]), X[{0}])."
+)
 _INSIDE = __name__.split(".")[0], "joblib", "sklearn"
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
@@ -72,15 +76,14 @@ def check_container(values: Any, name: str) -> None:
         raise TypeError(f"{name} is a {kind.__name__}. Pass an array, list or frame.")
 
 
-def check_columns(X: Any) -> None:
+def check_columns(X: Any, advice: str = _PASS_AS_Y) -> None:
     """Refuse a data frame with a column of values beside the coordinates."""
     check_container(X, "X")
     for name in getattr(X, "columns", ()):
         words = words_of(name) if isinstance(name, str) else set()
         if words & _VALUE_WORDS and not words & _ID_WORDS:
             raise ValueError(
-                f"X has a column {name!r}, which would become a mode of the tensor. "
-                f"Pass the values as y: fit(X.drop(columns=[{name!r}]), X[{name!r}]). "
+                f"X has a column {name!r}{advice.format(repr(name))} "
                 f"If it holds ids, rename it."
             )
 

@@ -18,7 +18,6 @@ from .._dask import is_dask, loaded, named_columns
 from .._validation import (
     as_numpy,
     check_columns,
-    check_container,
     check_coordinates,
     check_numeric,
     check_same_length,
@@ -36,8 +35,6 @@ from ._likely_mistakes import check_extent, in_columns_with_missing
 
 # Formats whose blocks and diagonals are padded with zeros.
 _PADDED = ("bsr", "dia")
-# Names of columns that hold values, which choices do not have.
-_VALUE_COLUMNS = ("rating", "ratings", "score", "stars", "value")
 
 
 def observed_entries(
@@ -427,14 +424,11 @@ def check_choices(
         raise TypeError(
             f"{name} does not support Dask input. Pass batches to fit_batches."
         )
-    check_container(X, "X")
-    for column in getattr(X, "columns", ()):
-        if isinstance(column, str) and column.strip().lower() in _VALUE_COLUMNS:
-            raise ValueError(
-                f"X has a column {column!r}, but choices have no values. Keep the rows "
-                f"that count as choices, and drop the column: "
-                f"X.drop(columns=[{column!r}])."
-            )
+    check_columns(
+        X,
+        ", but choices have no values. Keep the rows that count as choices, and drop "
+        "the column: X.drop(columns=[{0}]).",
+    )
     if is_sparse(X):
         check_same_shape(X, shape)
         where, values = entries_from_sparse(X)

@@ -91,12 +91,6 @@ class _FoldInScorer:
     history: float
     random_state: int
 
-    def __repr__(self) -> str:
-        return (
-            f"make_fold_in_scorer({self.scorer!r}, history={self.history}, "
-            f"random_state={self.random_state})"
-        )
-
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
         model = estimator
         check_same_length(X, y)
@@ -190,12 +184,6 @@ class RankingScorer:
     k: int
     history: float
     random_state: int
-
-    def __repr__(self) -> str:
-        return (
-            f"make_ranking_scorer({self.metric!r}, k={self.k}, "
-            f"history={self.history}, random_state={self.random_state})"
-        )
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike | None = None) -> Any:
         if is_sparse(X):

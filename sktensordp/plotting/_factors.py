@@ -226,58 +226,6 @@ class FactorsDisplay:
             mode_names=getattr(estimator, "feature_names_in_", None),
         ).plot(ax=ax)
 
-    @classmethod
-    def from_decomposition(
-        cls,
-        decomposition: Any,
-        *,
-        modes: Iterable[int] | None = None,
-        components: Iterable[str] | None = None,
-        labels: Mapping[int, Sequence[str]] | None = None,
-        ordered: Iterable[int] = (),
-        n_labels: int = 3,
-        ax: Axes | None = None,
-    ) -> Self:
-        """Draw the factors of a TensorLy decomposition.
-
-        Parameters
-        ----------
-        decomposition : CPTensor or TuckerTensor
-            A TensorLy decomposition. Its components are "term 0" and so on for a
-            CPTensor, or "column 0" and so on for a TuckerTensor.
-        modes, components, labels, ordered, n_labels, ax
-            As in `from_estimator`, but by default no mode has an order.
-
-        Returns
-        -------
-        display : FactorsDisplay
-
-        Raises
-        ------
-        ValueError
-            As `from_estimator`.
-
-        Examples
-        --------
-        >>> from sktensordp.plotting import FactorsDisplay
-        >>> from tensorly.random import random_tucker
-        >>> tucker = random_tucker((5, 6, 7), (1, 2, 3), random_state=0)
-        >>> display = FactorsDisplay.from_decomposition(tucker)
-        >>> list(display.components)
-        ['column 0', 'column 1', 'column 2']
-        >>> display.components["column 2"][0] is None
-        True
-        """
-        weights, factors = decomposition
-        kind = "column" if hasattr(decomposition, "core") else "term"
-        names = [[f"{kind} {j}" for j in range(f.shape[1])] for f in factors]
-        named = components_by_name(factors, names)
-        weights = weights if kind == "term" else 1.0
-        chosen = choose_components(named, components, weights)
-        return cls(
-            chosen, modes=modes, labels=labels, ordered=ordered, n_labels=n_labels
-        ).plot(ax=ax)
-
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw the columns.
 
@@ -462,7 +410,7 @@ def components_by_name(
 
 
 def choose_components(
-    components: Components, names: Iterable[str] | None, weights: ArrayLike = 1.0
+    components: Components, names: Iterable[str] | None
 ) -> Components:
     """Components with the given names, or those that are drawn by default.
 
@@ -472,8 +420,6 @@ def choose_components(
         All components.
     names : iterable of str or None
         None for the biases and up to four others, the strongest terms first.
-    weights : array-like, default=1.0
-        Weights of the terms, unless their columns include them.
 
     Returns
     -------
@@ -493,7 +439,7 @@ def choose_components(
             math.prod(float(np.linalg.norm(c)) for c in components[t] if c is not None)
             for t in terms
         ]
-        order = np.argsort(-np.abs(weights) * np.array(norms), kind="stable")
+        order = np.argsort(-np.array(norms), kind="stable")
         others = [terms[k] for k in order] or columns or features
         names = [*biases, *others[:4]]
     names = list(names)

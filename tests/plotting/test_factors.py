@@ -9,8 +9,6 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
-from tensorly.cp_tensor import CPTensor
-from tensorly.tucker_tensor import TuckerTensor
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion, TuckerCompletion
 from sktensordp.plotting import FactorsDisplay
@@ -228,19 +226,6 @@ def test_names_of_the_data_frame_name_the_modes(data):
     model = completion(rank=1, perturbation="input").fit(frame, data[1])
     display = FactorsDisplay.from_estimator(model)
     assert [row[0].get_ylabel() for row in display.axes_] == list(frame.columns)
-
-
-def test_decompositions_of_tensorly():
-    rng = np.random.default_rng(0)
-    factors = [rng.normal(size=(n, 2)) for n in (4, 5)]
-    factors = [f / np.linalg.norm(f, axis=0) for f in factors]
-    display = FactorsDisplay.from_decomposition(CPTensor((np.array([1, -3]), factors)))
-    # By the weights alone.
-    assert list(display.components) == ["term 1", "term 0"]
-    assert heights(display.axes_[1, 0]) == factors[1][:, 1].tolist()
-    tucker = TuckerTensor((np.ones((2, 2)), factors))
-    display = FactorsDisplay.from_decomposition(tucker, components=["column 1"])
-    assert heights(display.axes_[0, 0]) == factors[0][:, 1].tolist()
 
 
 @pytest.mark.parametrize(
