@@ -30,11 +30,11 @@ from scipy import sparse
 from .._random import NoiseStreams
 from .._validation import range_of
 from ..privacy._conditions import CLIENTS
-from ..tensor._blas import one_blas_thread
 from ..tensor._leading_terms import product, scaled_gram, with_random_signs
 from ..tensor._observations import Observations
 from ..tensor._pattern import Pattern, leading_pattern, pattern_from
 from ..tensor._rows import OfMode
+from ..tensor._threads import one_blas_thread
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
 from ._entries import MOST_COMPARED, Entries, entries_of, signs

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from ..tensor._blas import one_blas_thread
+from ..tensor._threads import one_blas_thread
 from ._choices import Choices
 from ._cooccurrence import ItemSums
 from ._ranking import Wanted, best_of

@@ -8,7 +8,6 @@ guarantee holds for any number of entries.
 """
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from ..privacy import PrivacyGuarantee
 from ..privacy._guarantee import no_guarantee
 from ..privacy.calibration._table import LevelTable, level_table
 from ..tensor import TableLikelihood
+from ..tensor._threads import in_threads
 from ._domain import LARGEST_TABLE, Domain
 
 if TYPE_CHECKING:
@@ -134,8 +134,8 @@ class EntryRandomizer:
             filled[in_block] = values[in_values]
             drawn[in_values] = self._draw_block(filled, streams.stream(block))[in_block]
 
-        with ThreadPoolExecutor(effective_n_threads()) as pool:
-            list(pool.map(run, range(first // BLOCK, math.ceil(last / BLOCK))))
+        blocks = range(first // BLOCK, math.ceil(last / BLOCK))
+        in_threads(run, blocks, effective_n_threads())
         return drawn
 
     def _draw_block(self, values: NDArray[np.float64], bits: Any) -> NDArray[Any]:

@@ -23,7 +23,7 @@ from ..mechanisms._base import ReleasingTransformer
 from ..mechanisms._chunks import DTYPES, in_chunks
 from ..mechanisms._samples import validated
 from ..privacy import PrivacyGuarantee
-from ..tensor._blas import one_blas_thread
+from ..tensor._threads import one_blas_thread
 from ._client import ClientRandomizer, EncoderClient, LinearMap
 from ._code_noise import PURE, CodeNoise, code_guarantee, code_noise, no_noise
 from ._linear import LinearCode, LinearProblem, linear_problem, unclipped_code

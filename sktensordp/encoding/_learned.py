@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..tensor._blas import one_blas_thread
+from ..tensor._threads import one_blas_thread
 from ._channels import Channel
 from ._linear import LinearCode, code_norms, linear_problem, scaled_basis
 from ._maps import CodeMap, MapShape, in_columns

@@ -5,7 +5,6 @@ It does not depend on the order of the tiles or on the number of threads.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from .._sklearn_compat import effective_n_threads
 from ..noise import GaussianLattice, LaplaceLattice
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ..tensor import mode_products
+from ..tensor._threads import in_threads
 
 _TILE = 2**16
 
@@ -73,9 +73,7 @@ def by_tiles(
             tile = domain.clip(tile, columns, of_rows)
         released[rows, columns] = randomize_tile(tile, bits, columns)
 
-    with ThreadPoolExecutor(min(effective_n_threads(), len(tiles))) as pool:
-        # list() re-raises the exception of a thread.
-        list(pool.map(work, range(len(tiles))))
+    in_threads(work, range(len(tiles)), effective_n_threads())
     return released
 
 

@@ -13,7 +13,7 @@ from ..encoding._channels import BallChannel
 from ..encoding._learned import LearnedEncoder, make_trainer
 from ..encoding._maps import CodeMap, MapShape
 from ..encoding._training import Model, Sample
-from ..tensor._blas import one_blas_thread
+from ..tensor._threads import one_blas_thread
 
 # Appendix A.8: Adam's learning rate, and steps of an epoch.
 _RATE, _N_STEPS = 1e-3, 15

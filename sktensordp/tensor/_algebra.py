@@ -1,10 +1,20 @@
-"""Mode products of batches of tensors, by BLAS calls on unfolded views."""
+"""Mode products of batches of tensors, by BLAS calls on unfolded views; triangles."""
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+@lru_cache(maxsize=32)
+def upper_triangle(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of an upper triangle's elements, kept: a fit asks often."""
+    rows, columns = np.triu_indices(n)
+    rows.setflags(write=False)
+    columns.setflags(write=False)
+    return rows, columns
 
 
 def mode_products(

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._blas import one_blas_thread
+from ._algebra import upper_triangle
 from ._cp import cp_columns, exact_rows
 from ._leading_terms import leading_terms, n_standing_out
 from ._likelihood import TableLikelihood
 from ._observations import Observations
 from ._priors import BIAS_PRECISION
 from ._rows import Rows, Spread, learn, renewed, weigh, weighing
+from ._threads import one_blas_thread
 
 # Sweeps before precisions are learned, and those of terms after these started. If they
 # were learned from the first sweep, columns that have hardly left the start would be
@@ -293,7 +294,7 @@ def with_terms(
         zip(rows.means, rows.covariances, strict=True)
     ):
         free = columns[~fixed[mode]]
-        one, other = (free[k] for k in np.triu_indices(len(free)))
+        one, other = (free[k] for k in upper_triangle(len(free)))
         both, at = rows.packed_places(mode, one, other)
         covariances.append(np.zeros((len(own), len(one)), own.dtype))
         covariances[mode][:, both] = covariance[:, at]

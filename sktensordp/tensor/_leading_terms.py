@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import qr
 
-from ._blas import one_blas_thread
+from ._threads import one_blas_thread
 
 
 class LocalMatrix(NamedTuple):

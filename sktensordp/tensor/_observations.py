@@ -16,7 +16,6 @@ double precision, whatever the type of the values.
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import islice, pairwise
@@ -28,6 +27,7 @@ from scipy import sparse
 
 from ._coordinates import present
 from ._leading_terms import LocalMatrix
+from ._threads import in_threads
 
 # A matrix with this number of entries is worth loading numba.
 _MANY_ENTRIES = 100_000
@@ -492,10 +492,7 @@ class Observations:
                 add(total, chunk)
             return total
 
-        if n_threads == 1:
-            return sum_some(0)
-        with ThreadPoolExecutor(n_threads) as pool:
-            return sum(pool.map(sum_some, range(n_threads)), np.zeros(shape))
+        return reduce(np.add, in_threads(sum_some, range(n_threads), n_threads))
 
     def _chunks(self, numbers: int) -> Iterator[_Chunk]:
         """Entries in the order of the rows of the smallest mode; see `_added_up`."""

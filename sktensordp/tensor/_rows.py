@@ -20,7 +20,6 @@ chunk may have all entries of some rows of a mode; then only it needs these rows
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import combinations, pairwise
@@ -30,12 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from ._algebra import cp_to_dense
+from ._algebra import cp_to_dense, upper_triangle
 from ._average_row import average_row
-from ._blas import one_blas_thread
 from ._chain import path_eigenvalues, solve_chain
 from ._observations import Observations, places_of
 from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
+from ._threads import in_threads, one_blas_thread
 
 # Numbers that sums of a mode may take in memory at a time.
 _BLOCK = 2**20
@@ -238,7 +237,7 @@ class Rows:
 
     def variances(self, mode: int) -> NDArray[np.floating]:
         """Posterior variances of the free columns of a mode's rows."""
-        is_variance = np.equal(*np.triu_indices(len(self.free(mode))))
+        is_variance = np.equal(*upper_triangle(len(self.free(mode))))
         return self.covariances[mode][:, is_variance]
 
     def with_mode(
@@ -373,7 +372,7 @@ class Rows:
         """Variances of predictions, given those of the linearised model."""
         # Of other pairs of columns, no more than one mode has a covariance.
         shared = np.flatnonzero(np.sum(~self.fixed, axis=0) > 1)
-        one, other = (shared[k] for k in np.triu_indices(len(shared)))
+        one, other = (shared[k] for k in upper_triangle(len(shared)))
         twice, modes = np.where(one == other, 1.0, 2.0), range(self.n_modes)
 
         def outer(mode: int) -> NDArray[np.float64]:
@@ -402,7 +401,7 @@ class Rows:
     ) -> NDArray[np.float64]:
         """What the covariances of one mode's rows add to variances of predictions."""
         free = self.free(mode)
-        one, other = np.triu_indices(len(free))
+        one, other = upper_triangle(len(free))
         twice = np.where(one == other, 1.0, 2.0)
         found, matrix = np.zeros(len(coordinates)), np.zeros((len(free),) * 2)
         at = places_of(coordinates[:, mode], self.used[mode])
@@ -689,11 +688,7 @@ def update(
         )
         return cross
 
-    if n_threads == 1 or len(blocks) == 1:
-        crosses = list(map(solve_some, blocks))
-    else:
-        with ThreadPoolExecutor(n_threads) as pool:
-            crosses = list(pool.map(solve_some, blocks))
+    crosses = in_threads(solve_some, blocks, n_threads)
     updated = rows.with_mode(mode, means, covariances)
     if mode == 0:
         updated = replace(updated, errors=entries.energies + fitted)

@@ -20,8 +20,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ._algebra import mode_products
-from ._blas import one_blas_thread
+from ._algebra import mode_products, upper_triangle
 from ._cp import no_covariances, point_model
 from ._cp_rows import (
     MOST_NOISE,
@@ -38,6 +37,7 @@ from ._likelihood import TableLikelihood
 from ._observations import Observations, places_of
 from ._priors import CORE_PRECISION, LARGEST_PRECISION, SMALLEST_PRECISION
 from ._rows import Rows, Sums, fitted_errors, inverses, moments, packed, sums, unpacked
+from ._threads import one_blas_thread
 
 # Number of elements of the core that are solved for at a time.
 _CORE_BLOCK = 1024
@@ -209,7 +209,7 @@ class Core:
         )
         # From the last mode to the first, two axes become one axis of pairs.
         for mode in reversed(range(n_modes)):
-            one, other = np.triu_indices(ranks[mode])
+            one, other = upper_triangle(ranks[mode])
             before: Any = (slice(None),) * (2 * mode)
             lower = square[*before, other, one]
             lower[*before, one == other] = 0.0
@@ -388,7 +388,7 @@ class TuckerRows(Rows):
             of, n = every[self.terms_of(mode)], len(means)
             double = means.astype(float)
             own = partial(moments, self, mode, double, every)
-            one, other = np.triu_indices(len(of))
+            one, other = upper_triangle(len(of))
             square = own(of[one], of[other])
             cross = own(np.tile(of, len(single)), np.repeat(single, len(of)))
             cross = np.append(cross, double[:, of], axis=1)
@@ -413,7 +413,7 @@ class TuckerRows(Rows):
         n_needed = n_columns if mode == 0 else len(self.free(mode))
         at, single = place[self.terms_of(mode)], place[self.single]
         # Off the diagonal, a pair of terms stands for two products.
-        share = np.where(np.equal(*np.triu_indices(len(at))), 1.0, 0.5)
+        share = np.where(np.equal(*upper_triangle(len(at))), 1.0, 0.5)
 
         def of_some(some: slice) -> Sums:
             n = some.stop - some.start
@@ -453,7 +453,7 @@ class TuckerRows(Rows):
         gram, right = entries.total(_core_sums, self, n_threads)
         for mode, rank in enumerate(self.ranks):
             pair = np.empty((rank, rank), dtype=int)
-            one, other = np.triu_indices(rank)
+            one, other = upper_triangle(rank)
             pair[one, other] = pair[other, one] = np.arange(len(one))
             gram = np.take(gram, pair, axis=2 * mode)
         n_modes, n = len(self.ranks), math.prod(self.ranks)

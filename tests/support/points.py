@@ -22,9 +22,9 @@ from sktensordp.noise import _discrete, _lattice
 from sktensordp.papers import _cheng_2022, _wei_2022
 from sktensordp.privacy.budgets import _file, _ledger
 from sktensordp.tensor import (
-    _blas,
     _cp_rows,
     _shared_rows,
+    _threads,
     _tucker,
     _unit_entries,
 )
@@ -78,7 +78,7 @@ POINTS = {
     "products on the lattice": (_products.ProductSums, "on_lattice"),
     "release of units": (_units.UnitPerturbation, "measure"),
     # Fits to what was released.
-    "one thread of BLAS": (_blas, "one_blas_thread"),
+    "one thread of BLAS": (_threads, "one_blas_thread"),
     "few entries": (_cp_rows, "_FEW_ENTRIES"),
     "weighing of rows": (_cp_rows, "weighing"),
     "choice of terms": (_cp_rows, "with_terms"),

@@ -197,16 +197,25 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Epsilon of mu-GDP at `delta`, for mu > 0: inverse of `gaussian_mu`, by bisection.
+    """Epsilon of mu-GDP at `delta` > 0, for mu > 0: never too small.
 
-    Returns the upper end of the last bracket, so that epsilon is never too small.
+    It is the inverse of `gaussian_mu`, by bisection, up to errors that both allow for.
     """
     if gaussian_delta_above(0.0, mu) <= delta:
         return 0.0
+    if math.isinf(mu):
+        return math.inf
+    log_delta = math.log(delta)
+    above = mu * (1 + _ERROR + _ERROR_OF_LOG * abs(math.log(mu)))
+
+    def holds(epsilon: float) -> bool:
+        return _log_delta(epsilon, above) <= log_delta
+
     low, high = 0.0, mu * mu / 2 + mu
-    while gaussian_mu(high, delta) < mu:
+    while not holds(high):
         low, high = high, 2 * high
-    return first_where(lambda epsilon: gaussian_mu(epsilon, delta) >= mu, low, high)
+    # Below the first, numbers are too coarse for the errors allowed for.
+    return max(_SMALLEST_EPSILON, first_where(holds, low, high))
 
 
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:

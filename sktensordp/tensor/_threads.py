@@ -1,10 +1,32 @@
-"""A limit of one BLAS thread, for products too small to gain from more."""
+"""Threads that share work, and one thread of BLAS for what gains from no more."""
 
 import os
 import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+
+def in_threads(
+    function: Callable[[_Task], _Result], tasks: Iterable[_Task], n_threads: int
+) -> list[_Result]:
+    """Results of a function for all tasks, in their order.
+
+    One task, or one thread, needs no other thread: to start it costs more than many a
+    release of a few numbers.
+    """
+    tasks = list(tasks)
+    n_threads = min(n_threads, len(tasks))
+    if n_threads <= 1:
+        return list(map(function, tasks))
+    with ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(function, tasks))
 
 
 @lru_cache(maxsize=1)
