@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sktensordp.privacy import gaussian_delta, gaussian_mu, gaussian_sigma
+from sktensordp.privacy.accounting._gaussian import gaussian_epsilon
 from tests.support.divergence import exact_gaussian
 
 EPSILONS = [1e-3, 0.1, 0.5, 1.0, 3.0, 10.0, 1e3]
@@ -31,6 +32,14 @@ def test_mu_is_the_root(epsilon, delta):
     assert exact_gaussian(mu * (1 - RELATIVE), epsilon) < delta
     assert exact_gaussian(mu * (1 + RELATIVE), epsilon) > delta
     assert relative_error(gaussian_delta(epsilon, mu), delta) < RELATIVE
+
+
+@pytest.mark.parametrize("mu", MUS)
+@pytest.mark.parametrize("delta", DELTAS)
+def test_epsilon_is_never_too_small(mu, delta):
+    epsilon = gaussian_epsilon(mu, delta)
+    assert exact_gaussian(mu, epsilon) <= delta
+    assert epsilon == 0 or exact_gaussian(mu, epsilon * (1 - RELATIVE)) > delta
 
 
 @pytest.mark.parametrize(
