@@ -5,7 +5,6 @@ other, so that all that is released later is the same function of earlier releas
 """
 
 import copy
-import io
 import itertools
 import math
 import pickle
@@ -37,6 +36,7 @@ from sktensordp.noise import GaussianLattice
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from sktensordp.tensor.kernels._units import bounded_sums
 from tests.support import divergence
+from tests.support.leak_hunt import files_of, pickles_of, texts_of
 from tests.support.noise import drawing
 from tests.support.points import POINTS, original
 from tests.support.refusing import refused
@@ -600,18 +600,12 @@ def other_data(order, unit, n_units=N_UNITS):
 
 
 def stored(model):
-    """All ways in which a model gets out of the process."""
-    found = {f"pickle {p}": pickle.dumps(model, protocol=p) for p in range(2, 6)}
-    buffer = io.BytesIO()
-    joblib.dump(model, buffer)
-    found["joblib"] = buffer.getvalue()
-    raw = [pickle.dumps(model, protocol=5, buffer_callback=(bands := []).append)]
-    found["out of band"] = b"".join([*raw, *(bytes(band) for band in bands)])
-    found["deep copy"] = joblib.hash(vars(copy.deepcopy(model)))
-    found["hash"] = joblib.hash(model)
-    found["clone"] = pickle.dumps(vars(clone(model)))
-    found["state"] = pickle.dumps(model.__getstate__())
-    return found | {"repr": repr(model), "report": str(privacy_of(model))}
+    """All ways in which a model gets out of the process, by name."""
+    yield from (*pickles_of(model), *files_of(model), *texts_of(model))
+    yield "deep copy", joblib.hash(vars(copy.deepcopy(model)))
+    yield "hash", joblib.hash(model)
+    yield "clone", pickle.dumps(vars(clone(model)))
+    yield "state", pickle.dumps(model.__getstate__())
 
 
 @pytest.mark.parametrize(
@@ -635,9 +629,8 @@ def test_all_that_is_released_is_a_function_of_the_noisy_sums(
     # What answers is made of rows, too.
     for fit in (one, two):
         fit.predict(where)
-    ways = stored(one), stored(two)
-    for way, content in ways[0].items():
-        assert content == ways[1][way], way
+    for (way, content), other in zip(stored(one), stored(two), strict=True):
+        assert (way, content) == other, way
     # Attribute by attribute, as Python objects, not through `__reduce__` of the whole.
     names = set(vars(one))
     assert names == set(vars(two))

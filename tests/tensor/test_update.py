@@ -163,16 +163,6 @@ def test_new_users_keep_the_features_of_items():
     assert not np.delete(moved, 3, axis=0).any()
 
 
-def test_threads_do_not_change_the_update():
-    model = fitted((300, 8))
-    coordinates, values = random_problem((320, 9), 3000)
-    one, more = (
-        updated(model, coordinates, values, n_sweeps=3, n_threads=n) for n in (1, 7)
-    )
-    for mode in range(2):
-        assert_allclose(one.means[mode], more.means[mode], rtol=1e-9)
-
-
 # The scale is on the columns of one mode each, so that the variances of a row differ by
 # its square.
 @pytest.mark.parametrize("scale", [1e-9, 1e9])
