@@ -191,12 +191,14 @@ def test_new_entries_are_looked_up():
 def test_lookups_are_neither_pickled_nor_copied(models):
     for name in ("entries", "users", "Tucker"):
         model = models[name]
-        model.recommend([0, 1], 3)
+        found = model.recommend([0, 1], 3)
         model.similar_items([0, 1], 3)
         content = pickle.dumps(model)
         assert "Lookups" in repr(model._fitted.lookups)
         for other in (pickle.loads(content), copy.deepcopy(model)):
             assert not other._fitted.lookups._built
+            if name == "entries":
+                assert_array_equal(other.recommend([0, 1], 3), found)
             assert_array_equal(
                 other.similar_items([0, 1], 3), model.similar_items([0, 1], 3)
             )

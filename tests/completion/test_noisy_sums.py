@@ -17,7 +17,6 @@ from sktensordp.measure import (
     planned_event,
     row_sums,
 )
-from sktensordp.papers import PublishedCPCompletion
 from sktensordp.privacy import PrivacyGuarantee
 from tests.support import divergence
 from tests.support.noise import drawing, source_of
@@ -331,18 +330,6 @@ def test_no_two_draws_of_a_fit_share_a_stream(perturbation, biases, monkeypatch)
     parts = {block >> 32 for block in blocks}
     assert parts == set(range(1 + 3))
     assert len(blocks) > len(parts)
-
-
-@pytest.mark.parametrize("perturbation", ["input", "gradient", "output"])
-def test_nor_do_those_of_the_published_algorithms(perturbation):
-    model = PublishedCPCompletion(
-        2, perturbation=perturbation, value_bounds=(0, 1), max_iter=3, random_state=0
-    )
-    with drawing() as opened:
-        model.fit(WHERE[3], np.zeros(5))
-    assert len(set(opened)) == len(opened)
-    # The start; and the values, three passes, or the end.
-    assert len(opened) == 1 + (3 if perturbation == "gradient" else 1)
 
 
 def test_parts_of_a_source_are_apart():

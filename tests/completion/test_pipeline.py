@@ -68,22 +68,6 @@ def test_grid_search_over_epsilon_and_rank(table, encoder, completion, n_jobs):
     assert report.guarantee.epsilon == pytest.approx(0.5 + 0.5 + 8 + 8 + 8)
 
 
-def test_unknown_ids_are_predicted(table):
-    frame, rating, levels = table
-    model = make_pipeline(
-        CoordinateEncoder(),
-        CPCompletion(2, levels=levels, epsilon=math.inf, n_pattern_components=0),
-    ).fit(frame[["user", "item"]], rating)
-    stranger = frame[["user", "item"]][:1].assign(user="nobody")
-    alone = model.predict(stranger)
-    assert 0.5 <= alone[0] <= 5
-    everywhere = model.predict(stranger.assign(item=-5))
-    # Of the average entry, the biases are next to nothing.
-    assert everywhere == pytest.approx(model[-1].offset_, abs=0.01)
-    framed = model.set_output(transform="pandas").fit(frame[["user", "item"]], rating)
-    np.testing.assert_array_equal(framed.predict(stranger), alone)
-
-
 # --- scores on users that a model has not seen ----------------------------------------
 
 

@@ -1,7 +1,6 @@
 """Recommendations, against brute force with predict on all items."""
 
 import math
-import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -209,14 +208,6 @@ def test_predictions_at_a_bound_keep_their_order():
     model._fitted = replace(model._fitted, domain=narrow)
     assert len(np.unique(model.predict([[0, i] for i in range(25)]))) < 20
     np.testing.assert_array_equal(model.recommend(np.arange(40), 8), expected)
-
-
-def test_a_pickle_recommends_the_same(fitted):
-    model, _ = fitted
-    before = pickle.dumps(model)
-    copy, units = pickle.loads(before), np.append(np.arange(40), -1)
-    np.testing.assert_array_equal(copy.recommend(units), model.recommend(units))
-    assert pickle.dumps(model) == before
 
 
 # --- wrong input ----------------------------------------------------------------------

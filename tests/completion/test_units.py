@@ -677,21 +677,6 @@ def test_a_fit_with_another_unit_leaves_nothing_of_the_first(before):
     assert model._fitted.local.rows is None
 
 
-def test_local_rows_copy_and_print_as_nothing():
-    rows = make().fit(*tiny(2, 0))._fitted.local
-    assert len(rows.units)
-    assert repr(rows) == "LocalRows()"
-    for other in (
-        pickle.loads(pickle.dumps(rows)),
-        copy.copy(rows),
-        copy.deepcopy(rows),
-    ):
-        assert len(other.units) == 0
-        assert other.rows is None
-        assert other.where is None
-        assert other.model is None
-
-
 # --- rows of units -------------------------------------------------------------------
 
 
@@ -779,19 +764,6 @@ def test_a_copy_does_not_see_what_is_folded_in():
     assert 6 not in model._fitted.local.units
     assert_array_equal(other._fitted.local.units, [6])
     assert other.predict([[6, 1]]) != model.predict([[6, 1]])
-
-
-@pytest.mark.parametrize("form", ["CP", "Tucker"])
-def test_a_row_of_a_unit_is_a_function_of_its_own_entries(form):
-    """And of what was released: other users may have anything."""
-    where, values = tiny(2, 0)
-    own = where[:, 0] == 2
-    X, y = other_data(2, 0)
-    X, y = X[X[:, 0] != 2], y[X[:, 0] != 2]
-    data = np.concatenate([X, where[own]]), np.concatenate([y, values[own]])
-    one, two = replayed(lambda *xy: make(form).fit(*xy), (where, values), data)
-    at = [[2, k] for k in range(5)]
-    assert_array_equal(one.predict(at), two.predict(at))
 
 
 # --- behaviour -----------------------------------------------------------------------
