@@ -888,15 +888,14 @@ or list of these and None, default=None
     def _form(
         self, order: Iterable[int], shape: tuple[int, ...]
     ) -> CPForm | TuckerForm:
-        """Form of the decomposition for a shape, with its modes in the given order."""
+        """Form of the decomposition for a shape, with its modes in the given order.
+
+        A rank that is too large for the shape is refused.
+        """
         raise NotImplementedError
 
     def _decomposition(self, model: Any) -> Any:
         """Convert a model to TensorLy's form."""
-        raise NotImplementedError
-
-    def _check_rank(self, shape: tuple[int, ...]) -> None:
-        """Refuse a rank that is too large for a shape."""
         raise NotImplementedError
 
     def _measurement(

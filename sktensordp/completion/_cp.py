@@ -73,19 +73,17 @@ class CPCompletion(BaseCompletion):
     }
 
     def _form(self, order: Iterable[int], shape: tuple[int, ...]) -> CPForm:
+        largest = max_cp_rank(shape)
         if self.rank is None:
-            return CPForm(min(USUAL_RANK, max_cp_rank(shape)))
+            return CPForm(min(USUAL_RANK, largest))
+        if self.rank > largest:
+            raise ValueError(
+                f"rank = {self.rank} is too large: a tensor of shape {shape} has rank "
+                f"at most {largest}."
+            )
         return CPForm(int(self.rank))
 
     def _decomposition(self, model: Any) -> Any:
         from tensorly.cp_tensor import CPTensor
 
         return CPTensor((np.ones(model.factors[0].shape[1]), model.factors))
-
-    def _check_rank(self, shape: tuple[int, ...]) -> None:
-        largest = max_cp_rank(shape)
-        if self.rank is not None and self.rank > largest:
-            raise ValueError(
-                f"rank = {self.rank} is too large: a tensor of shape {shape} has rank "
-                f"at most {largest}."
-            )

@@ -131,7 +131,6 @@ class Problem:
             What the fit is to, if there is a fit; see `observed_entries`.
         """
         n_modes, unit = len(shape), estimator._unit
-        estimator._check_rank(shape)
         has_public_shape = check_unit(estimator, n_modes)
         order = [unit or 0, *(mode for mode in range(n_modes) if mode != (unit or 0))]
         form = estimator._form(order, shape)

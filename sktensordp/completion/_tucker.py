@@ -97,6 +97,20 @@ class TuckerCompletion(BaseCompletion):
 
     def _form(self, order: Iterable[int], shape: tuple[int, ...]) -> TuckerForm:
         ranks = self._ranks(shape)
+        for mode, (size, rank) in enumerate(zip(shape, ranks, strict=True)):
+            if rank == 0:
+                continue
+            others = math.prod(ranks) // rank
+            if rank > size:
+                raise ValueError(
+                    f"rank = {rank} of mode {mode} is larger than the mode: the "
+                    f"tensor has shape {shape}."
+                )
+            if rank > others and len(shape) > 1:
+                raise ValueError(
+                    f"rank = {rank} of mode {mode} is larger than the product "
+                    f"{others} of the other ranks, so some columns would be redundant."
+                )
         return TuckerForm(tuple(ranks[mode] for mode in order))
 
     def _ranks(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -126,23 +140,6 @@ class TuckerCompletion(BaseCompletion):
         if core is None:
             return TuckerTensor(cp_to_tucker(model.factors))
         return TuckerTensor((core, model.factors))
-
-    def _check_rank(self, shape: tuple[int, ...]) -> None:
-        ranks = self._ranks(shape)
-        for mode, (size, rank) in enumerate(zip(shape, ranks, strict=True)):
-            if rank == 0:
-                continue
-            others = math.prod(ranks) // rank
-            if rank > size:
-                raise ValueError(
-                    f"rank = {rank} of mode {mode} is larger than the mode: the "
-                    f"tensor has shape {shape}."
-                )
-            if rank > others and len(shape) > 1:
-                raise ValueError(
-                    f"rank = {rank} of mode {mode} is larger than the product "
-                    f"{others} of the other ranks, so some columns would be redundant."
-                )
 
 
 def _usual_ranks(shape: tuple[int, ...], least: int) -> tuple[int, ...]:

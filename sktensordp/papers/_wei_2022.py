@@ -11,7 +11,7 @@ updated from the raw values and released.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -269,10 +269,10 @@ class _PublishedCompletion(BaseCompletion):
         tags.non_deterministic = True
         return tags
 
-    def _check_rank(self, shape: tuple[int, ...]) -> None:
+    def _form(self, order: Iterable[int], shape: tuple[int, ...]) -> Any:
         if isinstance(self.rank, Integral) and self.rank == 0:
             raise ValueError("The published algorithms need a rank of at least 1.")
-        super()._check_rank(shape)
+        return super()._form(order, shape)
 
     def _measurement(self, problem: Problem, *_: Any) -> Measurement:
         algorithm = _Algorithm(
