@@ -115,3 +115,34 @@ def covariance_of(rows, mode):
     own = rows_unpacked(rows.covariances[mode], len(free))
     found[:, free[:, np.newaxis], free] = own
     return found
+
+
+def moment_of(rows, mode, r):
+    """Mean of the outer square of a row."""
+    own = rows.means[mode][r].astype(float)
+    return np.outer(own, own) + covariance_of(rows, mode)[r]
+
+
+def row_by_hand(rows, mode, r, gram, projection):
+    """Mean and covariance of a row by its normal equations.
+
+    Parameters
+    ----------
+    rows : Rows
+        Those before the update.
+    mode, r : int
+    gram : ndarray
+        Sum of the mean outer squares of the regressors of its entries.
+    projection : ndarray
+        Sum of their means times the values.
+    """
+    free, fixed = rows.free(mode), np.flatnonzero(rows.fixed[mode])
+    row = rows.means[mode][r].astype(float)
+    prior = np.diag(rows.precision[mode, free])
+    precision = gram[np.ix_(free, free)] / rows.noise + prior
+    shift = projection[free] - gram[np.ix_(free, fixed)] @ row[fixed]
+    shift = shift / rows.noise + prior @ rows.prior_mean[mode, free]
+    covariance = np.zeros_like(gram)
+    row[free] = np.linalg.solve(precision, shift)
+    covariance[np.ix_(free, free)] = np.linalg.inv(precision)
+    return row, covariance

@@ -5,7 +5,8 @@ import pickle
 
 import numpy as np
 import pytest
-from tensorly.tenalg import multi_mode_dot
+from tensorly import tucker_to_tensor
+from tensorly.decomposition import tucker
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from tests.support.points import POINTS, original
@@ -68,26 +69,12 @@ def test_most_tensors_are_recovered_from_a_tenth_of_their_entries(biases):
     assert n_recovered(SPARSE, range(24), biases=biases) >= 17
 
 
-def hooi(tensor, observed, ranks, n_iter=200):
-    """Higher-order orthogonal iteration that imputes what was not observed.
-
-    Each round projects the tensor on the leading subspace of every mode in turn, and
-    replaces the missing entries by the projection.
-    """
+def hooi(tensor, observed, ranks):
+    """Higher-order orthogonal iteration that imputes what was not observed."""
     filled = np.where(observed, tensor, tensor[observed].mean())
-    factors = [_leading(filled, mode, rank) for mode, rank in enumerate(ranks)]
-    for _ in range(n_iter):
-        for mode, rank in enumerate(ranks):
-            others = multi_mode_dot(filled, factors, skip=mode, transpose=True)
-            factors[mode] = _leading(others, mode, rank)
-        core = multi_mode_dot(filled, factors, transpose=True)
-        filled = np.where(observed, tensor, multi_mode_dot(core, factors))
-    return filled
-
-
-def _leading(tensor, mode, rank):
-    unfolded = np.moveaxis(tensor, mode, 0).reshape(tensor.shape[mode], -1)
-    return np.linalg.svd(unfolded, full_matrices=False)[0][:, :rank]
+    return tucker_to_tensor(
+        tucker(filled, ranks, n_iter_max=200, tol=None, mask=observed)
+    )
 
 
 TUCKERS = {

@@ -35,7 +35,12 @@ from sktensordp.tensor._rows import (
     updated,
     weighing,
 )
-from tests.support.tensors import covariance_of, with_random_rows
+from tests.support.tensors import (
+    covariance_of,
+    moment_of,
+    row_by_hand,
+    with_random_rows,
+)
 
 pytestmark = pytest.mark.thorough
 
@@ -47,9 +52,8 @@ def moments_of(rows, mode, at):
     others = [m for m in range(rows.n_modes) if m != mode]
     mean, square = 1.0, 1.0
     for m in others:
-        own = rows.means[m][at[m]].astype(float)
-        mean = mean * own
-        square = square * (np.outer(own, own) + covariance_of(rows, m)[at[m]])
+        mean = mean * rows.means[m][at[m]].astype(float)
+        square = square * moment_of(rows, m, at[m])
     return mean, square
 
 
@@ -65,15 +69,7 @@ def reference(rows, places, values, mode, r):
             gram += weights[at[0]] * square
             projection += weights[at[0]] * y * mean
             energy += y**2
-    free, fixed = rows.free(mode), np.flatnonzero(rows.fixed[mode])
-    known = rows.means[mode][r].astype(float)
-    prior = np.diag(rows.precision[mode, free])
-    precision = gram[np.ix_(free, free)] / rows.noise + prior
-    shift = projection[free] - gram[np.ix_(free, fixed)] @ known[fixed]
-    shift = shift / rows.noise + prior @ rows.prior_mean[mode, free]
-    row, covariance = known.copy(), np.zeros_like(gram)
-    row[free] = np.linalg.solve(precision, shift)
-    covariance[np.ix_(free, free)] = np.linalg.inv(precision)
+    row, covariance = row_by_hand(rows, mode, r, gram, projection)
     fitted = np.sum(gram * (np.outer(row, row) + covariance)) - 2 * projection @ row
     return row, covariance, energy + fitted / own_weight
 
@@ -182,10 +178,10 @@ def test_the_variance_of_a_prediction():
     variance, _ = rows.variance(coordinates)
     for k, at in enumerate(places):
         mean, square = moments_of(rows, 0, at)
-        own = rows.means[0][at[0]]
-        total = np.sum(square * (np.outer(own, own) + covariance_of(rows, 0)[at[0]]))
-        assert_allclose(rows.predict(coordinates[[k]]), mean @ own)
-        assert_allclose(variance[k], total - (mean @ own) ** 2)
+        total = np.sum(square * moment_of(rows, 0, at[0]))
+        predicted = mean @ rows.means[0][at[0]]
+        assert_allclose(rows.predict(coordinates[[k]]), predicted)
+        assert_allclose(variance[k], total - predicted**2)
 
 
 # --- parts, and what comes later -----------------------------------------------------

@@ -18,7 +18,13 @@ from sktensordp.tensor import (
 from sktensordp.tensor._cp_rows import started
 from sktensordp.tensor._rows import update
 from tests.support.points import POINTS
-from tests.support.tensors import covariance_of, low_rank, with_random_rows
+from tests.support.tensors import (
+    covariance_of,
+    low_rank,
+    moment_of,
+    row_by_hand,
+    with_random_rows,
+)
 
 SHAPES = {
     "matrix": ((7, 5), (2, 3), 2),
@@ -60,12 +66,6 @@ def whole_core(rows):
     return core, square
 
 
-def moment(rows, mode, r):
-    """Mean of the outer square of a row."""
-    own = rows.means[mode][r]
-    return np.outer(own, own) + covariance_of(rows, mode)[r]
-
-
 def expected(rows, at, kept=()):
     """Means of the value, and of its outer square, with some modes left open."""
     (core, square), n = whole_core(rows), rows.n_modes
@@ -73,7 +73,7 @@ def expected(rows, at, kept=()):
     for mode, r in enumerate(at):
         if mode not in kept:
             one += [rows.means[mode][r], [mode]]
-            two += [moment(rows, mode, r), [mode, mode + n]]
+            two += [moment_of(rows, mode, r), [mode, mode + n]]
     axes = [*kept, *(m + n for m in kept)]
     return np.einsum(*one, [*kept]), np.einsum(*two, axes)
 
@@ -95,8 +95,6 @@ def test_rows_and_core_are_those_of_enumeration(case, biases, weighted, monkeypa
     own_weights = weights[X[:, 0]]
     for mode in range(rows.n_modes):
         found, _ = update(rows, entries, mode, n_threads=2)
-        free, fixed = rows.free(mode), np.flatnonzero(rows.fixed[mode])
-        prior = np.diag(rows.precision[mode, free])
         pairs = [expected(rows, at, (mode,)) for at in X]
         for r, known in enumerate(rows.means[mode]):
             here = X[:, mode] == r
@@ -107,16 +105,13 @@ def test_rows_and_core_are_those_of_enumeration(case, biases, weighted, monkeypa
             ]
             gram = sum((w * two for w, _, _, two in some), np.zeros((len(known),) * 2))
             right = sum((w * v * one for w, v, one, _ in some), np.zeros(len(known)))
-            precision = gram[np.ix_(free, free)] / rows.noise + prior
-            shift = right[free] - gram[np.ix_(free, fixed)] @ known[fixed]
-            shift = shift / rows.noise + prior @ rows.prior_mean[mode, free]
-            row = found.means[mode][r]
-            assert_allclose(row[free], np.linalg.solve(precision, shift), atol=1e-9)
-            assert_array_equal(row[fixed], known[fixed])
-            covariance = covariance_of(found, mode)[r][np.ix_(free, free)]
-            assert_allclose(covariance, np.linalg.inv(precision), atol=1e-9)
+            row, covariance = row_by_hand(rows, mode, r, gram, right)
+            assert_allclose(found.means[mode][r], row, atol=1e-9)
+            fixed = rows.fixed[mode]
+            assert_array_equal(found.means[mode][r, fixed], known[fixed])
+            assert_allclose(covariance_of(found, mode)[r], covariance, atol=1e-9)
             if mode == 0:
-                square = np.sum(gram * moment(found, 0, r)) - 2 * right @ row
+                square = np.sum(gram * moment_of(found, 0, r)) - 2 * right @ row
                 error = np.sum(y[here] ** 2) + square / weights[r]
                 assert_allclose(found.errors[r], error)
     n_core = rows.posterior_core.mean.size
@@ -126,7 +121,7 @@ def test_rows_and_core_are_those_of_enumeration(case, biases, weighted, monkeypa
         for column in [None, *np.flatnonzero(rows.single)]:
             cross = np.ones(1)
             for mode, r in enumerate(at):
-                terms, second = rows.terms_of(mode), moment(rows, mode, r)
+                terms, second = rows.terms_of(mode), moment_of(rows, mode, r)
                 if column is None:
                     square = np.kron(square, second[terms, terms])
                     mean = np.kron(mean, rows.means[mode][r, terms])
@@ -187,7 +182,7 @@ def test_variance_is_that_of_enumeration(case):
         for mode, r in enumerate(at):
             own = rows.means[mode][r]
             regressors, _ = expected(rows, at, (mode,))
-            covariance = moment(rows, mode, r) - np.outer(own, own)
+            covariance = moment_of(rows, mode, r) - np.outer(own, own)
             tangent += regressors @ covariance @ regressors
         assert linear[number] == pytest.approx(tangent)
 
