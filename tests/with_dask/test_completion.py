@@ -14,6 +14,7 @@ from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.callbacks import needs_callbacks
+from tests.support.leak_hunt import Secrets
 from tests.support.noise import drawing
 from tests.support.refusing import refused
 from tests.with_dask.partitions import (
@@ -238,30 +239,15 @@ class Results(dask.callbacks.Callback):
 OURS = (*vars(_dask), "getitem-")
 
 
-def holds(value, planted):
-    """Whether a number is anywhere in what a task returned."""
-    if isinstance(value, tuple | list | dict):
-        inside = value.values() if isinstance(value, dict) else value
-        return any(holds(part, planted) for part in inside)
-    if hasattr(value, "groups"):
-        found = *getattr(value, "values", ()), *(part[2] for part in value.groups)
-        return holds(found, planted)
-    if hasattr(value, "to_numpy"):
-        value = value.to_numpy()
-    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-        return bool(np.any(np.isclose(value, planted, rtol=1e-12, atol=0)))
-    return isinstance(value, float) and value == planted
-
-
 def leaving(planted=2.718281828, **params):
     """Names of tasks that return a planted value, and what is seen of all tasks."""
     X, y = entries()
     y[::7] = planted
-    results = Results()
+    results, secrets = Results(), Secrets().plant("value", planted)
     options = {"levels": None, "value_bounds": (0, 6), "max_iter": 1}
     with results:
         model(**options, **params).fit(*in_partitions(X, y, (0, 1500, 4000)))
-    found = [key for key, one in results.found if holds(one, planted)]
+    found = [key for key, one in results.found if secrets.hunt(one)]
     # Reading a partition returns them, or the search would find nothing.
     assert found
     ours = tuple(f"{start}{name}" for name in OURS for start in ("", "('"))
