@@ -304,24 +304,24 @@ def test_chunks_and_the_order_of_entries_change_no_bit(form, chunk, monkeypatch)
 
 @pytest.mark.parametrize(("form", "seed"), [("CP", 0), ("Tucker", 1)])
 def test_larger_tensors_of_random_units(form, seed):
-    """60 units with 1 to 200 entries; one, several and all but one are taken away."""
+    """150 units with 1 to 200 entries; one, several and all but one are taken away."""
     rng = np.random.default_rng(seed)
-    sizes = rng.geometric(0.05, 60)
+    sizes = rng.geometric(0.05, 150)
     n = int(sizes.sum())
-    where = np.column_stack([np.repeat(np.arange(60), sizes), rng.integers(0, 40, n)])
+    where = np.column_stack([np.repeat(np.arange(150), sizes), rng.integers(0, 40, n)])
     where = where.astype(np.int32)
     values = np.clip(rng.normal(0.6, 0.4, n), -0.5, 1.2)
-    model = make(form, shape=(60, 40))
+    model = make(form, shape=(150, 40))
     start = run(model, where, values)
     largest = 0.0
-    gone = [*rng.choice(60, 6, replace=False).tolist(), int(np.argmax(sizes))]
+    gone = [*rng.choice(150, 6, replace=False).tolist(), int(np.argmax(sizes))]
     for _, moved, alone in without_each(start, where, values, 0, gone):
         assert_array_equal(moved, alone.flat)
         length = np.linalg.norm(moved.astype(float)) * start.step
         assert length <= 1 + 1e-9
         largest = max(largest, length)
     assert largest > 0.5
-    parts = [rng.random(60) < 0.5]
+    parts = [rng.random(150) < 0.5]
     parts.append(~parts[0])
     runs = [
         run(model, where[p[where[:, 0]]], values[p[where[:, 0]]], follow=start)

@@ -23,11 +23,9 @@ from sktensordp.tensor._observations import Observations, places_of
 from sktensordp.tensor._pattern import pattern_of
 from sktensordp.tensor._rows import (
     Evidence,
-    Sums,
     as_sums,
     learn,
     own_rows,
-    solve,
     spread,
     sums,
     unpacked,
@@ -462,14 +460,6 @@ def test_features_and_weights_of_a_fit():
         np.sqrt(np.mean((r.predict(X[test]) - y[test]) ** 2)) for r in (rows, close)
     ]
     assert_allclose(error[1], error[0], rtol=0.01)
-
-
-def test_solving_needs_no_state():
-    rows, entries, *_ = random_state(SHAPES["matrix"])
-    found = sums(rows, entries, 1)
-    again = Sums(found.gram.copy(), found.projection.copy())
-    assert_array_equal(solve(rows, 1, found)[0], solve(rows, 1, again)[0])
-    assert_array_equal(found.gram, again.gram)
 
 
 def test_a_matrix_needs_nothing_compiled(monkeypatch):

@@ -107,6 +107,7 @@ ORDERS = {
     "reversed": lambda n: [range(n)[::-1]],
     "rotated": lambda n: [[*range(k, n), *range(k)] for k in range(n)],
     "one is not there": lambda n: [[j for j in range(n) if j != k] for k in range(n)],
+    "in several stacks": lambda n: [[*range(n)] * 20],
 }
 
 
@@ -337,32 +338,6 @@ def test_chunks_are_parts_of_whole_units(chunk, monkeypatch):
         # No larger than asked for, unless it is a single unit.
         assert len(part.values) <= chunk or len(part.units) == 1
     assert (len(parts) > 1) == (chunk < 500)
-
-
-@pytest.mark.parametrize("chunk", [1, 60, 200])
-def test_kernels_do_not_see_the_chunks(chunk, monkeypatch):
-    found = UnitEntries(*entries())
-    rng = np.random.default_rng(1)
-    regressors = rng.standard_normal((500, 3))
-    precision = np.ones(3)
-
-    def everything(parts):
-        sums, rows, end = np.zeros((7, 3)), [], 0
-        for part in parts:
-            own = np.ascontiguousarray(regressors[end : end + len(part.values)])
-            end += len(part.values)
-            rows.append(solved(part.starts, own, part.values, 0.5, precision, 2))
-            index = np.ascontiguousarray(part.others[:, 0])
-            bounded_sums(
-                part.starts, part.orders[0], index, own, 1.0, 0.5, 2.0**-20, sums,
-                np.empty(len(part.units)),
-            )  # fmt: skip
-        return [sums, *(np.concatenate(r) for r in zip(*rows, strict=True))]
-
-    whole = everything([found])
-    monkeypatch.setattr(*POINTS["chunk of entries"], chunk)
-    for one, other in zip(everything(found.chunks()), whole, strict=True):
-        assert_array_equal(one, other)
 
 
 # --- counts --------------------------------------------------------------------------
@@ -628,13 +603,6 @@ def test_a_moment_that_noise_made_indefinite_is_no_obstacle(signs):
         sums, weights, moment, noise, residual, centre, own, covariance
     ):
         assert np.all(np.isfinite(part))
-
-
-def test_entries_at_one_place_are_in_the_same_order_however_they_came():
-    where = np.zeros((3, 2), dtype=np.int64)
-    values = np.array([0.1, -0.7, 0.3])
-    for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0]):
-        assert_array_equal(UnitEntries(where, values[order]).values, np.sort(values))
 
 
 @pytest.mark.parametrize("bad", [np.inf, np.nan, 1e200])
