@@ -23,7 +23,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -144,7 +143,7 @@ def work(request):
         fit()
         seconds = perf_counter() - start
         np.save(f"{request['file']}.{request['library']}.{number}.npy", recommend())
-        print(json.dumps(seconds), flush=True)
+        print(json.dumps([seconds]), flush=True)
 
 
 def work_at_scale(request):
@@ -161,21 +160,7 @@ def work_at_scale(request):
     model.fit_batches(pairs[k : k + 10**6] for k in range(0, len(pairs), 10**6))
     seconds = perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(json.dumps([seconds, peak], separators=(",", ":")))
-
-
-def run(python, *arguments, blas_threads=THREADS):
-    """Run a worker in a separate process and return the numbers that it prints."""
-    threads = {f"{of}_NUM_THREADS": str(THREADS) for of in ("OMP", "NUMBA", "LK")}
-    threads |= {f"{of}_NUM_THREADS": str(blas_threads) for of in ("OPENBLAS", "MKL")}
-    command = [str(python), __file__, *arguments]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, text=True, env=os.environ | threads, check=True
-    )
-    # Other lines are the libraries' own output.
-    return [
-        json.loads(line) for line in done.stdout.split() if line[0] in "[0123456789"
-    ]
+    print(json.dumps([seconds, peak]))
 
 
 def load(arguments):
@@ -199,16 +184,13 @@ def load(arguments):
 def compare(arguments, folder):
     from sktensordp.completion._scoring import ranking_scores
     from sktensordp.model_selection import ItemHoldout
+    from tests.benchmarks.environments import answers, environments, threads
 
     name, pairs, shape = load(arguments)
     splits = ItemHoldout(0.2, n_splits=1 if arguments.small else 3, random_state=0)
     pythons = {OURS: sys.executable}
     if not arguments.no_peers:
-        from environments import environment
-
-        where = (arguments.environments or folder).absolute()
-        for library, packages in REQUIREMENTS.items():
-            pythons[library] = str(environment(where, library, packages))
+        pythons |= environments(arguments.environments or folder, REQUIREMENTS)
     results = {}
     for number, (train, test) in enumerate(splits.split(pairs)):
         path = folder / f"{number}.npz"
@@ -218,9 +200,11 @@ def compare(arguments, folder):
         for library, python in pythons.items():
             request = json.dumps({"library": library, "file": str(path)})
             # implicit asks for one BLAS thread.
-            blas = 1 if library == "implicit" else THREADS
-            lines = run(python, "--worker", request, blas_threads=blas)
-            for k, seconds in enumerate(lines):
+            blas = "1" if library == "implicit" else str(THREADS)
+            variables = threads(THREADS)
+            variables |= {"OPENBLAS_NUM_THREADS": blas, "MKL_NUM_THREADS": blas}
+            lines = answers(python, __file__, "--worker", request, **variables)
+            for k, (seconds,) in enumerate(lines):
                 top = np.load(f"{path}.{library}.{k}.npy")[users]
                 scores = [
                     float(np.mean(ranking_scores(metric, top, users, held_out)))
@@ -242,6 +226,7 @@ def compare(arguments, folder):
 
 def print_scale(sizes, folder):
     from sktensordp.datasets import make_ratings
+    from tests.benchmarks.environments import answers, threads
 
     print(f"\n{'choices':>12s}{'users':>10s}{'items':>8s}{'seconds':>9s}{'GB':>7s}")
     for n_users, n_items, n_choices in sizes:
@@ -250,7 +235,8 @@ def print_scale(sizes, folder):
         np.save(path, made.data.astype(np.int32))
         del made
         request = json.dumps([str(path), [n_users, n_items]])
-        ((seconds, peak),) = run(sys.executable, "--scale-worker", request)
+        worker = __file__, "--scale-worker", request
+        ((seconds, peak),) = answers(sys.executable, *worker, **threads(THREADS))
         print(f"{n_choices:12,d}{n_users:10,d}{n_items:8,d}{seconds:9.2f}{peak:7.2f}")
 
 

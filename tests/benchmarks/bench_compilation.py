@@ -7,14 +7,15 @@ second, identical one. The cold ones have an empty cache on disk; the others hav
 `python -m sktensordp.completion` left there. Run it on idle cores.
 """
 
-import os
+import json
 import pickle
-import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from pathlib import Path
+
+from tests.benchmarks.environments import answers
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,7 +43,7 @@ def fitting(**options):
 
 def first_fits():
     """First fit of ratings, then of users, in this process."""
-    print(f"{beyond(fitting()):.2f} {beyond(fitting(unit=0)):.2f}")
+    print(json.dumps([beyond(fitting()), beyond(fitting(unit=0))]))
 
 
 def folding_in(path):
@@ -50,16 +51,12 @@ def folding_in(path):
     model = pickle.loads(Path(path).read_bytes())
     start = time.process_time()
     model.fold_in([[0, 0], [0, 1], [0, 2]], [3.0, 4.0, 5.0])
-    print(f"{time.process_time() - start:.2f}")
+    print(json.dumps([time.process_time() - start]))
 
 
 def in_a_process(folder, *arguments):
-    environ = {**os.environ, "NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, __file__, *map(str, arguments)]
-    output = subprocess.run(
-        command, env=environ, check=True, text=True, stdout=subprocess.PIPE
-    ).stdout
-    return map(float, output.split())
+    variables = {"NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": str(ROOT)}
+    return [*answers(sys.executable, __file__, *arguments, **variables)]
 
 
 def main():
@@ -70,15 +67,13 @@ def main():
     if sys.argv[1:2] == ["fold_in"]:
         return folding_in(sys.argv[2])
     with tempfile.TemporaryDirectory() as folder:
-        entries, users = in_a_process(folder, "fits")
-        print(f"first fit, empty cache:           {entries:5.2f} s")
-        print(f"first fit of users after that:    {users:5.2f} s")
-        entries, users = in_a_process(folder, "fits")
-        print(f"first fit, filled cache:          {entries:5.2f} s")
-        print(f"first fit of users after that:    {users:5.2f} s")
+        for cache in ("empty", "filled"):
+            ((entries, users),) = in_a_process(folder, "fits")
+            print(f"first fit, {f'{cache} cache:':23}{entries:5.2f} s")
+            print(f"first fit of users after that:    {users:5.2f} s")
         path = Path(folder) / "model"
         in_a_process(folder, "store", path)
-        (seconds,) = in_a_process(folder, "fold_in", path)
+        ((seconds,),) = in_a_process(folder, "fold_in", path)
         print(f"fold_in of one user, new process: {seconds:5.2f} s")
 
 

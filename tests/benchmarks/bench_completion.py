@@ -1,17 +1,16 @@
 """Speed, memory and accuracy of completion, beside other libraries.
 
     python tests/benchmarks/bench_completion.py [--small]
-        [--before FOLDER] [--no-phases] [--no-files] [--no-peers]
+        [--before FOLDER] [--no-fit] [--no-file] [--no-peers]
 
 The first part fits CPCompletion with default options, rank 16 and no noise to ratings
-(user, item, time), and prints the processor seconds of the fit and of each phase. With
-`--before FOLDER`, where FOLDER is a checkout of an earlier version, both versions run,
-one process after the other.
+(user, item, time), and prints the processor seconds of the fit. With `--before FOLDER`,
+where FOLDER is a checkout of an earlier version, both versions run, one process after
+the other.
 
 The second part fits CPCompletion at epsilon 4 to entries (user, item, time) with
 power-law users and items, rated on half stars, in batches of a million from a memory
-map and, where PyArrow is there, from a Parquet file: reading, checks, randomisation,
-fit and all.
+map: reading, checks, randomisation, fit and all.
 
 The third part fits ratings (user, item): median seconds of training, those that passed
 and those of all processors, and mean error on a tenth that is held out. On a machine
@@ -29,7 +28,6 @@ import json
 import math
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -39,12 +37,12 @@ import numpy as np
 
 # What a worker needs of this library it imports itself: other environments lack it.
 
-THREADS = 2
 RANK = 16
-N_PHASES, N_PHASES_SMALL = 2_000_000, 100_000
-# Entries of the fits from files, and the sizes of the modes.
-FILES = 20_000_000, (140_000, 27_000, 200)
-SMALL_FILES = 100_000, (3_000, 2_000, 200)
+THREADS = 2
+N_DEFAULT, SMALL_DEFAULT = 2_000_000, 100_000
+# Entries of the fit from a file, and the sizes of the modes.
+IN_FILE = 20_000_000, (140_000, 27_000, 200)
+SMALL_FILE = 100_000, (3_000, 2_000, 200)
 BATCH = 1_000_000
 LARGEST_DENSE = 10_000_000  # cells of a table that TensorLy gets
 # Entries of the fit that is not timed: enough for the kernel that large fits use.
@@ -82,30 +80,12 @@ SETTINGS = {
 OURS = "sktensordp"
 
 
-def worker(python, name, *, package=None, **request):
-    """Results of one of the WORKERS, in a process of its own, as they come.
+def worker(python, name, request, **variables):
+    """Results of one of the WORKERS, in a process of its own, as they come."""
+    from tests.benchmarks.environments import answers, threads
 
-    The process imports this library from the folder `package`, if given.
-    """
-    variables = "OMP", "OPENBLAS", "MKL", "NUMBA", "LK"
-    threads = {f"{of}_NUM_THREADS": str(THREADS) for of in variables}
-    if package is not None:
-        threads["PYTHONPATH"] = str(package)
-    command = [python, __file__, "--worker", name, json.dumps(request)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, env=os.environ | threads
-    ) as process:
-        yield from map(json.loads, process.stdout)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, name)
-
-
-def print_table(title, head, rows):
-    """Rows of a name and columns; numbers get four digits."""
-    print(f"\n{title:30}" + "".join(f"{h:>12}" for h in head))
-    for name, *cells in rows:
-        shown = [f"{c:12.4g}" if c is not None else f"{'-':>12}" for c in cells]
-        print(f"{name:30}" + "".join(shown), flush=True)
+    arguments = "--worker", name, json.dumps(request)
+    return answers(python, __file__, *arguments, **threads(THREADS), **variables)
 
 
 def power_law(rng, size, exponent, n):
@@ -145,92 +125,41 @@ def forget_peak():
         Path("/proc/self/clear_refs").write_text("5")
 
 
-def time_phases(n):
-    """Processor seconds of a fit with default options, rank 16, and of its phases."""
-    from sktensordp.completion import CPCompletion, _entries
-    from sktensordp.completion.measurements import _input, _residual_variance
+def time_default(n):
+    """Processor seconds of a fit with default options and rank 16."""
+    from sktensordp.completion import CPCompletion
     from sktensordp.datasets import make_ratings
-    from sktensordp.tensor import Observations, _cp_rows
 
-    seconds = {}
-
-    def timed(owner, name, phase):
-        function = getattr(owner, name)
-
-        def call(*arguments, **options):
-            begin = process_time()
-            try:
-                return function(*arguments, **options)
-            finally:
-                seconds[phase] = seconds.get(phase, 0.0) + process_time() - begin
-
-        setattr(owner, name, call)
-
-    timed(_cp_rows, "swept", "sweeps")
-    timed(_cp_rows, "_with_learned_prior", "priors")
-    timed(Observations, "of", "grouping")
-    timed(_entries, "pattern_of", "pattern")
-    timed(_input, "residual_variance", "residual variance")
-    timed(_residual_variance, "continued", "its sweeps")
     ratings = make_ratings(n // 100, max(n // 400, 50), n, random_state=0)
     times = np.random.default_rng(0).integers(0, 200, (n, 1))
     X, y = np.append(ratings.data, times, axis=1), ratings.target.astype(float)
     shape = tuple((X.max(axis=0) + 1).tolist())
-    for part in (slice(N_WARM), slice(None)):
-        seconds.clear()
-        model = CPCompletion(RANK, epsilon=math.inf, levels=ratings.levels, shape=shape)
-        begin = process_time()
-        model.fit(X[part], y[part])
-        total = process_time() - begin
-    yield {"all": total, "outside sweeps": total - seconds["sweeps"], **seconds}
+    model = CPCompletion(RANK, epsilon=math.inf, levels=ratings.levels, shape=shape)
+    model.fit(X[:N_WARM], y[:N_WARM])
+    begin = process_time()
+    model.fit(X, y)
+    yield {"seconds": process_time() - begin}
 
 
-def print_phases(n, before):
+def print_default(n, before):
     """The first part; beside an earlier version, if there is one."""
     packages = {"now": Path(__file__).parents[2]}
     if before is not None:
         packages = {"before": before.absolute(), **packages}
-    found = {
-        name: next(worker(sys.executable, "phases", package=package, n=n))
-        for name, package in packages.items()
-    }
-    rows = [(name, *(one[name] for one in found.values())) for name in found["now"]]
-    print_table(f"Fit to {n:,}, s", found, rows)
+    for name, package in packages.items():
+        path = {"PYTHONPATH": str(package)}
+        (found,) = worker(sys.executable, "default", {"n": n}, **path)
+        print(f"default fit to {n:,}, {name}: {found['seconds']:.4g} s", flush=True)
 
 
-def save_entries(n, shape, folder):
-    """Files of the same entries, by name; they are all that is left of them."""
-    coordinates, values = synthetic_entries(n, shape)
-    values = np.clip(np.rint(2 * values + 7) / 2, 0.5, 5)
-    folder.mkdir()
-    np.save(folder / "X.npy", np.ascontiguousarray(coordinates))
-    np.save(folder / "y.npy", values)
-    yield "memory map", str(folder)
-    with contextlib.suppress(ImportError):
-        from pyarrow import parquet, table
-
-        names = [f"mode {mode}" for mode in range(len(shape))]
-        columns = dict(zip(names, coordinates.T, strict=True)) | {"value": values}
-        path = str(folder / "entries.parquet")
-        parquet.write_table(table(columns), path)
-        yield "Parquet", path
-
-
-def read_entries(path):
-    """Batches of coordinates and values."""
-    if path.endswith(".parquet"):
-        from pyarrow.parquet import ParquetFile
-
-        for batch in ParquetFile(path).iter_batches(batch_size=BATCH):
-            *columns, values = (column.to_numpy() for column in batch.columns)
-            yield np.column_stack(columns), values
-        return
-    X, y = (np.load(f"{path}/{name}.npy", mmap_mode="r") for name in "Xy")
+def batches(folder):
+    """Coordinates and values, a million at a time, from a memory map."""
+    X, y = (np.load(f"{folder}/{name}.npy", mmap_mode="r") for name in "Xy")
     for start in range(0, len(y), BATCH):
         yield X[start : start + BATCH], y[start : start + BATCH]
 
 
-def time_fit(path):
+def time_file(folder):
     """Seconds of a fit in batches, its peak memory, and its sweeps."""
     from sktensordp.completion import CPCompletion
 
@@ -238,23 +167,26 @@ def time_fit(path):
         RANK, epsilon=4.0, perturbation="input", levels=np.arange(0.5, 5.5, 0.5),
         n_pattern_components=0,
     )  # fmt: skip
-    model.fit_batches((X[:N_WARM], y[:N_WARM]) for X, y in read_entries(path))
+    model.fit_batches((X[:N_WARM], y[:N_WARM]) for X, y in batches(folder))
     forget_peak()
     before, begin = memory("VmRSS"), perf_counter()
-    model.fit_batches(read_entries(path))
+    model.fit_batches(batches(folder))
     seconds = perf_counter() - begin
-    peak = None if before is None else memory("VmHWM") - before
+    peak = math.nan if before is None else memory("VmHWM") - before
     yield {"seconds": seconds, "peak": peak, "sweeps": model.n_iter_}
 
 
-def print_fits(n, shape):
-    """The second part: a fit from every kind of file."""
-    with tempfile.TemporaryDirectory() as temporary:
-        rows = []
-        for name, path in save_entries(n, shape, Path(temporary) / "entries"):
-            (found,) = worker(sys.executable, "fits", path=path)
-            rows.append((f"{n:,}, {name}", *found.values()))
-        print_table("Fits from files: entries", ("seconds", "peak MB", "sweeps"), rows)
+def print_file(n, shape):
+    """The second part."""
+    with tempfile.TemporaryDirectory() as folder:
+        coordinates, values = synthetic_entries(n, shape)
+        values = np.clip(np.rint(2 * values + 7) / 2, 0.5, 5)
+        np.save(f"{folder}/X.npy", np.ascontiguousarray(coordinates))
+        np.save(f"{folder}/y.npy", values)
+        del coordinates, values
+        (found,) = worker(sys.executable, "file", {"folder": folder})
+    print("{:,} from a memory map: {seconds:.4g} s, {peak:.4g} MB at most beyond what "
+          "was there, {sweeps} sweeps".format(n, **found), flush=True)  # fmt: skip
 
 
 def library_model(ratings, setting):
@@ -443,7 +375,7 @@ def peer_rows(files, pythons):
         shape = np.load(files[0])["shape"]
         if library == "tensorly" and math.prod(shape.tolist()) > LARGEST_DENSE:
             continue
-        first, *results = worker(python, "models", library=library, files=files)
+        first, *results = worker(python, "models", {"library": library, "files": files})
         for number, setting in enumerate(SETTINGS[library]):
             mine = [r for r in results if r["setting"] == number]
             shown = ", ".join(f"{k}={v:g}" for k, v in setting.items()) or "defaults"
@@ -479,11 +411,7 @@ def print_peers(title, files, pythons):
             print("; ".join(better) or "none")
 
 
-WORKERS = {
-    "phases": time_phases,
-    "fits": time_fit,
-    "models": time_models,
-}
+WORKERS = {"default": time_default, "file": time_file, "models": time_models}
 
 
 def work(name, request):
@@ -500,28 +428,26 @@ def main():
     parser.add_argument("--environments", type=Path, help="where the environments are")
     parser.add_argument("--before", type=Path, help="checkout of an earlier version")
     parser.add_argument("--no-peers", action="store_true", help="this library alone")
-    parser.add_argument("--no-phases", action="store_true", help="without first part")
-    parser.add_argument("--no-files", action="store_true", help="without second part")
+    parser.add_argument("--no-fit", action="store_true", help="without first part")
+    parser.add_argument("--no-file", action="store_true", help="without second part")
     parser.add_argument("--small", action="store_true", help="a quick smoke run")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         return work(*arguments.worker)
+    from tests.benchmarks.environments import environments
+
     small = arguments.small
     print(f"{platform.machine()}, {os.cpu_count()} cores, NumPy {np.__version__}")
-    if not arguments.no_phases:
-        print_phases(N_PHASES_SMALL if small else N_PHASES, arguments.before)
-    if not arguments.no_files:
-        print_fits(*(SMALL_FILES if small else FILES))
+    if not arguments.no_fit:
+        print_default(SMALL_DEFAULT if small else N_DEFAULT, arguments.before)
+    if not arguments.no_file:
+        print_file(*(SMALL_FILE if small else IN_FILE))
     with tempfile.TemporaryDirectory() as temporary:
-        folder = arguments.environments or Path(temporary)
         pythons = {OURS: sys.executable}
         if not arguments.no_peers:
-            from environments import environment
-
-            for library, packages in REQUIREMENTS.items():
-                python = environment(folder.absolute(), library, packages)
-                pythons[library] = str(python)
+            folder = arguments.environments or Path(temporary)
+            pythons |= environments(folder, REQUIREMENTS)
         try:
             ratings = movielens(arguments.data_home)
         except OSError as error:

@@ -28,7 +28,6 @@ import json
 import os
 import platform
 import resource
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -36,6 +35,7 @@ from time import perf_counter
 
 import numpy as np
 
+from tests.benchmarks.environments import answers
 from tests.support.callbacks import Silent
 
 FILE = 1_000_000
@@ -224,11 +224,8 @@ def in_processes(root, n_entries, n_users, rank, n_workers, order):
     folder = root / (f"{n_users}" + f"-{n_entries}" * (order == "sorted"))
     write(folder, n_entries, n_users, order == "sorted")
     case = n_entries, n_users, rank, n_workers or 0, order is not None
-    command = [sys.executable, __file__, "--folder", folder, "--case"]
-    finished = subprocess.run(
-        [*command, *(str(int(x)) for x in case)], check=True, stdout=subprocess.PIPE
-    )
-    one = json.loads(finished.stdout.splitlines()[-1])
+    arguments = "--folder", folder, "--case", *map(int, case)
+    (one,) = answers(sys.executable, __file__, *arguments)
     name = "one machine" if n_workers is None else str(n_workers)
     print(f"{n_entries:9} {n_users:7} {order or '':>6} {rank:4} {name:>11} "
           f"{one['before']:7.1f} {one['pass']:6.2f} {one['all']:6.0f} "

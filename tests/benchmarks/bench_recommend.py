@@ -17,7 +17,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -31,7 +30,7 @@ K, N_ONE = 10, 1000
 # Users, items and entries.
 SIZES = [(600, 9_000, 80_000), (6_000, 9_000, 1_000_000), (60_000, 9_000, 10_000_000)]
 SMALL_SIZES = [(100, 400, 4_000)]
-IMPLICIT = ["implicit==0.7.3", "numpy==2.4.6"]
+REQUIREMENTS = {"implicit": ["implicit==0.7.3", "numpy==2.4.6"]}
 SETTINGS = {
     "sktensordp": ["CPCompletion", "CPCompletion, unit=0", "ImplicitCompletion"],
     "implicit": ["10 factors", "100 factors", "100 similar items"],
@@ -104,15 +103,14 @@ def main():
     if arguments.worker:
         return work(arguments.worker)
     from sktensordp.datasets import make_ratings
+    from tests.benchmarks.environments import answers, environments, threads
 
     print(f"{platform.machine()}, {os.cpu_count()} cores, NumPy {np.__version__}")
     with tempfile.TemporaryDirectory() as temporary:
         pythons = {"sktensordp": sys.executable}
         if not arguments.no_peers:
-            from environments import environment
-
-            folder = (arguments.environments or Path(temporary)).absolute()
-            pythons["implicit"] = environment(folder, "implicit", IMPLICIT)
+            folder = arguments.environments or Path(temporary)
+            pythons |= environments(folder, REQUIREMENTS)
         print(f"{'':34s}{'entries':>12s}{'one user, ms':>14s}{'each of many, ms':>18s}")
         for n_users, n_items, n_entries in SMALL_SIZES if arguments.small else SIZES:
             path = Path(temporary) / "entries.npz"
@@ -120,19 +118,9 @@ def main():
             values = np.clip(np.rint(made.target), 1, 5)
             np.savez(path, where=made.data, values=values, shape=made.shape)
             for library, python in pythons.items():
-                threads = {
-                    f"{of}_NUM_THREADS": "1" for of in ("OMP", "OPENBLAS", "MKL")
-                }
-                done = subprocess.run(
-                    [str(python), __file__, "--worker", f"{library}:{path}"],
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    env=os.environ | threads,
-                    check=True,
-                )
-                lines = [line for line in done.stdout.splitlines() if line[:1] == "["]
-                for name, line in zip(SETTINGS[library], lines, strict=True):
-                    one, each = json.loads(line)
+                worker = "--worker", f"{library}:{path}"
+                lines = answers(python, __file__, *worker, **threads(1))
+                for name, (one, each) in zip(SETTINGS[library], lines, strict=True):
                     seconds = f"{1e3 * one:14.3f}{1e3 * each:18.4f}"
                     label = f"{library}, {name}"
                     print(f"{label:34s}{n_entries:12,d}{seconds}", flush=True)
