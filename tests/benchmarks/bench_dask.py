@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
-"""Cost of completions from Dask, beside the fit on one machine.
+"""Cost of completions of users from Dask, beside the fit on one machine.
 
-    python tests/benchmarks/bench_dask.py [--users] [--small] [--folder FOLDER]
+    python tests/benchmarks/bench_dask.py [--small] [--folder FOLDER]
 
 Ratings (user, item, half stars) are written to Parquet files of a million each.
-CPCompletion is fitted to them at epsilon 4, ``fit_batches`` with two threads on one
-machine, and on a LocalCluster with a thread for each worker; every fit in processes of
-its own. By default, entries are protected, with ``perturbation="input"`` and without
-the pattern, and the files are in no order. With ``--users``, whole users are protected
-(``unit=0``), and files are sorted by user and share none, unless the table says
-"random"; a fit ends after four passes.
+CPCompletion is fitted to them at epsilon 4 with whole users protected (``unit=0``),
+``fit_batches`` with two threads on one machine, and on a LocalCluster with a thread for
+each worker; every fit in processes of its own. Files are sorted by user and share none,
+unless the table says "random". A fit ends after four passes.
 
 Printed are
 
@@ -41,28 +39,18 @@ from tests.support.callbacks import Silent
 FILE = 1_000_000
 PASSES = 4
 COLUMNS = ["user", "item"]
-# Entries, users, rank, and on how many workers; None is one machine.
+# Entries, users, on how many workers (None is one machine), the order of the files.
 CASES = [
-    (50_000_000, 200_000, 5, (None, 1, 2)),
-    (5_000_000, 200_000, 5, (None, 2)),
-    (5_000_000, 20_000, 5, (2,)),
-    (5_000_000, 200_000, 10, (None, 2)),
+    (2_000_000, 40_000, (2,), "sorted"),
+    (10_000_000, 200_000, (None, 1, 2), "sorted"),
+    (10_000_000, 200_000, (2,), "random"),
+    (10_000_000, 1_000_000, (2,), "sorted"),
+    (20_000_000, 400_000, (2,), "sorted"),
+    (20_000_000, 1_000_000, (2,), "sorted"),
+    (100_000_000, 2_000_000, (2,), "sorted"),
 ]
-SMALL = [(2_000_000, 20_000, 5, (None, 1, 2))]
-# Entries, users, rank, on how many workers, and the order of the files.
-USERS = [
-    (2_000_000, 40_000, 5, (2,), "sorted"),
-    (10_000_000, 200_000, 5, (None, 1, 2), "sorted"),
-    (10_000_000, 200_000, 5, (2,), "random"),
-    (10_000_000, 1_000_000, 5, (2,), "sorted"),
-    (20_000_000, 400_000, 5, (2,), "sorted"),
-    (20_000_000, 1_000_000, 5, (2,), "sorted"),
-    (100_000_000, 2_000_000, 5, (2,), "sorted"),
-]
-SMALL_USERS = [
-    (2_000_000, 40_000, 5, (None, 2), order) for order in ("sorted", "random")
-]
-N_ITEMS = 20_000
+SMALL = [(2_000_000, 40_000, (None, 2), order) for order in ("sorted", "random")]
+N_ITEMS, RANK = 20_000, 5
 
 
 def write(folder, n_entries, n_users, is_sorted=False):
@@ -148,17 +136,15 @@ def costs_of_process():
     return processor(), TCP.n_sent / 1e6
 
 
-def measure(folder, n_entries, n_users, rank, n_workers, by_user):
+def measure(folder, n_entries, n_users, n_workers):
     """One fit, in this process and its workers."""
     from sktensordp.completion import CPCompletion
 
-    options = {"perturbation": "input", "n_pattern_components": 0, "max_iter": PASSES}
-    if by_user:
-        options = {"perturbation": "statistics", "unit": 0, "delta": 1e-6,
-                   "shape": (n_users, N_ITEMS)}  # fmt: skip
     model = CPCompletion(
-        rank, epsilon=4, levels=np.arange(0.5, 5.5, 0.5), random_state=0, **options
-    )
+        RANK, epsilon=4, delta=1e-6, unit=0, perturbation="statistics",
+        levels=np.arange(0.5, 5.5, 0.5), shape=(n_users, N_ITEMS), max_iter=PASSES,
+        random_state=0,
+    )  # fmt: skip
     files = sorted(folder.glob("*.parquet"))[: n_entries // FILE]
     if n_workers is None:
         import pyarrow.parquet as pq
@@ -205,36 +191,32 @@ def measure(folder, n_entries, n_users, rank, n_workers, by_user):
         "memory": memory,
         "here": peak(),
         "sent": sent,
-        "least": (n_workers or 0) * least(rank, by_user) / 1e6,
+        "least": (n_workers or 0) * least() / 1e6,
     }
 
 
-def least(rank, by_user):
+def least():
     """Bytes to a worker and from it in a pass."""
-    if not by_user:
-        # With so many entries, means and variances of the items; sums with all pairs.
-        q = rank + 2
-        return N_ITEMS * (2 * q * 4 + (q + q * (q + 1) // 2) * 8)
     # Biases, factors and weights of the items; sums for biases and factors.
-    return N_ITEMS * ((rank + 2) + (rank + 1)) * 8
+    return N_ITEMS * ((RANK + 2) + (RANK + 1)) * 8
 
 
-def in_processes(root, n_entries, n_users, rank, n_workers, order):
+def in_processes(root, n_entries, n_users, n_workers, order):
     """Measure one fit in processes of its own, and print a row of the table."""
     folder = root / (f"{n_users}" + f"-{n_entries}" * (order == "sorted"))
     write(folder, n_entries, n_users, order == "sorted")
-    case = n_entries, n_users, rank, n_workers or 0, order is not None
-    arguments = "--folder", folder, "--case", *map(int, case)
+    case = n_entries, n_users, n_workers or 0
+    arguments = "--folder", folder, "--case", *case
     (one,) = answers(sys.executable, __file__, *arguments)
     name = "one machine" if n_workers is None else str(n_workers)
-    print(f"{n_entries:9} {n_users:7} {order or '':>6} {rank:4} {name:>11} "
+    print(f"{n_entries:9} {n_users:7} {order:>6} {name:>11} "
           f"{one['before']:7.1f} {one['pass']:6.2f} {one['all']:6.0f} "
           f"{one['worker']:6.2f} {one['caller']:6.2f} {one['memory']:9.0f} "
           f"{one['here']:7.0f} {one['sent']:7.2f} {one['least']:6.2f}",
           flush=True)  # fmt: skip
 
 
-HEADER = (f"{'entries':>9} {'users':>7} {'files':>6} {'rank':>4} {'workers':>11} "
+HEADER = (f"{'entries':>9} {'users':>7} {'files':>6} {'workers':>11} "
           f"{'before':>7} {'pass':>6} {'all':>6} {'worker':>6} {'caller':>6} "
           f"{'MB worker':>9} {'MB here':>7} {'MB sent':>7} {'least':>6}")  # fmt: skip
 
@@ -242,31 +224,26 @@ HEADER = (f"{'entries':>9} {'users':>7} {'files':>6} {'rank':>4} {'workers':>11}
 def main():
     """Run all cases, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--users", action="store_true", help="protect whole users")
     parser.add_argument("--small", action="store_true", help="2 million ratings alone")
     parser.add_argument("--most", type=int, help="leave out cases with more ratings")
     parser.add_argument("--folder", type=Path, help="where the files are written")
-    parser.add_argument("--case", nargs=5, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--case", nargs=3, type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.case:
-        n_entries, n_users, rank, n_workers, by_user = arguments.case
-        order = arguments.folder
-        found = measure(order, n_entries, n_users, rank, n_workers or None, by_user)
+        n_entries, n_users, n_workers = arguments.case
+        found = measure(arguments.folder, n_entries, n_users, n_workers or None)
         print(json.dumps(found))
         return
     print(f"{platform.machine()}, Python {platform.python_version()}")
     print(HEADER)
-    if arguments.users:
-        cases = SMALL_USERS if arguments.small else USERS
-    else:
-        cases = [(*case, None) for case in (SMALL if arguments.small else CASES)]
+    cases = SMALL if arguments.small else CASES
     with tempfile.TemporaryDirectory() as temporary:
         root = arguments.folder or Path(temporary)
-        for n_entries, n_users, rank, workers, order in cases:
+        for n_entries, n_users, workers, order in cases:
             if arguments.most and n_entries > arguments.most:
                 continue
             for n_workers in workers:
-                in_processes(root, n_entries, n_users, rank, n_workers, order)
+                in_processes(root, n_entries, n_users, n_workers, order)
 
 
 if __name__ == "__main__":
