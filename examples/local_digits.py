@@ -28,12 +28,10 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import f1_score
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
 
 from sktensordp.exceptions import UnsoundClaimWarning
 from sktensordp.mechanisms import (
@@ -80,21 +78,19 @@ X, y = load_digits(return_X_y=True)
 
 def f1_on_clean_images(mechanism):
     """Weighted F1 scores of three splits, and the epsilon that really holds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnsoundClaimWarning)  # said above
+        mechanism.set_params(random_state=0).fit(X)  # plans the noise, reads no value
     scores = []
     for split in range(3):
         X_train, X_test, y_train, y_test = train_test_split(
             X, y, test_size=0.3, stratify=y, random_state=split
         )
-        pipeline = make_pipeline(
-            clone(mechanism).set_params(random_state=split),
-            LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UnsoundClaimWarning)  # said above
-            pipeline.fit(X_train, y_train)
-        predicted = pipeline[-1].predict(X_test)  # the classifier alone
+        classifier = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+        classifier.fit(mechanism.transform(X_train), y_train)
+        predicted = classifier.predict(X_test)
         scores.append(f1_score(y_test, predicted, average="weighted"))
-    return scores, pipeline[0].privacy_guarantee_.epsilon
+    return scores, mechanism.privacy_guarantee_.epsilon
 
 
 epsilons = [1, 2, 4, 8, 16, 32, 64, 128, 256]

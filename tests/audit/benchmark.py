@@ -38,12 +38,12 @@ BELOW, NO_ANSWER = -1000.0, -2000.0
 _STEPS = 1024
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Case:
     """A mechanism with two neighbouring inputs, a claim and the truth."""
 
     name: str
-    make: Callable[[np.random.Generator], Callable[[np.ndarray, int], Any]]
+    mechanism: Callable[[np.random.Generator, np.ndarray, int], Any]
     x: tuple[float, ...]
     x_neighbour: tuple[float, ...]
     truth: float
@@ -56,9 +56,9 @@ class Case:
 
     def audit(self, seed, n_trials, **options):
         """The report of an audit, with noise of its own for each mechanism and seed."""
-        mechanism = self.make(np.random.default_rng([seed, *self.name.encode()]))
+        rng = np.random.default_rng([seed, *self.name.encode()])
         return audit_mechanism(
-            lambda x, n: np.round(mechanism(x, n) * _STEPS) / _STEPS, self.x,
+            lambda x, n: np.round(self.mechanism(rng, x, n) * _STEPS) / _STEPS, self.x,
             self.x_neighbour, epsilon=self.claim, n_trials=n_trials, batched=True,
             **options,
         )  # fmt: skip
@@ -70,41 +70,29 @@ class Case:
 def noisy(kind, scale):
     """Independent noise for each entry: what noisy histograms release."""
 
-    def make(rng):
-        return lambda x, n: x + getattr(rng, kind)(scale=scale, size=(n, len(x)))
-
-    return make
+    return lambda rng, x, n: x + getattr(rng, kind)(scale=scale, size=(n, len(x)))
 
 
 def noisy_largest(kind, epsilon, reveals_value):
     """The position of the largest noisy entry, or (wrongly) its value."""
 
-    def make(rng):
-        def mechanism(x, n):
-            noisy = x + getattr(rng, kind)(scale=2 / epsilon, size=(n, len(x)))
-            return noisy.max(axis=1) if reveals_value else noisy.argmax(axis=1)
+    def mechanism(rng, x, n):
+        noisy = x + getattr(rng, kind)(scale=2 / epsilon, size=(n, len(x)))
+        return noisy.max(axis=1) if reveals_value else noisy.argmax(axis=1)
 
-        return mechanism
-
-    return make
+    return mechanism
 
 
 def prefix_sums(epsilon):
-    def make(rng):
-        return lambda x, n: np.cumsum(
-            x + rng.laplace(scale=1 / epsilon, size=(n, len(x))), axis=1
-        )
-
-    return make
+    return lambda rng, x, n: np.cumsum(
+        x + rng.laplace(scale=1 / epsilon, size=(n, len(x))), axis=1
+    )
 
 
 def repeated(times, epsilon):
     """Laplace noise on one number, many times."""
 
-    def make(rng):
-        return lambda x, n: x + rng.laplace(scale=1 / epsilon, size=(n, times))
-
-    return make
+    return lambda rng, x, n: x + rng.laplace(scale=1 / epsilon, size=(n, times))
 
 
 def truncated_geometric(largest, k):
@@ -115,16 +103,13 @@ def truncated_geometric(largest, k):
     """
     ratio = 2.0**k / (2.0**k + 1)
 
-    def make(rng):
-        def mechanism(x, n):
-            z, c = np.arange(largest), x[0]
-            below = ratio ** np.maximum(c - z, 0) / (1 + ratio)
-            above = 1 - ratio ** np.maximum(z - c + 1, 0) / (1 + ratio)
-            return np.searchsorted(np.where(z < c, below, above), rng.random(n))
+    def mechanism(rng, x, n):
+        z, c = np.arange(largest), x[0]
+        below = ratio ** np.maximum(c - z, 0) / (1 + ratio)
+        above = 1 - ratio ** np.maximum(z - c + 1, 0) / (1 + ratio)
+        return np.searchsorted(np.where(z < c, below, above), rng.random(n))
 
-        return mechanism
-
-    return make
+    return mechanism
 
 
 # Sparse vectors (Lyu, Su and Li 2017, Algorithms 1 to 6)
@@ -139,31 +124,28 @@ def sparse_vector(
     threshold is answered by the noisy value that was compared.
     """
 
-    def make(rng):
-        def mechanism(x, n):
-            noisy = x + np.zeros((n, 1))
-            if query_scale > 0:
-                noisy = x + rng.laplace(scale=query_scale, size=(n, len(x)))
-            limit = rng.laplace(scale=threshold_scale, size=n)
-            found, outputs = np.zeros(n, dtype=int), np.empty((n, len(x)))
-            for i, entry in enumerate(noisy.T):
-                above = entry >= threshold + limit
-                if values:
-                    outputs[:, i] = np.where(above, entry, BELOW)
-                else:
-                    outputs[:, i] = above
-                if most is not None:
-                    outputs[found >= most, i] = NO_ANSWER if values else -1
-                found += above
-                if renewed:
-                    limit = np.where(
-                        above, rng.laplace(scale=threshold_scale, size=n), limit
-                    )
-            return outputs
+    def mechanism(rng, x, n):
+        noisy = x + np.zeros((n, 1))
+        if query_scale > 0:
+            noisy = x + rng.laplace(scale=query_scale, size=(n, len(x)))
+        limit = rng.laplace(scale=threshold_scale, size=n)
+        found, outputs = np.zeros(n, dtype=int), np.empty((n, len(x)))
+        for i, entry in enumerate(noisy.T):
+            above = entry >= threshold + limit
+            if values:
+                outputs[:, i] = np.where(above, entry, BELOW)
+            else:
+                outputs[:, i] = above
+            if most is not None:
+                outputs[found >= most, i] = NO_ANSWER if values else -1
+            found += above
+            if renewed:
+                limit = np.where(
+                    above, rng.laplace(scale=threshold_scale, size=n), limit
+                )
+        return outputs
 
-        return mechanism
-
-    return make
+    return mechanism
 
 
 def svt(number, epsilon, most, threshold):
@@ -183,28 +165,22 @@ def svt(number, epsilon, most, threshold):
 
 
 def svt_3_and_4(epsilon, most, threshold):
-    def make(rng):
-        both = [svt(number, epsilon, most, threshold)(rng) for number in (3, 4)]
-        return lambda x, n: np.column_stack([mechanism(x, n) for mechanism in both])
-
-    return make
+    both = [svt(number, epsilon, most, threshold) for number in (3, 4)]
+    return lambda rng, x, n: np.column_stack([one(rng, x, n) for one in both])
 
 
 def numerical_svt(epsilon, most, threshold):
     """Wang, Ding, Wang, Kifer and Zhang (2019): fresh noise for the values released."""
 
-    def make(rng):
-        def mechanism(x, n):
-            size = (n, len(x))
-            limit = threshold + rng.laplace(scale=3 / epsilon, size=(n, 1))
-            above = x + rng.laplace(scale=6 * most / epsilon, size=size) >= limit
-            value = x + rng.laplace(scale=3 * most / epsilon, size=size)
-            earlier = np.cumsum(above, axis=1) - above
-            return np.where(earlier >= most, BELOW, np.where(above, value, 0.0))
+    def mechanism(rng, x, n):
+        size = (n, len(x))
+        limit = threshold + rng.laplace(scale=3 / epsilon, size=(n, 1))
+        above = x + rng.laplace(scale=6 * most / epsilon, size=size) >= limit
+        value = x + rng.laplace(scale=3 * most / epsilon, size=size)
+        earlier = np.cumsum(above, axis=1) - above
+        return np.where(earlier >= most, BELOW, np.where(above, value, 0.0))
 
-        return mechanism
-
-    return make
+    return mechanism
 
 
 # RAPPOR (Erlingsson, Pihur and Korolova 2014)
@@ -216,18 +192,15 @@ def rappor(permanent, one=None, zero=None):
     The input is the filter itself.
     """
 
-    def make(rng):
-        def mechanism(x, n):
-            size = (n, len(x))
-            kept = rng.random(size) >= permanent
-            bits = np.where(kept, x, rng.random(size) < 0.5)
-            if one is not None:
-                bits = rng.random(size) < np.where(bits > 0, one, zero)
-            return bits.astype(float)
+    def mechanism(rng, x, n):
+        size = (n, len(x))
+        kept = rng.random(size) >= permanent
+        bits = np.where(kept, x, rng.random(size) < 0.5)
+        if one is not None:
+            bits = rng.random(size) < np.where(bits > 0, one, zero)
+        return bits.astype(float)
 
-        return mechanism
-
-    return make
+    return mechanism
 
 
 # Means of DP-Auditorium
@@ -239,18 +212,15 @@ def mean(epsilon, noisy_mean, noisy_scale):
     It is private if the noisy count both divides the sum and scales the noise.
     """
 
-    def make(rng):
-        def mechanism(x, n):
-            count = len(x) + rng.laplace(scale=2 / epsilon, size=n)
-            count = np.maximum(count, 1.0)
-            noise = rng.laplace(scale=2 / epsilon, size=n)
-            return x.sum() / (count if noisy_mean else len(x)) + noise / (
-                count if noisy_scale else len(x)
-            )
+    def mechanism(rng, x, n):
+        count = len(x) + rng.laplace(scale=2 / epsilon, size=n)
+        count = np.maximum(count, 1.0)
+        noise = rng.laplace(scale=2 / epsilon, size=n)
+        return x.sum() / (count if noisy_mean else len(x)) + noise / (
+            count if noisy_scale else len(x)
+        )
 
-        return mechanism
-
-    return make
+    return mechanism
 
 
 def ones(n):
@@ -266,112 +236,90 @@ def twos(n):
 
 
 FILTERS = (*ones(4), *zeros(16)), (*zeros(4), *ones(4), *zeros(12))
+LOW_HIGH, HIGH_LOW = (*zeros(5), *ones(5)), (*ones(5), *zeros(5))
+APART, FEWER = (*twos(5), *zeros(5)), (0.0, *ones(4))
 INF = math.inf
 
-# `test_benchmark.py` computes the truths that are integrals.
+# Name, mechanism, its two inputs, the truth, and why. `test_benchmark.py` computes the
+# truths that are integrals.
 SNIPER = [
+    Case("Laplace", noisy("laplace", 10), zeros(1), ones(1), 0.1, "exact"),
     Case(
-        name="Laplace", make=noisy("laplace", 10), x=zeros(1), x_neighbour=ones(1),
-        truth=0.1, why="exact",
+        "truncated geometric", truncated_geometric(5, 3), (2.0,), (1.0,),
+        math.log(1.125), "exact: ln(1 + 2^-3), which the mechanism claims",
+        claim=math.log(1.125),
+    ),
+    Case("noisy histogram 1", noisy("laplace", 10), FEWER, ones(5), 0.1, "exact"),
+    Case(
+        "noisy histogram 2", noisy("laplace", 0.1), FEWER, ones(5), 10.0,
+        "exact: the scale is epsilon",
     ),
     Case(
-        name="truncated geometric", make=truncated_geometric(5, 3), x=(2.0,),
-        x_neighbour=(1.0,), claim=math.log(1.125), truth=math.log(1.125),
-        why="exact: ln(1 + 2^-3), which the mechanism claims",
+        "report noisy max 1", noisy_largest("laplace", 0.1, False), ones(5),
+        (0.0, *twos(4)), 0.0947, "integral",
     ),
     Case(
-        name="noisy histogram 1", make=noisy("laplace", 10), x=(0.0, *ones(4)),
-        x_neighbour=ones(5), truth=0.1, why="exact",
+        "report noisy max 2", noisy_largest("exponential", 0.1, False), ones(5),
+        (0.0, *twos(4)), 0.1, "exact",
     ),
     Case(
-        name="noisy histogram 2", make=noisy("laplace", 0.1), x=(0.0, *ones(4)),
-        x_neighbour=ones(5), truth=10.0, why="exact: the scale is epsilon",
+        "report noisy max 3", noisy_largest("laplace", 0.1, True), zeros(5), ones(5),
+        0.25, "exact: five times 1 / 20",
     ),
     Case(
-        name="report noisy max 1", make=noisy_largest("laplace", 0.1, False),
-        x=ones(5), x_neighbour=(0.0, *twos(4)), truth=0.0947, why="integral",
+        "report noisy max 4", noisy_largest("exponential", 0.1, True), ones(5), twos(5),
+        INF, "exact: values below 2",
+    ),
+    Case("SVT 1", svt(1, 0.1, 1, 0.5), LOW_HIGH, HIGH_LOW, 0.0879, "integral"),
+    Case("SVT 2", svt(2, 0.1, 1, 1.0), LOW_HIGH, HIGH_LOW, 0.1, "bound: Algorithm 2"),
+    Case(
+        "SVT 3", svt(3, 0.1, 1, 1.0), HIGH_LOW, LOW_HIGH, 0.3,
+        "exact: five entries below, then a low value; infinite for more queries",
+    ),
+    Case("SVT 4", svt(4, 0.1, 1, 1.0), ones(10), APART, 0.1725, "integral"),
+    Case(
+        "SVT 5", svt(5, 0.1, 1, 1.0), APART, ones(10), INF,
+        "exact: a threshold between the entries",
+    ),
+    Case("SVT 6", svt(6, 0.1, 1, 1.0), HIGH_LOW, LOW_HIGH, 0.4145, "integral"),
+    Case(
+        "RAPPOR", rappor(0.75, 0.55, 0.45), FILTERS[0], FILTERS[1],
+        8 * math.log(0.5125 / 0.4875), "exact: eight bits",
     ),
     Case(
-        name="report noisy max 2", make=noisy_largest("exponential", 0.1, False),
-        x=ones(5), x_neighbour=(0.0, *twos(4)), truth=0.1, why="exact",
+        "one-time RAPPOR", rappor(0.95), FILTERS[0], FILTERS[1],
+        8 * math.log(0.525 / 0.475), "exact: eight bits",
+    ),
+    Case("Laplace, 20 times", repeated(20, 0.005), zeros(1), ones(1), 0.1, "exact"),
+    Case(
+        "SVT 3 and 4", svt_3_and_4(0.1, 2, 1.0), ones(10), APART, 0.3124,
+        "at least, by SVT 4 alone (integral)",
     ),
     Case(
-        name="report noisy max 3", make=noisy_largest("laplace", 0.1, True),
-        x=zeros(5), x_neighbour=ones(5), truth=0.25, why="exact: five times 1 / 20",
+        "prefix sums", prefix_sums(0.1), ones(10), zeros(10), 1.0,
+        "exact: all ten entries change",
     ),
     Case(
-        name="report noisy max 4", make=noisy_largest("exponential", 0.1, True),
-        x=ones(5), x_neighbour=twos(5), truth=INF, why="exact: values below 2",
-    ),
-    Case(
-        name="SVT 1", make=svt(1, 0.1, 1, 0.5), x=(*zeros(5), *ones(5)),
-        x_neighbour=(*ones(5), *zeros(5)), truth=0.0879, why="integral",
-    ),
-    Case(
-        name="SVT 2", make=svt(2, 0.1, 1, 1.0), x=(*zeros(5), *ones(5)),
-        x_neighbour=(*ones(5), *zeros(5)), truth=0.1, why="bound: Algorithm 2",
-    ),
-    Case(
-        name="SVT 3", make=svt(3, 0.1, 1, 1.0), x=(*ones(5), *zeros(5)),
-        x_neighbour=(*zeros(5), *ones(5)), truth=0.3,
-        why="exact: five entries below, then a low value; infinite for more queries",
-    ),
-    Case(
-        name="SVT 4", make=svt(4, 0.1, 1, 1.0), x=ones(10),
-        x_neighbour=(*twos(5), *zeros(5)), truth=0.1725, why="integral",
-    ),
-    Case(
-        name="SVT 5", make=svt(5, 0.1, 1, 1.0), x=(*twos(5), *zeros(5)),
-        x_neighbour=ones(10), truth=INF, why="exact: a threshold between the entries",
-    ),
-    Case(
-        name="SVT 6", make=svt(6, 0.1, 1, 1.0), x=(*ones(5), *zeros(5)),
-        x_neighbour=(*zeros(5), *ones(5)), truth=0.4145, why="integral",
-    ),
-    Case(
-        name="RAPPOR", make=rappor(0.75, 0.55, 0.45), x=FILTERS[0],
-        x_neighbour=FILTERS[1], truth=8 * math.log(0.5125 / 0.4875),
-        why="exact: eight bits",
-    ),
-    Case(
-        name="one-time RAPPOR", make=rappor(0.95), x=FILTERS[0],
-        x_neighbour=FILTERS[1], truth=8 * math.log(0.525 / 0.475),
-        why="exact: eight bits",
-    ),
-    Case(
-        name="Laplace, 20 times", make=repeated(20, 0.005), x=zeros(1),
-        x_neighbour=ones(1), truth=0.1, why="exact",
-    ),
-    Case(
-        name="SVT 3 and 4", make=svt_3_and_4(0.1, 2, 1.0), x=ones(10),
-        x_neighbour=(*twos(5), *zeros(5)), truth=0.3124,
-        why="at least, by SVT 4 alone (integral)",
-    ),
-    Case(
-        name="prefix sums", make=prefix_sums(0.1), x=ones(10), x_neighbour=zeros(10),
-        truth=1.0, why="exact: all ten entries change",
-    ),
-    Case(
-        name="numerical SVT", make=numerical_svt(0.1, 2, 1.0), x=twos(10),
-        x_neighbour=ones(10), truth=0.1, why="bound: Wang et al.",
+        "numerical SVT", numerical_svt(0.1, 2, 1.0), twos(10), ones(10), 0.1,
+        "bound: Wang et al.",
     ),
 ]  # fmt: skip
 MORE = [
     Case(
-        name="truncated geometric, claim 0.1", make=truncated_geometric(5, 3),
-        x=(2.0,), x_neighbour=(1.0,), truth=math.log(1.125), why="exact",
+        "truncated geometric, claim 0.1", truncated_geometric(5, 3), (2.0,), (1.0,),
+        math.log(1.125), "exact",
     ),
     Case(
-        name="prefix sums, one entry changes", make=prefix_sums(0.1), x=ones(10),
-        x_neighbour=(0.0, *ones(9)), truth=0.1, why="exact",
+        "prefix sums, one entry changes", prefix_sums(0.1), ones(10), (0.0, *ones(9)),
+        0.1, "exact",
     ),
 ]  # fmt: skip
 RECORDS = (*ones(9), 0.0), (*zeros(9), 1.0)
 AUDITORIUM = [
     *(
         Case(
-            name=f"DP-Auditorium: SVT {number}", make=svt(number, 1.0, 1, 0.5),
-            x=RECORDS[0], x_neighbour=RECORDS[1], claim=1.0, truth=truth, why=why,
+            f"DP-Auditorium: SVT {number}", svt(number, 1.0, 1, 0.5), *RECORDS, truth,
+            why, claim=1.0,
         )
         for number, truth, why in [
             (1, 1.0, "bound: Algorithm 1"), (2, 1.0, "bound: Algorithm 2"),
@@ -381,8 +329,8 @@ AUDITORIUM = [
     ),
     *(
         Case(
-            name=f"DP-Auditorium: mean, {name}", make=mean(1.0, *noisy_counts),
-            x=zeros(1), x_neighbour=(0.0, 1.0), claim=1.0, truth=truth, why=why,
+            f"DP-Auditorium: mean, {name}", mean(1.0, *noisy_counts), (0.0,),
+            (0.0, 1.0), truth, why, claim=1.0,
         )
         for name, noisy_counts, truth, why in [
             ("noisy count", (True, True), 1.0, "composition of two budgets of 0.5"),

@@ -66,7 +66,7 @@ def test_truths_that_are_integrals(name, options):
     ratios = [abs(math.log(of_x[output] / of_neighbour[output])) for output in of_x]
     assert max(ratios) == pytest.approx(case.truth, abs=2e-3)
     likely = max(of_x, key=of_x.get)
-    outputs = case.make(np.random.default_rng(0))(np.array(case.x), 20_000)
+    outputs = case.mechanism(np.random.default_rng(0), np.array(case.x), 20_000)
     # The sparse vector without values is in the last ten columns.
     rows = outputs[:, -10 : len(likely) - 10 or None]
     share = np.mean((rows == likely).all(axis=1))

@@ -235,20 +235,10 @@ def lenskit_model(ratings, setting):
     def predict(coordinates):
         # What the scorer does user by user; unknown users and items are average.
         known, bias, rows = [], model.bias.global_bias, []
-        for ids, vocabulary, biases, embeddings in (
-            (
-                coordinates[:, 0],
-                model.users,
-                model.bias.user_biases,
-                model.user_embeddings,
-            ),
-            (
-                coordinates[:, 1],
-                model.items,
-                model.bias.item_biases,
-                model.item_embeddings,
-            ),
-        ):
+        users = model.users, model.bias.user_biases, model.user_embeddings
+        items = model.items, model.bias.item_biases, model.item_embeddings
+        for ids, side in zip(coordinates.T, (users, items), strict=True):
+            vocabulary, biases, embeddings = side
             numbers = vocabulary.numbers(ids, missing="negative")
             known.append(numbers >= 0)
             bias = bias + np.where(known[-1], biases[numbers], 0)

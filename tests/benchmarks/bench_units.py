@@ -10,25 +10,18 @@ held out. Epsilon is the same for both, so that users get the stronger promise. 
 import argparse
 
 import numpy as np
-from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_ratings
-
-UNITS = {"one rating": {"unit": "entry"}, "one user": {"unit": 0, "delta": 1e-5}}
+from tests.benchmarks.bench_expected_error import UNITS, measured
 
 
 def error(ratings, epsilon, seed, options):
     """RMSE on the tenth that is held out."""
-    test = np.random.default_rng(seed).random(len(ratings.target)) < 0.1
     model = CPCompletion(
-        epsilon=epsilon, levels=ratings.levels, shape=ratings.shape, random_state=seed,
-        **options,
-    )  # fmt: skip
-    model.fit(ratings.data[~test], ratings.target[~test])
-    return root_mean_squared_error(
-        ratings.target[test], model.predict(ratings.data[test])
+        epsilon=epsilon, levels=ratings.levels, shape=ratings.shape, **options
     )
+    return measured(model, ratings.data, ratings.target, seed)
 
 
 def main():
@@ -39,17 +32,15 @@ def main():
     )
     parser.add_argument("--seeds", type=int, default=2)
     arguments = parser.parse_args()
+    seeds = range(arguments.seeds)
     print(f"{'epsilon':>8}{'users':>8}" + "".join(f"{name:>12}" for name in UNITS))
     for epsilon in arguments.epsilons:
         for n_users in arguments.users:
             ratings = make_ratings(n_users, 100, 40 * n_users, random_state=0)
             found = [
-                np.mean(
-                    [error(ratings, epsilon, seed, options)
-                     for seed in range(arguments.seeds)]
-                )
+                np.mean([error(ratings, epsilon, s, options) for s in seeds])
                 for options in UNITS.values()
-            ]  # fmt: skip
+            ]
             print(
                 f"{epsilon:8g}{n_users:8,}" + "".join(f"{e:12.3f}" for e in found),
                 flush=True,

@@ -29,6 +29,8 @@ def test_commands_are_where_ci_looks_for_them():
         block = README.split(f"<!-- {marker} command -->\n```bash\n")[1].split("```")[0]
         assert block.count("\n") == 1
         assert block.startswith("python3 -m venv .venv && ")
+        # tests/examples run the example.
+        assert ("examples/complete_ratings.py" in block) == (marker == "main")
 
 
 def test_the_citation_is_of_this_version():

@@ -5,7 +5,6 @@ import sys
 import types
 import warnings
 
-import numpy as np
 import pytest
 
 from sktensordp.datasets import make_ratings
@@ -108,16 +107,5 @@ def ratings_file(tmp_path):
             "\n".join(["user,item,rating" + ",time" * bool(more(0)), *lines])
         )
         return path
-
-    return write
-
-
-@pytest.fixture
-def arrays_file(tmp_path):
-    """Arrays in a file."""
-
-    def write(**arrays):
-        np.savez(tmp_path / "data.npz", **arrays)
-        return tmp_path / "data.npz"
 
     return write

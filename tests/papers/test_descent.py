@@ -165,16 +165,6 @@ def test_the_comparison_sees_what_is_wrong(form, change):
     assert max(differences) > 1e-3
 
 
-def test_rows_move_one_after_the_other():
-    """The second sees where the first has moved to."""
-    where, values = np.zeros((1, 2), dtype=np.int32), np.array([1.0])
-    factors = [np.array([[0.5]]), np.array([[0.5]])]
-    (a, b), _ = descend(where, values, factors, rate=0.1, ridge=0.0, n_passes=1)
-    first = 0.5 + 0.1 * 2 * (1 - 0.25) * 0.5
-    assert a[0, 0] == pytest.approx(first, rel=1e-14)
-    assert b[0, 0] == pytest.approx(0.5 + 0.2 * (1 - first * 0.5) * first, rel=1e-14)
-
-
 def test_passes_can_be_ended():
     where, values, factors = problem(2)
     asked = []

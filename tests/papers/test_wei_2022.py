@@ -12,13 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from sktensordp.audit import audit_estimator
-from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.exceptions import UnsoundClaimWarning
 from sktensordp.noise import LaplaceLattice
 from sktensordp.papers import PublishedCPCompletion, PublishedTuckerCompletion
-from sktensordp.papers._descent import descend
 from sktensordp.privacy import privacy_of
-from sktensordp.tensor import TuckerForm
 from tests.papers.test_descent import RANKS, reference
 from tests.support.points import POINTS, original
 from tests.support.refusing import refused
@@ -209,20 +206,6 @@ def test_claims_for_tuckers_are_those_for_cps(name):
     assert ("the core of a Tucker" in guarantee.statement) == (name in FALSE)
 
 
-@pytest.mark.slow
-def test_a_tucker_finds_a_tensor_of_low_rank():
-    """The simulation of Section 5.1 without noise, in four times as many passes."""
-    made = make_low_rank_tensor(decomposition="tucker", snr=math.inf, random_state=0)
-    form = TuckerForm((3, 3, 3))
-    rng = np.random.default_rng(0)
-    blocks, _ = descend(
-        made.data, made.target, [rng.random(b) for b in form.blocks(made.shape)],
-        rate=0.005, ridge=0.001, core_ridge=0.0001, n_passes=400, form=form,
-    )  # fmt: skip
-    found = np.sum(form.regressors(3, blocks, form.rows(made.data)) * blocks[3], axis=1)
-    assert np.std(found - made.target) < 0.7 * np.std(made.target)
-
-
 # --- claims ------------------------------------------------------------------------
 
 
@@ -397,13 +380,3 @@ def test_what_the_papers_lack_is_refused():
     X, y = dask.array.from_array(WHERE[3]), dask.array.from_array(VALUES)
     with refused("do not support Dask"):
         make("input").fit(X, y)
-
-
-def test_the_core_is_regularised():
-    cores = [
-        make("input", "Tucker", core_regularization=weight, epsilon=math.inf)
-        .fit(WHERE[3], VALUES)
-        .decomposition_.core
-        for weight in (0.0, 9.0)
-    ]
-    assert not np.allclose(*cores)
