@@ -3,9 +3,8 @@
     python tests/benchmarks/bench_walks.py
 
 Distinct files and code objects of the package that are called in a second, identical
-call, in all threads; compiled kernels are not seen. Below, the classes of the package
-that a public estimator inherits from, the number of modules, and the lines of code
-without docstrings, comments and blanks.
+call, in all threads; compiled kernels are not seen. Below, the number of modules, and
+the lines of code without docstrings, comments and blanks.
 """
 
 import warnings
@@ -18,7 +17,6 @@ from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import GaussianMechanism
-from tests.support.public import public_estimators
 from tests.support.walks import code_lines, entered
 
 ROOT = Path(sktensordp.__file__).parent
@@ -47,14 +45,6 @@ def walks():
     }
 
 
-def bases():
-    """Classes of the package that a public class inherits from, by its name."""
-    return {
-        name: sum(c.__module__.startswith("sktensordp") for c in one.__mro__) - 1
-        for name, one in public_estimators().items()
-    }
-
-
 def main():
     warnings.simplefilter("ignore")
     for name, call in walks().items():
@@ -62,11 +52,6 @@ def main():
         codes = entered(call, ROOT)
         files = {code.co_filename for code in codes}
         print(f"{name:30}{len(files):4} files {len(codes):4} functions")
-    found = bases()
-    most = max(found.values())
-    names = ", ".join(sorted(name for name, n in found.items() if n == most))
-    print(f"inherited classes: at most {most} ({names}); CPCompletion ", end="")
-    print(found["CPCompletion"])
     paths = sorted(ROOT.rglob("*.py"))
     n_lines = sum(code_lines(path.read_text()) for path in paths)
     print(f"{len(paths)} modules, {n_lines} lines of code")

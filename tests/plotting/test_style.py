@@ -1,7 +1,4 @@
-"""Curves differ without colour, legends cover none, and matplotlib comes late."""
-
-import subprocess
-import sys
+"""Curves differ without colour, and legends cover none."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -93,14 +90,3 @@ def test_a_figure_without_pyplot_will_do():
     ax = Figure().subplots()
     assert PrivacyUtilityDisplay(LONG).plot(ax=ax).ax_ is ax
     assert plt.get_fignums() == []
-
-
-@pytest.mark.thorough
-def test_matplotlib_is_imported_when_something_is_drawn():
-    code = (
-        "import sys; from sktensordp.plotting import *; "
-        "display = PrivacyUtilityDisplay({'a': ([1], [2], None)}); "
-        "assert not any(m.split('.')[0] == 'matplotlib' for m in sys.modules); "
-        "display.plot(); assert 'matplotlib' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
