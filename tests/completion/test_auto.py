@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_low_rank_tensor, make_ratings
 from sktensordp.privacy import privacy_of
+from tests.support.goodness import rises
 from tests.support.tensors import error_on
 
 pytestmark = pytest.mark.thorough
@@ -142,10 +143,7 @@ def rising(errors):
     last two, which differ by less than 1e-6; with these falls and their standard
     errors, the probability is below 1e-5 for all eight together.
     """
-    rises = np.diff(errors, axis=1)
-    chance = 2 * rises.std(axis=0, ddof=1) / math.sqrt(len(rises))
-    allowed = 0.002 * np.mean(errors, axis=0)[:-1] + chance
-    return [BUDGETS[k + 1] for k in np.flatnonzero(rises.mean(axis=0) > allowed)]
+    return [BUDGETS[k + 1] for k in np.flatnonzero(rises(errors) > 2)]
 
 
 def test_a_larger_budget_is_no_worse(errors_by_budget):

@@ -33,3 +33,12 @@ def moments_p_value(errors):
     parts = np.column_stack([errors, products.reshape(n, -1)])
     scores = math.sqrt(n) * parts.mean(axis=0) / parts.std(axis=0)
     return min(1.0, parts.shape[1] * 2 * norm.sf(np.abs(scores).max()))
+
+
+def rises(errors):
+    """How mean errors rise from each column to the next, by their standard error.
+
+    A rise of 0.2 per cent is allowed.
+    """
+    rise = np.diff(errors, axis=1) - 0.002 * errors[:, :-1]
+    return rise.mean(axis=0) / (rise.std(axis=0, ddof=1) / math.sqrt(len(rise)))

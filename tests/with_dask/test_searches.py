@@ -73,6 +73,14 @@ def grid_search():
     )  # fmt: skip
 
 
+def search_of_a_pipeline():
+    steps = make_pipeline(LaplaceMechanism(bounds=(0, 1)), LinearRegression())
+    return GridSearchCV(
+        steps, {"laplacemechanism__epsilon": [0.1, 0.2]}, cv=2, n_jobs=2,
+        error_score="raise",
+    )  # fmt: skip
+
+
 def private_search(random_state=0):
     return PrivateSearchCV(
         model(epsilon=2.0, random_state=random_state), {"rank": [0, 1]}, n_iter=3,
@@ -80,9 +88,9 @@ def private_search(random_state=0):
     )  # fmt: skip
 
 
-def fitted(search, backend):
+def fitted(search, backend, *data):
     with parallel_config(backend=backend):
-        return search.fit(RATINGS.data, RATINGS.target)
+        return search.fit(*data or (RATINGS.data, RATINGS.target))
 
 
 @pytest.mark.parametrize(
@@ -102,40 +110,29 @@ def test_results_and_guarantees_are_those_of_other_backends(search, in_processes
         assert str(privacy_of(one)) == str(privacy_of(here))
 
 
-def test_a_grid_search_is_counted_or_refused(in_processes):
+# Of two candidates and two folds; in each a fit, of samples a score, too; the last fit.
+@pytest.mark.parametrize(
+    ("search", "data", "n_releases", "limit"),
+    [(grid_search, (), 5, 3.0), (search_of_a_pipeline, (ROWS, ROWS[:, 0]), 9, 0.25)],
+)
+def test_a_grid_search_is_counted_or_refused(
+    search, data, n_releases, limit, in_processes
+):
     budget = PrivacyBudget(math.inf)
     if in_processes:
         with budget, pytest.raises(RuntimeError, match="was sent by a process"):
-            fitted(grid_search(), "dask")
+            fitted(search(), "dask", *data)
         assert budget.spent is None
         # Not because of the workers.
-        fitted(grid_search(), "dask")
+        fitted(search(), "dask", *data)
         return
     with budget:
-        fitted(grid_search(), "dask")
-    # Two candidates and two folds, and then the last fit.
-    assert n_released(budget) == 5
-    small = PrivacyBudget(3.0)
+        fitted(search(), "dask", *data)
+    assert n_released(budget) == n_releases
+    small = PrivacyBudget(limit)
     with small, pytest.raises(BudgetExceededError):
-        fitted(grid_search(), "dask")
-    assert small.spent.epsilon <= 3.0
-
-
-def test_pipelines_are_counted_or_refused(in_processes):
-    steps = make_pipeline(LaplaceMechanism(bounds=(0, 1)), LinearRegression())
-    search = GridSearchCV(
-        steps, {"laplacemechanism__epsilon": [0.1, 0.2]}, cv=2, n_jobs=2,
-        error_score="raise",
-    )  # fmt: skip
-    budget = PrivacyBudget(math.inf)
-    with budget, parallel_config(backend="dask"):
-        if in_processes:
-            with pytest.raises(RuntimeError, match="was sent by a process"):
-                search.fit(ROWS, ROWS[:, 0])
-        else:
-            search.fit(ROWS, ROWS[:, 0])
-    # In each of the four, a fit and a score; then the last fit.
-    assert n_released(budget) == (0 if in_processes else 9)
+        fitted(search(), "dask", *data)
+    assert small.spent.epsilon <= limit
 
 
 def test_a_private_search_is_recorded_once(in_processes):
