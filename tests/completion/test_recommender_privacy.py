@@ -255,10 +255,9 @@ def test_no_id_is_stored_copied_or_shown(ids, completion):
         ("completion", pickle.dumps(model.completion_)),
         ("encoder", pickle.dumps(model.encoder_)),
     ]
-    for name in ("__repr__", "__str__", "_repr_html_"):
-        for one in (model, model.completion_, model.encoder_, model._fitted.local):
-            if hasattr(one, name):
-                stores.append((name, getattr(one, name)().encode()))
+    for one in (model, model.completion_, model.encoder_):
+        stores += [(name, text.encode()) for name, text in texts_of(one)]
+    stores.append(("local", repr(model._fitted.local).encode()))
     for name, data in stores:
         assert not any(one in data for one in needles), name
     kept = {id(id_) for id_ in ids}

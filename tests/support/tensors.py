@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+from scipy.linalg import block_diag
 from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.tensor import (
@@ -146,3 +147,32 @@ def row_by_hand(rows, mode, r, gram, projection):
     row[free] = np.linalg.solve(precision, shift)
     covariance[np.ix_(free, free)] = np.linalg.inv(precision)
     return row, covariance
+
+
+def laplacian(n):
+    """Of a path: the matrix of the sum of squared differences of neighbours."""
+    differences = np.diff(np.eye(n), axis=0)
+    return differences.T @ differences
+
+
+def chain_by_hand(precision, shift, tie):
+    """Mean and covariance of tied rows, by the inverse of the whole matrix.
+
+    Parameters
+    ----------
+    precision : array-like of shape (n_rows, n_columns, n_columns)
+        Those of the rows without ties.
+    shift : ndarray of shape (n_rows, n_columns)
+        These times the means.
+    tie : ndarray of shape (n_columns,)
+
+    Returns
+    -------
+    mean : ndarray of shape (n_rows, n_columns)
+    covariance : ndarray of shape (n_rows, n_columns, n_rows, n_columns)
+    """
+    n_rows, n_columns = shape = shift.shape
+    whole = block_diag(*precision) + np.kron(laplacian(n_rows), np.diag(tie))
+    covariance = np.linalg.inv(whole)
+    mean = (covariance @ shift.ravel()).reshape(shape)
+    return mean, covariance.reshape(n_rows, n_columns, n_rows, n_columns)

@@ -5,30 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.linalg import block_diag
 
 from sktensordp.tensor import Observations
 from sktensordp.tensor._chain import path_eigenvalues, solve_chain
 from sktensordp.tensor._cp_rows import started
 from sktensordp.tensor._rows import learn, spread, update
-from tests.support.tensors import fit_of
+from tests.support.tensors import chain_by_hand, fit_of, laplacian
 
 pytestmark = pytest.mark.thorough
-
-
-def laplacian(n):
-    """Of a path: the matrix of the sum of squared differences of neighbours."""
-    differences = np.diff(np.eye(n), axis=0)
-    return differences.T @ differences
-
-
-def gaussian(precision, shift, tie):
-    """Mean and covariance of all rows, by the inverse of the whole matrix."""
-    n_rows, n_columns = shape = shift.shape
-    whole = block_diag(*precision) + np.kron(laplacian(n_rows), np.diag(tie))
-    covariance = np.linalg.inv(whole)
-    mean = (covariance @ shift.ravel()).reshape(shape)
-    return mean, covariance.reshape(n_rows, n_columns, n_rows, n_columns)
 
 
 def assert_chain(found, expected, rtol=1e-9):
@@ -56,7 +40,7 @@ def test_solve_chain_inverts_the_whole_matrix(n_rows, n_columns, strength):
         (n_rows, n_columns), (n_rows, n_columns, n_columns), (n_rows - 1, n_columns),
     ]  # fmt: skip
     # Strong ties leave fewer digits to any algorithm.
-    assert_chain(found, gaussian(*given), rtol=1e-9 if strength < 1e3 else 1e-6)
+    assert_chain(found, chain_by_hand(*given), rtol=1e-9 if strength < 1e3 else 1e-6)
     for before, after in zip(given, (precision, shift, tie), strict=True):
         assert_array_equal(before, after)
 

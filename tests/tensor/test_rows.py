@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.linalg import block_diag
 
 from sktensordp.datasets import make_ratings
 from sktensordp.tensor import TableLikelihood, _cp_rows
@@ -34,6 +33,7 @@ from sktensordp.tensor._rows import (
     weighing,
 )
 from tests.support.tensors import (
+    chain_by_hand,
     covariance_of,
     moment_of,
     row_by_hand,
@@ -158,11 +158,7 @@ def test_a_smooth_mode_is_one_gaussian():
         mean, covariance, _ = reference(rows, places, values, 2, r)
         blocks.append(np.linalg.inv(covariance[np.ix_(free, free)]))
         shifts.append(blocks[-1] @ mean[free])
-    change = np.diff(np.eye(n_rows), axis=0)
-    ties = np.kron(change.T @ change, np.diag(tie[2, free]))
-    whole = np.linalg.inv(block_diag(*blocks) + ties)
-    mean = (whole @ np.concatenate(shifts)).reshape(n_rows, -1)
-    whole = whole.reshape(n_rows, len(free), n_rows, len(free))
+    mean, whole = chain_by_hand(blocks, np.array(shifts), tie[2, free])
     assert_allclose(found.means[2][:, free], mean, rtol=1e-8)
     for r in range(n_rows):
         own = covariance_of(found, 2)[r][np.ix_(free, free)]
