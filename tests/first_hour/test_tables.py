@@ -258,8 +258,9 @@ def test_was_told_before_the_budget_was_asked_where_coordinates_are_public():
         released_nothing(lambda: model.fit(RATINGS.data, SCORES))
 
 
-def test_got_something_personal_from_features_of_the_films():
-    features = np.random.default_rng(0).normal(size=(40, 3))
+@pytest.mark.parametrize("n_features", [1, 3])
+def test_got_something_personal_from_features_of_the_films(n_features):
+    features = np.random.default_rng(0).normal(size=(40, n_features))
     model = CPCompletion(
         5, epsilon=0.1, unit=0, levels=STARS, shape=RATINGS.shape,
         side_information={1: features},
