@@ -23,7 +23,7 @@ from sktensordp.completion import (
 )
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.papers import BiScaler, PublishedTaskAwareEncoder
-from tests.support.callbacks import ProgressBar, needs_callbacks
+from tests.support.callbacks import Listener, ProgressBar, needs_callbacks
 from tests.support.every_estimator import (
     CASES,
     EVERY,
@@ -32,6 +32,7 @@ from tests.support.every_estimator import (
     WHERE,
     slow_repeats,
 )
+from tests.support.planted_data import is_encoder
 from tests.support.public import public
 
 TENSOR = np.where(np.eye(4, 3) == 1, np.nan, VALUES.reshape(4, 3))
@@ -122,10 +123,6 @@ def test_names_of_features(case):
     estimator.fit(frame_of("pandas", X)[0])
     with pytest.raises(ValueError, match="not equal to feature_names_in_"):
         estimator.get_feature_names_out([f"f{i}" for i in range(n)])
-
-
-def is_encoder(case):
-    return "output" in case.estimator.get_params()
 
 
 @pytest.mark.parametrize("case", named(filter(is_encoder, TRANSFORMERS)))
@@ -244,32 +241,6 @@ def test_the_address_is_that_of_the_metadata(monkeypatch):
 
 
 # --- callbacks -----------------------------------------------------------------------
-
-
-class Listener:
-    """Counts what a callback hears; may ask for the end."""
-
-    def __init__(self, stop_after=np.inf):
-        self.heard, self.stop_after = [], stop_after
-
-    def setup(self, estimator, context):
-        self.max_tasks = context.max_subtasks
-
-    def teardown(self, estimator, context):
-        self.heard.append("over")
-
-    def on_fit_task_begin(self, estimator, context, *, X=None, y=None, metadata=None):
-        assert X is y is metadata is None
-        self.heard.append(f"begin {context.task_name}")
-
-    def on_fit_task_end(self, estimator, context, *, X=None, y=None, metadata=None):
-        assert X is y is metadata is None
-        self.heard.append(context.task_name)
-        return self.n_tasks >= self.stop_after
-
-    @property
-    def n_tasks(self):
-        return sum(one in ("sweep", "step") for one in self.heard)
 
 
 def heard(estimator, *data, **options):

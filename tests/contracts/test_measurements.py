@@ -27,7 +27,7 @@ from sktensordp.model_selection import UserKFold
 from sktensordp.noise import GaussianLattice, LaplaceLattice
 from sktensordp.papers import PublishedCPCompletion, PublishedTuckerCompletion
 from sktensordp.privacy import PrivacyBudget, privacy_of
-from tests.support.callbacks import Silent, needs_callbacks
+from tests.support.callbacks import Listener, needs_callbacks
 from tests.support.divergence import gaussian_stick
 from tests.support.noise import drawing
 from tests.support.refusing import refused
@@ -545,21 +545,11 @@ def test_batches_and_tensors_are_fitted_alike(form, measurement):
     )
 
 
-class StopsAfterTwo(Silent):
-    """A callback that ends a fit after its second iteration."""
-
-    seen = 0
-
-    def on_fit_task_end(self, estimator, context):
-        self.seen += context.task_name == "sweep"
-        return self.seen >= 2
-
-
 @of_every_measurement
 @needs_callbacks
 def test_a_callback_that_ends_a_fit_leaves_the_guarantee_of_all(measurement):
     whole = make(measurement).fit(X, Y)
-    model = clone(whole).set_callbacks(StopsAfterTwo()).fit(X, Y)
+    model = clone(whole).set_callbacks(Listener(stop_after=2)).fit(X, Y)
     assert model.privacy_guarantee_ == whole.privacy_guarantee_
     assert np.all(np.isfinite(model.predict(X)))
     if measurement.sweeps:

@@ -19,7 +19,7 @@ from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.noise import LaplaceLattice
 from tests.support import noise
-from tests.support.callbacks import needs_callbacks
+from tests.support.callbacks import Listener, needs_callbacks
 from tests.support.every_estimator import CASES, EVERY, RELEASING, slow_repeats
 from tests.support.generated import SHOWN, SPOILT, SPOILT_1D, SPOILT_2D
 from tests.support.leak_hunt import (
@@ -349,26 +349,14 @@ def test_what_is_kept_of_tries_is_found(tries):
 @needs_callbacks
 def test_tries_are_not_heard_of(tries, monkeypatch):
     """How often callbacks are called, or warnings given, would tell how many were."""
-
-    class Counter:
-        n_fits = 0
-
-        def setup(self, estimator, context):
-            self.n_fits += 1
-
-        def on_fit_task_begin(self, estimator, context):
-            pass
-
-        on_fit_task_end = teardown = on_fit_task_begin
-
     fit = CPCompletion.fit
 
     def warning(*arguments):
         warnings.warn("tried", UserWarning, stacklevel=2)
         return fit(*arguments)
 
-    search, counter = search_of("entries", refit=False), Counter()
-    search.estimator.set_callbacks(counter)
+    search, listener = search_of("entries", refit=False), Listener()
+    search.estimator.set_callbacks(listener)
     pipeline = make_pipeline(CoordinateEncoder(), search.estimator)
     other = PrivateSearchCV(
         pipeline,
@@ -383,7 +371,7 @@ def test_tries_are_not_heard_of(tries, monkeypatch):
         assert len(tries.totals) > 5
         other.fit(*tensor_data(TENSOR))
     assert not caught
-    assert counter.n_fits == 0
+    assert not listener.heard
 
 
 # --- said by errors, warnings, logs and callbacks ------------------------------------
@@ -448,7 +436,7 @@ def bad_calls(case, estimator):
             yield f"client: {spoil}", estimator.client().privatize, (bad,)
 
 
-class Listener(logging.Handler):
+class LogListener(logging.Handler):
     """All records of all loggers, as text."""
 
     def __init__(self):
@@ -462,7 +450,7 @@ class Listener(logging.Handler):
 @pytest.fixture
 def heard(capfd, monkeypatch):
     """Findings of secrets in all that was said since the test began."""
-    listener, root = Listener(), logging.getLogger()
+    listener, root = LogListener(), logging.getLogger()
     monkeypatch.setattr(root, "level", logging.DEBUG)
     root.addHandler(listener)
     with warnings.catch_warnings(record=True, action="always") as caught:
