@@ -43,12 +43,9 @@ from sktensordp.completion import (
 )
 from sktensordp.datasets import make_choices, make_ratings
 from sktensordp.model_selection import PrivateSearchCV, expected_error
-from sktensordp.moments import (
-    MultilinearPCA,
-    MultilinearRidge,
-    MultilinearRidgeClassifier,
-)
 from sktensordp.privacy import PrivacyGuarantee, privacy_of
+from tests.support.every_estimator import CASES as EVERY_CASE
+from tests.support.every_estimator import answer
 
 RATINGS = make_ratings(n_users=60, n_items=30, n_ratings=1500, random_state=0)
 X, Y, SHAPE = RATINGS.data, RATINGS.target, (60, 30)
@@ -342,73 +339,70 @@ OF_COMPLETIONS = {
 # --- samples -------------------------------------------------------------------------
 
 
-def sample(estimator, data=SAMPLES, y=None):
+def of_case(case):
+    """A fit, and two releases where it is a transformer."""
+    estimator, released = case.release(**case.seeded())
+    return parts(estimator, releases=[released, answer(estimator, case.data[0])])
+
+
+def sample(estimator, data=SAMPLES):
     """Two releases of a transformer."""
-    estimator = clone(estimator).set_params(random_state=0).fit(data, y)
+    estimator = clone(estimator).set_params(random_state=0).fit(data)
     releases = [estimator.transform(data), estimator.transform(data)]
     return parts(estimator, releases=releases)
 
 
 BOX = {"bounds": (0, 1)}
 FLAT = SAMPLES.reshape(20, 12)
-WEIGHTS = {"utility": [np.array([1.0, 0.5, 0.5, 0.1]), None]}
+WEIGHTS = {"utility": [np.array([1.0, 0.5, 0.5, 0.1]), None], **BOX}
 ROTATED = {
     "utility": [np.random.default_rng(4).standard_normal((4, 4)), None],
-    "directions": "singular_vectors",
-}
-ONE_MODE = {"mode": 0, "utility": [1.0, 0.5, 0.5, 0.1]}
-COVARIANCES = {"row_covariance": np.diag([1.0, 1.0, 4.0, 4.0])}
-BY_DELTA = {
-    "Gaussian": mechanisms.GaussianMechanism(**BOX),
-    "Gaussian, ball": mechanisms.GaussianMechanism(norm_bound=1.0),
+    "directions": "singular_vectors", **BOX,
+}  # fmt: skip
+ONE_MODE = {"mode": 0, "utility": [1.0, 0.5, 0.5, 0.1], **BOX}
+COVARIANCES = {"row_covariance": np.diag([1.0, 1.0, 4.0, 4.0]), **BOX}
+# With parameters that no case of every_estimator.py has.
+OF_SAMPLES = {
     "Gaussian, classic": mechanisms.GaussianMechanism(
         0.5, calibration="classic", **BOX
     ),
-    "TVG": mechanisms.TensorVariateGaussian(**BOX, **WEIGHTS),
-    "TVG, rotated": mechanisms.TensorVariateGaussian(**BOX, **ROTATED),
-    "TVG, published": papers.PublishedTensorVariateGaussian(**BOX, **WEIGHTS),
-    "TVG, rotated, published": papers.PublishedTensorVariateGaussian(
-        **BOX, **ROTATED),
-    "MGM": mechanisms.MatrixGaussian(**BOX, **WEIGHTS),
-    "MGM, published": papers.PublishedMatrixGaussian(**BOX, **WEIGHTS),
-    "UDN": mechanisms.UnimodalDirectionalNoise(**BOX, **ONE_MODE),
-    "UDN, published": papers.PublishedUnimodalDirectionalNoise(
-        **BOX, **ONE_MODE),
-    "IDN": mechanisms.IndependentDirectionalNoise(**BOX, **ONE_MODE),
-    "IDN, published": papers.PublishedIndependentDirectionalNoise(
-        **BOX, **ONE_MODE),
-    "MVG": papers.MatrixVariateGaussian(**BOX, **COVARIANCES),
-    "MVG, published": papers.PublishedMatrixVariateGaussian(
-        **BOX, **COVARIANCES),
-}  # fmt: skip
-RESPONSE = mechanisms.TensorRandomizedResponse
-PRINTED = papers.PublishedTensorRandomizedResponse
-OF_SAMPLES = {
-    **BY_DELTA,
-    "Laplace": mechanisms.LaplaceMechanism(**BOX),
-    "hybrid": mechanisms.HybridMechanism(**BOX),
-    "PrivUnit": mechanisms.PrivUnit(**BOX),
-    "response": RESPONSE(4.0, n_levels=4, **BOX),
-    "response, Gaussian": RESPONSE(4.0, n_levels=4, noise="gaussian", **BOX),
-    "response, weights": RESPONSE(4.0, n_levels=3, weights=[0, 0.5, 1, 1], **BOX),
-    "response, published": PRINTED(4.0, delta=1e-5, **BOX),
-    "response, levels, published": PRINTED(
+    **{
+        f"{make.__name__}, {name}": make(**params)
+        for make, name, params in [
+            (mechanisms.TensorVariateGaussian, "weights", WEIGHTS),
+            (mechanisms.TensorVariateGaussian, "rotated", ROTATED),
+            (papers.PublishedTensorVariateGaussian, "weights", WEIGHTS),
+            (papers.PublishedTensorVariateGaussian, "rotated", ROTATED),
+            (mechanisms.MatrixGaussian, "weights", WEIGHTS),
+            (papers.PublishedMatrixGaussian, "weights", WEIGHTS),
+            (mechanisms.UnimodalDirectionalNoise, "weights", ONE_MODE),
+            (papers.PublishedUnimodalDirectionalNoise, "weights", ONE_MODE),
+            (mechanisms.IndependentDirectionalNoise, "weights", ONE_MODE),
+            (papers.PublishedIndependentDirectionalNoise, "weights", ONE_MODE),
+            (papers.MatrixVariateGaussian, "covariances", COVARIANCES),
+            (papers.PublishedMatrixVariateGaussian, "covariances", COVARIANCES),
+        ]
+    },
+    "response, Gaussian": mechanisms.TensorRandomizedResponse(
+        4.0, n_levels=4, noise="gaussian", **BOX
+    ),
+    "response, weights": mechanisms.TensorRandomizedResponse(
+        4.0, n_levels=3, weights=[0, 0.5, 1, 1], **BOX
+    ),
+    "response, levels, published": papers.PublishedTensorRandomizedResponse(
         4.0, delta=1e-5, n_levels=4, noise="gaussian", **BOX
     ),
 }
-AGAINST = {
-    "task aware": encoding.TaskAwareEncoder,
-    "task agnostic": encoding.TaskAgnosticEncoder,
-    "privacy agnostic": papers.PrivacyAgnosticEncoder,
-}
 OF_CODES = {
-    f"{name}, {mechanism}": make(2.0, mechanism=mechanism, task=TASK, delta=delta)
-    for name, make in AGAINST.items()
+    f"{make.__name__}, {mechanism}": make(
+        2.0, mechanism=mechanism, task=TASK, delta=delta
+    )
+    for make in (
+        encoding.TaskAwareEncoder, encoding.TaskAgnosticEncoder,
+        papers.PrivacyAgnosticEncoder,
+    )
     for mechanism, delta in {"laplace": 0, "gaussian": 1e-5, "auto": 0}.items()
-} | {
-    f"{name}, published": getattr(papers, f"Published{make.__name__}")(2.0, task=TASK)
-    for name, make in AGAINST.items()
-}
+}  # fmt: skip
 
 
 def cells():
@@ -431,24 +425,13 @@ def learned(task, make=encoding.TaskAwareEncoder, **params):
     return parts(encoder, codes=codes, decoded=encoder.decode(codes))
 
 
-def of_people(make, *y, **params):
-    """A fit to moments of whole samples."""
-    return parts(make(norm_bound=3.0, random_state=0, **params).fit(SAMPLES, *y))
-
-
 CASES = {
     **OF_COMPLETIONS,
-    "components of modes": partial(of_people, MultilinearPCA),
-    "components in all": partial(of_people, MultilinearPCA, n_components=3),
-    "components about a mean": partial(
-        of_people, MultilinearPCA, n_components=(2, 2), centre=True
-    ),
-    "ridge of components": partial(
-        of_people, MultilinearRidge, SAMPLES[:, 0, 0], target_bounds=(0, 1)
-    ),
-    "classes of components": partial(
-        of_people, MultilinearRidgeClassifier, np.arange(20) % 3, classes=range(3)
-    ),
+    **{
+        case.label: partial(of_case, case)
+        for case in EVERY_CASE
+        if case.private in ("samples", "people")
+    },
     **{name: partial(sample, one) for name, one in OF_SAMPLES.items()},
     **{name: partial(sample, one, FLAT) for name, one in OF_CODES.items()},
     "matrix mechanism": cells,

@@ -46,6 +46,7 @@ from sktensordp.privacy.accounting._randomized_response import (
     optimal_composition_delta,
 )
 from sktensordp.privacy.calibration._table import level_table
+from tests.support.divergence import exact_gaussian
 from tests.support.every_estimator import RELEASING, slow_repeats
 from tests.support.guarantees import guarantee, pure
 from tests.support.noise import source_of, stream_of
@@ -68,24 +69,6 @@ epsilons = powers(LEAST, 1e300) | powers(1e-12, 1e4) | st.floats(0.5, 2)
 deltas = powers(LEAST, 0.99) | powers(1e-20, 0.5) | st.floats(0.5, 1 - 2**-53)
 
 
-def exact_delta(epsilon, mu):
-    """Balle and Wang (2018), Theorem 8, with as many digits as do not cancel."""
-    digits = 60
-    while True:
-        with mpmath.workdps(digits):
-            epsilon, mu = mpmath.mpf(epsilon), mpmath.mpf(mu)
-            t = epsilon / mu - mu / 2
-            if abs(t) > 1e6:
-                # Next to 0 or to 1, and neither.
-                return 1 - mpmath.mpf(t > 0) + mpmath.sign(t) * mpmath.mpf(10) ** -999
-            upper = mpmath.erfc(t / mpmath.sqrt(2)) / 2
-            lower = mpmath.erfc((t + mu) / mpmath.sqrt(2)) / 2
-            found = upper - mpmath.exp(epsilon) * lower
-            if upper == 0 or found > upper * mpmath.mpf(10) ** (30 - digits):
-                return found
-        digits *= 2
-
-
 # Gaussian noise
 
 
@@ -99,7 +82,7 @@ def exact_delta(epsilon, mu):
 def test_mu_keeps_epsilon_and_delta(epsilon, delta):
     mu = gaussian_mu(epsilon, delta)
     assert mu > 0
-    assert exact_delta(epsilon, mu) <= delta
+    assert exact_gaussian(mu, epsilon) <= delta
 
 
 @often(max_examples=50)
@@ -115,13 +98,13 @@ def test_sigma_is_enough_or_refused(epsilon, delta, sensitivity):
     mu = Fraction(sensitivity) / Fraction(sigma)
     with mpmath.workdps(60):
         mu = mpmath.mpf(mu.numerator) / mu.denominator
-    assert exact_delta(epsilon, mu) <= delta
+    assert exact_gaussian(mu, epsilon) <= delta
 
 
 def test_less_noise_is_found_out():
     for epsilon, delta in (1e-9, 1e-6), (1, 1e-300), (1, 0.5), (700, 1e-16):
         mu = gaussian_mu(epsilon, delta) * (1 + 1e-6)
-        assert exact_delta(epsilon, mu) > delta
+        assert exact_gaussian(mu, epsilon) > delta
 
 
 @often(max_examples=80)
@@ -132,7 +115,7 @@ def test_delta_of_gaussian_noise_is_rounded_up(epsilon, mu):
     # The truth is that of the multiplier, of which 1 / mu is not the inverse.
     multiplier = 1 / mu
     with mpmath.workdps(60):
-        truth = exact_delta(epsilon, 1 / mpmath.mpf(multiplier))
+        truth = exact_gaussian(1 / mpmath.mpf(multiplier), epsilon)
     assert guarantee(Gaussian(multiplier), 0.5).delta_at(epsilon) >= truth
 
 
@@ -147,7 +130,7 @@ def test_epsilon_of_many_gaussians_is_rounded_up(multiplier, count, delta):
     if math.isfinite(found):
         with mpmath.workdps(60):
             mu = mpmath.sqrt(count) / mpmath.mpf(multiplier)
-        assert exact_delta(found, mu) <= delta
+        assert exact_gaussian(mu, found) <= delta
 
 
 # Pure releases

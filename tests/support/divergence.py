@@ -40,11 +40,21 @@ def gaussian_stick(mu, epsilon):
 
 
 def exact_gaussian(mu, epsilon):
-    """The same at one epsilon, with 60 digits."""
-    with mpmath.workdps(60):
-        epsilon, mu = mpmath.mpf(epsilon), mpmath.mpf(mu)
-        upper = mpmath.ncdf(mu / 2 - epsilon / mu)
-        return upper - mpmath.exp(epsilon) * mpmath.ncdf(-mu / 2 - epsilon / mu)
+    """The same at one epsilon, with as many digits as do not cancel."""
+    digits = 60
+    while True:
+        with mpmath.workdps(digits):
+            epsilon, mu = mpmath.mpf(epsilon), mpmath.mpf(mu)
+            t = epsilon / mu - mu / 2
+            if abs(t) > 1e6:
+                # Next to 0 or to 1, and neither.
+                return 1 - mpmath.mpf(t > 0) + mpmath.sign(t) * mpmath.mpf(10) ** -999
+            upper = mpmath.erfc(t / mpmath.sqrt(2)) / 2
+            lower = mpmath.erfc((t + mu) / mpmath.sqrt(2)) / 2
+            found = upper - mpmath.exp(epsilon) * lower
+            if upper == 0 or found > upper * mpmath.mpf(10) ** (30 - digits):
+                return found
+        digits *= 2
 
 
 def stick_with_gaussian(law, mu, epsilon):
