@@ -19,7 +19,6 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline, make_union
 
 from sktensordp import encoding, papers
-from sktensordp.audit import audit_mechanism
 from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError, UnsoundClaimWarning
 from sktensordp.mechanisms import LaplaceMechanism
@@ -153,30 +152,6 @@ def test_any_sample_ends_in_the_ball(encoder, fitted):
     with np.errstate(all="raise", under="ignore"):
         assert np.all(np.isfinite(encoder.decode(encoder.privatize(FAR))))
     assert np.all(np.isfinite(encoder.client().privatize(FAR)))
-
-
-@pytest.mark.parametrize(
-    "encoder",
-    [LINEAR[0], *(pytest.param(e, marks=pytest.mark.slow) for e in LINEAR[1:3])],
-    ids=shown,
-)
-def test_audit(encoder, fitted):
-    """Two samples far outside: not above epsilon, and above a quarter of it.
-
-    A sound mechanism is accused with a probability of 1e-6 at most.
-    """
-    encoder = fitted(encoder, epsilon=3.0, random_state=0, n_components=1)
-    report = audit_mechanism(
-        lambda x, n: encoder.privatize(np.tile(x, (n, 1))),
-        FAR[0],
-        FAR[1],
-        epsilon=3.0,
-        n_trials=6000,
-        confidence=1 - 1e-6,
-        batched=True,
-    )
-    assert not report.violated
-    assert report.epsilon_lower > 0.75
 
 
 @ALL
