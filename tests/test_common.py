@@ -13,7 +13,8 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
-from sktensordp import papers
+from sktensordp import mechanisms as ms
+from sktensordp import moments, papers
 from sktensordp.completion import (
     CoordinateEncoder,
     CPCompletion,
@@ -22,30 +23,6 @@ from sktensordp.completion import (
     TuckerCompletion,
 )
 from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    HybridMechanism,
-    IndependentDirectionalNoise,
-    LaplaceMechanism,
-    MatrixGaussian,
-    MatrixMechanism,
-    PrivUnit,
-    TensorRandomizedResponse,
-    TensorVariateGaussian,
-    UnimodalDirectionalNoise,
-)
-from sktensordp.moments import (
-    MultilinearPCA,
-    MultilinearRidge,
-    MultilinearRidgeClassifier,
-)
-from sktensordp.papers import (
-    BiScaler,
-    MatrixVariateGaussian,
-    PrivacyAgnosticEncoder,
-    PublishedCPCompletion,
-    PublishedTuckerCompletion,
-)
 from tests.support.every_estimator import CASES
 from tests.support.public import public_estimators
 
@@ -94,28 +71,28 @@ NOISE_FREE = [
     CoordinateEncoder(freq="D"),
     Recommender(CPCompletion(rank=0, epsilon=math.inf)),
     Recommender(TuckerCompletion(rank=0, epsilon=math.inf), CoordinateEncoder()),
-    LaplaceMechanism(math.inf),
-    GaussianMechanism(math.inf, bounds=(-100, 100)),
-    TensorVariateGaussian(math.inf, norm_bound=1000.0),
-    UnimodalDirectionalNoise(math.inf, bounds=(-10, 10), norm_bound=20.0),
-    IndependentDirectionalNoise(math.inf, sensitivity=1.0),
-    MatrixMechanism(math.inf),
+    ms.LaplaceMechanism(math.inf),
+    ms.GaussianMechanism(math.inf, bounds=(-100, 100)),
+    ms.TensorVariateGaussian(math.inf, norm_bound=1000.0),
+    ms.UnimodalDirectionalNoise(math.inf, bounds=(-10, 10), norm_bound=20.0),
+    ms.IndependentDirectionalNoise(math.inf, sensitivity=1.0),
+    ms.MatrixMechanism(math.inf),
     TaskAwareEncoder(math.inf),
     TaskAgnosticEncoder(math.inf, clip=0.9),
-    PrivacyAgnosticEncoder(math.inf),
-    HybridMechanism(math.inf),
-    PrivUnit(math.inf, norm_bound=1000.0),
-    TensorRandomizedResponse(math.inf, bounds=(-100, 100)),
-    MultilinearPCA(epsilon=math.inf),
-    MultilinearPCA(1, epsilon=math.inf, centre=True),
-    MultilinearPCA((1,), epsilon=math.inf, norm_bound=3.0),
-    MultilinearRidge(epsilon=math.inf),
-    MultilinearRidge(alpha=1.0, epsilon=math.inf),
-    MultilinearRidgeClassifier(epsilon=math.inf),
+    papers.PrivacyAgnosticEncoder(math.inf),
+    ms.HybridMechanism(math.inf),
+    ms.PrivUnit(math.inf, norm_bound=1000.0),
+    ms.TensorRandomizedResponse(math.inf, bounds=(-100, 100)),
+    moments.MultilinearPCA(epsilon=math.inf),
+    moments.MultilinearPCA(1, epsilon=math.inf, centre=True),
+    moments.MultilinearPCA((1,), epsilon=math.inf, norm_bound=3.0),
+    moments.MultilinearRidge(epsilon=math.inf),
+    moments.MultilinearRidge(alpha=1.0, epsilon=math.inf),
+    moments.MultilinearRidgeClassifier(epsilon=math.inf),
 ]
 # scikit-learn's checks pass rows of features of many lengths, which are no matrices.
 MATRICES = [
-    MatrixGaussian(), MatrixVariateGaussian(),
+    ms.MatrixGaussian(), papers.MatrixVariateGaussian(),
     papers.PublishedMatrixGaussian(), papers.PublishedMatrixVariateGaussian(),
 ]  # fmt: skip
 # They pass rows of features of many lengths, which are no pairs.
@@ -143,19 +120,23 @@ NOISY = {
     CPCompletion(1, epsilon=math.inf, unit=0, perturbation="statistics"): {
         "check_estimators_pickle": LOCAL,
     },
-    BiScaler(4.0, value_bounds=(-100, 100)): OF_SCALERS,
-    BiScaler(math.inf): OF_SCALERS,
+    papers.BiScaler(4.0, value_bounds=(-100, 100)): OF_SCALERS,
+    papers.BiScaler(math.inf): OF_SCALERS,
     CPCompletion(1, perturbation="gradient", value_bounds=(-9, 9), max_iter=3): (
         BY_ENTRIES
     ),
     CPCompletion(1, perturbation="statistics", value_bounds=(-9, 9)): BY_ENTRIES,
     CPCompletion(1, perturbation="output", value_bounds=(-9, 9)): BY_ENTRIES,
-    PublishedCPCompletion(1, value_bounds=(0, 9), learning_rate=1e-5): BY_ENTRIES,
-    LaplaceMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
-    GaussianMechanism(2.0, norm_bound=3.0): OF_TRANSFORMERS,
-    TensorVariateGaussian(2.0, bounds=(0, 3), norm_bound=3.0): OF_TRANSFORMERS,
-    UnimodalDirectionalNoise(2.0, sensitivity=1.0): OF_TRANSFORMERS,
-    PublishedTuckerCompletion(1, value_bounds=(0, 9), learning_rate=1e-5): BY_ENTRIES,
+    papers.PublishedCPCompletion(1, learning_rate=1e-5, value_bounds=(0, 9)): (
+        BY_ENTRIES
+    ),
+    ms.LaplaceMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
+    ms.GaussianMechanism(2.0, norm_bound=3.0): OF_TRANSFORMERS,
+    ms.TensorVariateGaussian(2.0, bounds=(0, 3), norm_bound=3.0): OF_TRANSFORMERS,
+    ms.UnimodalDirectionalNoise(2.0, sensitivity=1.0): OF_TRANSFORMERS,
+    papers.PublishedTuckerCompletion(1, learning_rate=1e-5, value_bounds=(0, 9)): (
+        BY_ENTRIES
+    ),
     papers.PublishedTensorVariateGaussian(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
     papers.PublishedUnimodalDirectionalNoise(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
     papers.PublishedIndependentDirectionalNoise(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
@@ -163,16 +144,18 @@ NOISY = {
     papers.PublishedTaskAwareEncoder(4.0): OF_ENCODERS,
     papers.PublishedTaskAgnosticEncoder(4.0): OF_ENCODERS,
     papers.PublishedPrivacyAgnosticEncoder(4.0): OF_ENCODERS,
-    MatrixMechanism(2.0): OF_TRANSFORMERS,
-    HybridMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
-    PrivUnit(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
+    ms.MatrixMechanism(2.0): OF_TRANSFORMERS,
+    ms.HybridMechanism(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
+    ms.PrivUnit(2.0, bounds=(0, 3)): OF_TRANSFORMERS,
     TaskAwareEncoder(4.0): OF_ENCODERS,
     TaskAgnosticEncoder(4.0, mechanism="gaussian", delta=1e-6): OF_ENCODERS,
-    PrivacyAgnosticEncoder(4.0, mechanism="l2", output="code"): OF_ENCODERS,
-    TensorRandomizedResponse(2.0, bounds=(0, 3), n_levels=4): OF_TRANSFORMERS,
-    MultilinearPCA(1, epsilon=4.0, norm_bound=3.0): OF_ENCODERS,
-    MultilinearPCA(epsilon=4.0, norm_bound=3.0, centre=True): OF_ENCODERS,
-    MultilinearRidge(1, epsilon=4.0, norm_bound=3.0, target_bounds=(-3, 3)): BY_ENTRIES,
+    papers.PrivacyAgnosticEncoder(4.0, mechanism="l2", output="code"): OF_ENCODERS,
+    ms.TensorRandomizedResponse(2.0, bounds=(0, 3), n_levels=4): OF_TRANSFORMERS,
+    moments.MultilinearPCA(1, epsilon=4.0, norm_bound=3.0): OF_ENCODERS,
+    moments.MultilinearPCA(epsilon=4.0, norm_bound=3.0, centre=True): OF_ENCODERS,
+    moments.MultilinearRidge(1, epsilon=4.0, norm_bound=3.0, target_bounds=(-3, 3)): (
+        BY_ENTRIES
+    ),
 }  # fmt: skip
 
 
@@ -232,14 +215,14 @@ DEFAULTS = {
     # A recommender has no default completion.
     **{type(one): OF_ENCODERS for one in NOISY if type(one) is not Recommender},
     CPCompletion: BY_ENTRIES,
-    MultilinearRidge: BY_ENTRIES,
-    MultilinearRidgeClassifier: {},
-    PublishedCPCompletion: BY_ENTRIES,
-    PublishedTuckerCompletion: BY_ENTRIES,
+    moments.MultilinearRidge: BY_ENTRIES,
+    moments.MultilinearRidgeClassifier: {},
+    papers.PublishedCPCompletion: BY_ENTRIES,
+    papers.PublishedTuckerCompletion: BY_ENTRIES,
     TuckerCompletion: BY_ENTRIES,
-    BiScaler: OF_SCALERS,
+    papers.BiScaler: OF_SCALERS,
     CoordinateEncoder: {},
-    MatrixMechanism: OF_TRANSFORMERS,
+    ms.MatrixMechanism: OF_TRANSFORMERS,
 }
 
 

@@ -16,29 +16,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
+from sktensordp import mechanisms as ms
+from sktensordp import papers
 from sktensordp.audit import audit_estimator, audit_mechanism, audit_one_run
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    HybridMechanism,
-    IndependentDirectionalNoise,
-    LaplaceMechanism,
-    MatrixGaussian,
-    MatrixMechanism,
-    PrivUnit,
-    TensorRandomizedResponse,
-    TensorVariateGaussian,
-    UnimodalDirectionalNoise,
-)
-from sktensordp.papers import (
-    BiScaler,
-    MatrixVariateGaussian,
-    PrivacyAgnosticEncoder,
-    PublishedIndependentDirectionalNoise,
-    PublishedMatrixGaussian,
-)
 from tests.support.public import public_estimators
 
 pytestmark = pytest.mark.thorough
@@ -49,19 +32,15 @@ FALSE_ALARMS = 1e-3
 X, LOW, HIGH = [[0, 0], [1, 1]], [0.0, 0.5], [1.0, 0.5]
 TENSOR = [[0, 0, 0], [1, 1, 0]]
 LEVELS, FINE = [0, 0.5, 1], np.linspace(0, 1, 41)
-CASES = {
-    "CPCompletion": {
-        "table": (CPCompletion(0, levels=LEVELS, max_iter=1), X),
-        "Laplace": (CPCompletion(1, value_bounds=(0, 1), max_iter=2), X),
-        "fine levels": (CPCompletion(0, levels=FINE, max_iter=1), TENSOR),
-        "sums": (CPCompletion(0, perturbation="sums", value_bounds=(0, 1)), X),
-    },
-    "TuckerCompletion": {
-        "table": (TuckerCompletion(0, levels=LEVELS, max_iter=1), X),
-        "core": (TuckerCompletion(1, levels=LEVELS, max_iter=2), X),
-    },
-    "BiScaler": {"sums": (BiScaler(value_bounds=(0, 1)), X)},
-}
+CASES = [
+    ("table", CPCompletion(0, levels=LEVELS, max_iter=1), X),
+    ("Laplace", CPCompletion(1, value_bounds=(0, 1), max_iter=2), X),
+    ("fine levels", CPCompletion(0, levels=FINE, max_iter=1), TENSOR),
+    ("sums", CPCompletion(0, perturbation="sums", value_bounds=(0, 1)), X),
+    ("table", TuckerCompletion(0, levels=LEVELS, max_iter=1), X),
+    ("core", TuckerCompletion(1, levels=LEVELS, max_iter=2), X),
+    ("sums", papers.BiScaler(value_bounds=(0, 1)), X),
+]
 # Transformers release at every transform, each row on its own: neighbours are two rows,
 # opposite corners of the declared box, where the noise is least, or ends of the ball.
 CORNERS = np.zeros((3, 2)), np.ones((3, 2))
@@ -71,126 +50,107 @@ ONE_CELL = np.zeros(4), np.array([1.0, 0, 0, 0])
 BOX = {"bounds": (0, 1)}
 GAUSSIAN_BOX = {**BOX, "delta": 1e-5}
 ROTATION = np.array([[0.6, -0.8, 0], [0.8, 0.6, 0], [0, 0, 1]])
-TRANSFORMERS = {
-    "LaplaceMechanism": {
-        "box": (LaplaceMechanism(**BOX), CORNERS),
-        "ball": (LaplaceMechanism(norm_bound=1.0), DIAGONAL),
-    },
-    "GaussianMechanism": {
-        "box": (GaussianMechanism(**GAUSSIAN_BOX), CORNERS),
-        "ball": (GaussianMechanism(delta=1e-5, norm_bound=1.0), ENDS),
-        "query": (GaussianMechanism(delta=1e-5, sensitivity=2.0), ENDS),
-    },
-    "TensorVariateGaussian": {
-        "weights": (
-            TensorVariateGaussian(**GAUSSIAN_BOX, utility=[[3, 2, 1], [1, 0.2]]),
-            CORNERS,
+TURNED = {"utility": [[3, 2, 1], None], "directions": [ROTATION, None]}
+RESPONSE = ms.TensorRandomizedResponse
+TRANSFORMERS = [
+    ("box", ms.LaplaceMechanism(**BOX), CORNERS),
+    ("ball", ms.LaplaceMechanism(norm_bound=1.0), DIAGONAL),
+    ("box", ms.GaussianMechanism(**GAUSSIAN_BOX), CORNERS),
+    ("ball", ms.GaussianMechanism(delta=1e-5, norm_bound=1.0), ENDS),
+    ("query", ms.GaussianMechanism(delta=1e-5, sensitivity=2.0), ENDS),
+    *(
+        (label, ms.TensorVariateGaussian(**GAUSSIAN_BOX, **params), CORNERS)
+        for label, params in {
+            "weights": {"utility": [[3, 2, 1], [1, 0.2]]}, "directions": TURNED,
+        }.items()
+    ),
+    (
+        "box and ball",
+        ms.TensorVariateGaussian(
+            delta=1e-5, bounds=(-1, 1), norm_bound=1.0, utility=[[3, 2, 1]]
         ),
-        "directions": (
-            TensorVariateGaussian(
-                **GAUSSIAN_BOX, utility=[[3, 2, 1], None], directions=[ROTATION, None]
-            ),
-            CORNERS,
+        ENDS,
+    ),
+    ("weights", ms.MatrixGaussian(**GAUSSIAN_BOX, utility=[[3, 2, 1], None]), CORNERS),
+    (
+        "weights", ms.IndependentDirectionalNoise(**GAUSSIAN_BOX, utility=[3, 2, 1]),
+        CORNERS,
+    ),
+    ("box", papers.PublishedMatrixGaussian(**GAUSSIAN_BOX), CORNERS),
+    (
+        "weights",
+        ms.UnimodalDirectionalNoise(**GAUSSIAN_BOX, mode=1, utility=[1, 0.1]), CORNERS,
+    ),
+    ("box", papers.PublishedIndependentDirectionalNoise(**GAUSSIAN_BOX), CORNERS),
+    (
+        "covariance",
+        papers.MatrixVariateGaussian(
+            **GAUSSIAN_BOX, row_covariance=[[2, 1, 0], [1, 2, 0], [0, 0, 1]]
         ),
-        "box and ball": (
-            TensorVariateGaussian(
-                delta=1e-5, bounds=(-1, 1), norm_bound=1.0, utility=[[3, 2, 1]]
-            ),
-            ENDS,
-        ),
-    },
-    "MatrixGaussian": {
-        "weights": (MatrixGaussian(**GAUSSIAN_BOX, utility=[[3, 2, 1], None]), CORNERS),
-    },
-    "IndependentDirectionalNoise": {
-        "weights": (
-            IndependentDirectionalNoise(**GAUSSIAN_BOX, utility=[3, 2, 1]), CORNERS,
-        ),
-    },
-    "PublishedMatrixGaussian": {
-        "box": (PublishedMatrixGaussian(**GAUSSIAN_BOX), CORNERS),
-    },
-    "UnimodalDirectionalNoise": {
-        "weights": (
-            UnimodalDirectionalNoise(**GAUSSIAN_BOX, mode=1, utility=[1, 0.1]), CORNERS,
-        ),
-    },
-    "PublishedIndependentDirectionalNoise": {
-        "box": (PublishedIndependentDirectionalNoise(**GAUSSIAN_BOX), CORNERS),
-    },
-    "MatrixVariateGaussian": {
-        "covariance": (
-            MatrixVariateGaussian(
-                **GAUSSIAN_BOX, row_covariance=[[2, 1, 0], [1, 2, 0], [0, 0, 1]]
-            ),
-            CORNERS,
-        ),
-    },
-    "MatrixMechanism": {
-        "running totals": (
-            MatrixMechanism(delta=1e-5, workload=np.tril(np.ones((4, 4)))), ONE_CELL,
-        ),
-    },
-    "TensorRandomizedResponse": {
-        noise: (TensorRandomizedResponse(**BOX, n_levels=5, noise=noise), CORNERS)
+        CORNERS,
+    ),
+    (
+        "running totals",
+        ms.MatrixMechanism(delta=1e-5, workload=np.tril(np.ones((4, 4)))), ONE_CELL,
+    ),
+    *(
+        (noise, RESPONSE(**BOX, n_levels=5, noise=noise), CORNERS)
         for noise in ("laplace", "gaussian", "geometric", "wrapped")
-    } | {
-        "weights and delta": (
-            TensorRandomizedResponse(**GAUSSIAN_BOX, n_levels=3, weights=[1, 0.5, 0]),
-            CORNERS,
-        ),
-        "far apart on a circle": (
-            TensorRandomizedResponse(**BOX, n_levels=4, noise="wrapped"),
-            (np.zeros((3, 2)), np.full((3, 2), 2 / 3)),
-        ),
-    },
-    "HybridMechanism": {"box": (HybridMechanism(**BOX), CORNERS)},
-    "PrivUnit": {
-        "box": (PrivUnit(**BOX), CORNERS),
-        "ball": (PrivUnit(norm_bound=1.0), ENDS),
-    },
-}  # fmt: skip
+    ),
+    (
+        "weights and delta",
+        RESPONSE(**GAUSSIAN_BOX, n_levels=3, weights=[1, 0.5, 0]), CORNERS,
+    ),
+    (
+        "far apart on a circle", RESPONSE(**BOX, n_levels=4, noise="wrapped"),
+        (np.zeros((3, 2)), np.full((3, 2), 2 / 3)),
+    ),
+    ("box", ms.HybridMechanism(**BOX), CORNERS),
+    ("box", ms.PrivUnit(**BOX), CORNERS),
+    ("ball", ms.PrivUnit(norm_bound=1.0), ENDS),
+]  # fmt: skip
 # Encoders are fitted to people who consent; neighbours are two rows far from them.
 CONSENTING = np.random.default_rng(0).normal(size=(100, 3))
 FAR = np.array([1e9, 1e9, 0.0]), np.array([-1e9, -1e9, 0.0])
 LEARNED = LogisticRegression().fit(CONSENTING, CONSENTING[:, 0] > 0)
 CODE = {"task": [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0]], "output": "code"}
-ENCODERS = {
-    "TaskAwareEncoder": [
-        TaskAwareEncoder(mechanism=name, delta=delta, **CODE)
-        for name, delta in (
-            ("laplace", 0), ("l2", 0), ("privunit", 0), ("gaussian", 1e-5),
-        )
-    ] + [
+ENCODERS = [
+    *(
+        TaskAwareEncoder(mechanism=name, **CODE)
+        for name in ("laplace", "l2", "privunit")
+    ),
+    TaskAwareEncoder(mechanism="gaussian", delta=1e-5, **CODE),
+    *(
         TaskAwareEncoder(task=LEARNED, encoder=kind, n_components=1, output="code")
         for kind in ("linear", "mlp")
-    ],
-    "TaskAgnosticEncoder": [TaskAgnosticEncoder(**CODE)],
-    "PrivacyAgnosticEncoder": [PrivacyAgnosticEncoder(mechanism="l2", **CODE)],
-}  # fmt: skip
-NOT_GAUSSIAN = (TensorRandomizedResponse,)
+    ),
+    TaskAgnosticEncoder(**CODE),
+    papers.PrivacyAgnosticEncoder(mechanism="l2", **CODE),
+]
 # The first epsilon shows that too little noise is noticed; at the other, so many trials
 # prove a good part of the claim.
 EPSILONS = (0.7, 2.5)
 slow = pytest.mark.slow
+FIRST = {type(case[1]): case for case in reversed(CASES)}
 
 
-def named(cases_by_name, is_slow=lambda kind, cases: True):
+def named(cases, marks=lambda case: [slow]):
     """All cases, with a name for each."""
     return [
-        pytest.param(*case, id=f"{name}, {kind}", marks=[slow] * is_slow(kind, cases))
-        for name, cases in cases_by_name.items()
-        for kind, case in cases.items()
+        pytest.param(
+            *case[1:], id=f"{type(case[1]).__name__}, {case[0]}", marks=marks(case)
+        )
+        for case in cases
     ]
 
 
-AUDITS = named(CASES, lambda kind, cases: kind != next(iter(cases)))
+AUDITS = named(CASES, lambda case: [slow] * (case not in FIRST.values()))
 RELEASES = [
     pytest.param(*case.values, epsilon, id=f"{case.id}, {epsilon}", marks=marks)
     for case in named(TRANSFORMERS)
     for epsilon, marks in zip(EPSILONS, (slow, ()), strict=True)
 ]
-N_ENCODERS = len(EPSILONS) * sum(map(len, ENCODERS.values()))
+N_ENCODERS = len(EPSILONS) * len(ENCODERS)
 CONFIDENCE = 1 - FALSE_ALARMS / (len(AUDITS) + len(RELEASES) + N_ENCODERS)
 
 
@@ -211,7 +171,8 @@ ELSEWHERE = {
 
 
 def test_no_estimator_is_forgotten():
-    audited = set(CASES) | set(TRANSFORMERS) | set(ENCODERS)
+    estimators = [*ENCODERS, *(case[1] for case in [*CASES, *TRANSFORMERS])]
+    audited = {type(one).__name__ for one in estimators}
     private = {
         name
         for name, one in public_estimators().items()
@@ -222,7 +183,7 @@ def test_no_estimator_is_forgotten():
 
 def run(model, where, pytestconfig, **claim):
     trials = pytestconfig.getoption("--audit-trials")
-    if isinstance(model, BiScaler):
+    if isinstance(model, papers.BiScaler):
         trials *= 2  # with half of them, a sixth of its noise is not always noticed
     return audit_estimator(
         model, where, where, LOW, HIGH, n_trials=trials, random_state=0,
@@ -241,9 +202,7 @@ def test_guarantee_holds(model, where, pytestconfig):
 
 
 @slow
-@pytest.mark.parametrize(
-    ("model", "where"), [next(iter(c.values())) for c in CASES.values()], ids=CASES
-)
+@pytest.mark.parametrize(("model", "where"), named(FIRST.values()))
 def test_the_audit_would_notice(model, where, pytestconfig):
     """A sixth of the noise, under the name of the claim, is caught."""
     epsilon = EPSILONS[0]
@@ -259,7 +218,7 @@ def score(mechanism, x, x_neighbour):
         rows = mechanism.transform(np.repeat(row[np.newaxis], n, axis=0))
         return rows.reshape(n, -1)
 
-    if isinstance(mechanism, LaplaceMechanism):
+    if isinstance(mechanism, ms.LaplaceMechanism):
         low, high = np.minimum(x, x_neighbour), np.maximum(x, x_neighbour)
         clip = low.ravel(), high.ravel()
         return lambda rows: np.clip(rows, *clip).sum(axis=1)
@@ -279,7 +238,7 @@ def run_rows(mechanism, x, x_neighbour, pytestconfig, epsilon):
         x, x_neighbour, epsilon=epsilon, delta=delta, confidence=CONFIDENCE,
         n_trials=100 * pytestconfig.getoption("--audit-trials"), batched=True,
         log_likelihood_ratio=score(mechanism, x, x_neighbour),
-        gaussian=delta > 0 and not isinstance(mechanism, NOT_GAUSSIAN),
+        gaussian=delta > 0 and not isinstance(mechanism, RESPONSE),
     )  # fmt: skip
 
 
@@ -347,9 +306,7 @@ def test_one_run_on_real_size(epsilon, levels):
 @pytest.mark.parametrize(
     "epsilon", [pytest.param(EPSILONS[0], marks=slow), EPSILONS[1]]
 )
-@pytest.mark.parametrize(
-    "encoder", [e for encoders in ENCODERS.values() for e in encoders], ids=str
-)
+@pytest.mark.parametrize("encoder", ENCODERS, ids=str)
 def test_encoder_keeps_its_guarantee(encoder, epsilon, pytestconfig):
     """For rows that no fit has seen; the audit would notice six times the epsilon."""
     for times in (1, 6):
