@@ -4,7 +4,6 @@ A new measurement takes one line in `MEASUREMENTS`. What is particular to a pert
 is in tests/completion.
 """
 
-import itertools
 import math
 import pickle
 import struct
@@ -31,7 +30,13 @@ from tests.support.callbacks import Listener, needs_callbacks
 from tests.support.divergence import gaussian_stick
 from tests.support.noise import drawing
 from tests.support.refusing import refused
-from tests.support.replaying import accounted, largest_ratios, recorded
+from tests.support.replaying import (
+    accounted,
+    data_of,
+    largest_ratios,
+    neighbours,
+    recorded,
+)
 
 EPSILON, DELTA = 2.0, 1e-6
 
@@ -258,36 +263,15 @@ def test_what_is_not_declared_voids_the_guarantee(missing, message, measurement)
 # --- what one value or user moves ----------------------------------------------------
 
 
-def with_neighbours(measurement):
-    """Data, and those that differ from them by all there is of one entry or user.
-
-    The last user has an entry in every cell, at one end of the range or the other, so
-    that no model predicts them, and all that this user adds is as long as it may be.
-    """
-    if measurement.unit == "entry":
-        changes = []
-        for entry, value in itertools.product(range(0, len(Y), 5), [-1e9, 1e9]):
-            changed = Y.copy()
-            changed[entry] = value
-            changes.append((X, changed))
-        return (X, Y), changes
-    last = SHAPE[measurement.unit] - 1
-    everywhere = np.argwhere(np.ones(SHAPE))
-    own = everywhere[everywhere[:, measurement.unit] == last]
-    rest = X[:, measurement.unit] != last
-    ends = np.random.default_rng(0).choice([0.0, 1.0], len(own))
-    where, values = np.concatenate([X[rest], own]), np.concatenate([Y[rest], ends])
-    users = where[:, measurement.unit]
-    left = (users != user for user in range(SHAPE[measurement.unit]))
-    return (where, values), [(where[rest], values[rest]) for rest in left]
-
-
 @pytest.mark.thorough_after_one
 @in_every_form(SOUND)
 def test_one_unit_moves_all_releases_by_what_is_accounted_for(form, measurement):
     factor = 0.0 if form == "CP" else 1.0
-    model = make(measurement, form)
-    found = largest_ratios(model, *with_neighbours(measurement), factor=factor)
+    model, unit = make(measurement, form), measurement.unit
+    where, data = data_of(SHAPE, unit)
+    values = data["extreme"]
+    changed = neighbours(where, values, unit, step=10)
+    found = largest_ratios(model, (where, values), changed, factor=factor)
     found = found[~np.isnan(found)]
     assert np.all(found <= 1 + 1e-9)
     # Not much less, or noise is wasted.

@@ -9,7 +9,12 @@ import pandas as pd
 import pytest
 
 from sktensordp.audit import audit_mechanism
-from sktensordp.completion import CPCompletion, Recommender, make_ranking_scorer
+from sktensordp.completion import (
+    CoordinateEncoder,
+    CPCompletion,
+    Recommender,
+    make_ranking_scorer,
+)
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import (
     GaussianMechanism,
@@ -20,17 +25,12 @@ from sktensordp.mechanisms import (
 from sktensordp.model_selection import expected_error
 from sktensordp.plotting import FactorsDisplay
 from sktensordp.privacy import privacy_of
-from tests.first_hour.films import RATINGS, SHAPE, TABLE, X, Y
+from tests.first_hour.films import SHAPE, TABLE, X, Y, cp
 
 pytestmark = pytest.mark.thorough
 ROWS = np.random.default_rng(0).random((50, 4))
 BOX = {"bounds": (0, 1)}
 TIMES = pd.DataFrame({"when": pd.date_range("2026-01-01", periods=9), "x": 1.0})
-
-
-def cp(**params):
-    known = {"rank": 0, "epsilon": 8.0, "levels": RATINGS.levels, "random_state": 0}
-    return CPCompletion(**known | params)
 
 
 # What the user did, the parameters of a completion, and what the error says.
@@ -57,6 +57,10 @@ CALLS = {
     "scored without ratings": (lambda: cp().fit(X, Y).score(X), "score needs y"),
     "passed a class": (
         lambda: Recommender(CPCompletion).fit(TABLE, Y), "an instance of",
+    ),
+    "declared films as text": (
+        lambda: CoordinateEncoder(categories=[None, list("abc")]).fit(TABLE),
+        "not among categories[1]",
     ),
     "mistyped a score": (lambda: make_ranking_scorer("recal"), "must be one of"),
     "drew a model that is not fitted": (

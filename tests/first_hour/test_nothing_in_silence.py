@@ -38,16 +38,10 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.plotting import PrivacyUtilityDisplay
 from sktensordp.privacy import PrivacyBudget
-from tests.first_hour.films import FILMS, SHAPE, STARS, TABLE, WIDE, X, Y
+from tests.first_hour.films import FILMS, SHAPE, STARS, TABLE, WIDE, X, Y, cp
 from tests.support.every_estimator import EVERY
 
 pytestmark = pytest.mark.thorough
-
-
-def cp(rank=0, **params):
-    return CPCompletion(
-        rank, **{"epsilon": 8.0, "levels": STARS, "random_state": 0, **params}
-    )
 
 
 def for_users(categories=(None, range(40)), **params):

@@ -27,7 +27,12 @@ if __name__ == "__main__":
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from tests.support.points import POINTS
-from tests.support.replaying import largest_ratios, with_a_pattern
+from tests.support.replaying import (
+    data_of,
+    largest_ratios,
+    neighbours,
+    with_a_pattern,
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -90,39 +95,6 @@ def make(perturbation, form, order, unit, extra, epsilon=EPSILON):
     return estimator(**options)
 
 
-def data_of(order, unit):
-    """Data sets by name: values at the ends of the range; within it and beyond.
-
-    One unit has most entries. They are at the upper end or at the lower one, by cell,
-    so that no model predicts them and the unit is clipped.
-    """
-    rng = np.random.default_rng(order)
-    where = np.column_stack([rng.integers(0, size, 40) for size in SHAPES[order]])
-    extreme = rng.choice([0.0, 1.0], 40)
-    if unit != "entry":
-        heavy = where[rng.integers(0, 40, 300)]
-        heavy[:, unit] = 2
-        where = np.concatenate([where, heavy])
-        cells = rng.choice([0.0, 1.0], SHAPES[order])
-        extreme = np.concatenate([extreme, cells[tuple(heavy.T)]])
-    return where, {"extreme": extreme, "random": rng.normal(0.5, 0.6, len(where))}
-
-
-def neighbours(where, values, unit, step):
-    """Another value of each `step`-th entry, far off or random; or without a unit."""
-    rng = np.random.default_rng(9)
-    if unit == "entry":
-        for entry in range(0, len(where), step):
-            for value in (-1e9, 1e9, rng.random()):
-                changed = values.copy()
-                changed[entry] = value
-                yield where, changed
-    else:
-        for own in np.unique(where[:, unit]):
-            rest = where[:, unit] != own
-            yield where[rest], values[rest]
-
-
 # Of a case: the data sets, and how much of the noise there is in their trajectories.
 EVERY_RUN = list(itertools.product(["extreme", "random"], [1.0, 0.0]))
 # Those with noise, and every other of the entries.
@@ -133,7 +105,7 @@ def ratios(case, runs=EVERY_RUN, step=5, **faults):
     """The largest ratios of a case: of pure releases, and of Gaussian ones."""
     _, _, order, unit, _ = case
     model = make(*case)
-    where, data = data_of(order, unit)
+    where, data = data_of(SHAPES[order], unit)
     has_pattern = unit != "entry" and case[-1] == "pattern"
     with with_a_pattern() if has_pattern else nullcontext():
         found = [
@@ -173,7 +145,7 @@ def test_no_neighbour_exceeds_what_is_accounted_for(case, monkeypatch):
 @pytest.mark.parametrize("case", REFUSED, ids=name_of)
 def test_there_are_no_other_cases(case):
     _, _, order, unit, _ = case
-    where, data = data_of(order, unit)
+    where, data = data_of(SHAPES[order], unit)
     with pytest.raises(ValueError, match=refused(*case)):
         make(*case).fit(where, data["random"])
 

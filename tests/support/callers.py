@@ -154,7 +154,8 @@ class Subject:
     def reads_in_fit(self):
         """Whether `fit` reads the samples, or their shape alone."""
         return (
-            hasattr(self.estimator, "task")
+            self.kind == "people"
+            or hasattr(self.estimator, "task")
             or math.isinf(self.estimator.epsilon)
             or not self.estimator._is_declared()
         )
@@ -427,16 +428,10 @@ def _refused_samples(case, X, *_):
     return None
 
 
-def _refused_people(case, X, *_):
-    if X.ndim < 2 or not X.size:
-        return "there are no samples"
-    return None if np.all(np.isfinite(X)) else "samples are not finite"
-
-
 _REFUSALS = {
     "choices": _refused_choices,
     "entries": _refused_entries,
     "tensor": _refused_tensor,
     "samples": _refused_samples,
-    "people": _refused_people,
+    "people": _refused_samples,
 }

@@ -260,6 +260,39 @@ def with_a_pattern(*, stands_out=0.0):
         yield
 
 
+def data_of(shape, unit):
+    """Data sets by name: values at the ends of the range; within it and beyond.
+
+    One unit has most entries. They are at the upper end or at the lower one, by cell,
+    so that no model predicts them and the unit is clipped.
+    """
+    rng = np.random.default_rng(len(shape))
+    where = np.column_stack([rng.integers(0, size, 40) for size in shape])
+    extreme = rng.choice([0.0, 1.0], 40)
+    if unit != "entry":
+        heavy = where[rng.integers(0, 40, 300)]
+        heavy[:, unit] = 2
+        where = np.concatenate([where, heavy])
+        cells = rng.choice([0.0, 1.0], shape)
+        extreme = np.concatenate([extreme, cells[tuple(heavy.T)]])
+    return where, {"extreme": extreme, "random": rng.normal(0.5, 0.6, len(where))}
+
+
+def neighbours(where, values, unit, step):
+    """Another value of each `step`-th entry, far off or random; or without a unit."""
+    rng = np.random.default_rng(9)
+    if unit == "entry":
+        for entry in range(0, len(where), step):
+            for value in (-1e9, 1e9, rng.random()):
+                changed = values.copy()
+                changed[entry] = value
+                yield where, changed
+    else:
+        for own in np.unique(where[:, unit]):
+            rest = where[:, unit] != own
+            yield where[rest], values[rest]
+
+
 def largest_ratios(model, data, neighbours, *, factor=1.0, wrong=1, noise_for=None):
     """Largest ratios of what neighbours' releases differ by to what is accounted for.
 
