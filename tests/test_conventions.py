@@ -94,19 +94,6 @@ def test_frames_in_frames_out(case):
 
 
 @pytest.mark.parametrize("case", named(OF_ROWS))
-def test_frames_in_a_pipeline(case):
-    estimator, X = rows_of(case)
-    frame, index = frame_of("pandas", X)
-    pipeline = make_pipeline(FunctionTransformer(), estimator, FunctionTransformer())
-    for step in (pipeline.steps[0][1], pipeline.steps[2][1]):
-        step.set_params(feature_names_out="one-to-one")
-    out = pipeline.set_output(transform="pandas").fit(frame).transform(frame)
-    names = names_of(case, X.shape[1])
-    assert list(out.columns) == list(pipeline.get_feature_names_out()) == names
-    assert list(out.index) == index
-
-
-@pytest.mark.parametrize("case", named(OF_ROWS))
 def test_names_of_features(case):
     estimator, X = rows_of(case)
     estimator.fit(X)

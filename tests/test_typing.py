@@ -11,7 +11,7 @@ import pytest
 
 import sktensordp
 from tests.support.every_estimator import CASES, EVERY, slow_repeats
-from tests.support.public import annotated, functions
+from tests.support.public import annotated
 
 PROGRAM = '''\
 """A user's program: it runs, and every type is what the documentation says."""
@@ -151,18 +151,6 @@ def test_the_program_runs(capsys):
 
 
 # --- all public names ----------------------------------------------------------------
-
-
-def test_public_functions_are_annotated():
-    bare = set()
-    for name, function in functions():
-        signature = inspect.signature(function)
-        if signature.return_annotation is signature.empty:
-            bare.add((name, "return"))
-        for parameter in signature.parameters.values():
-            if parameter.annotation is parameter.empty:
-                bare.add((name, parameter.name))
-    assert not {(name, what) for name, what in bare if what not in ("self", "cls")}
 
 
 CLASSES = list({type(case.estimator): case.estimator for case in CASES})

@@ -6,7 +6,6 @@ more, with ids that nobody declared or of another type, and those without anybod
 exception is malformed input, which `doc/threat_model.md` lists.
 """
 
-import inspect
 import math
 import pickle
 import warnings
@@ -30,6 +29,7 @@ from sktensordp.completion import (
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.model_selection import PrivateSearchCV, UserHoldout, UserKFold
 from sktensordp.privacy import PrivacyBudget
+from tests.support.public import methods_of
 
 pd = pytest.importorskip("pandas")
 
@@ -151,13 +151,7 @@ OTHERS = {
 @pytest.mark.parametrize("name", IDS)
 def test_every_public_method_is_called(models, name):
     model = models[name]
-    public = {
-        name
-        for name, _ in inspect.getmembers(model, callable)
-        if not name.startswith("_")
-        and not (name.startswith("set_") and name.endswith("_request"))
-        and name not in ("completion", "encoder")
-    }
+    public = methods_of(model) - {"completion", "encoder"}
     assert public - OTHERS <= calls(model, model).keys()
 
 

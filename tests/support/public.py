@@ -29,20 +29,6 @@ def public_estimators():
     }
 
 
-def functions():
-    """Yield public functions, methods and properties of the package, by name."""
-    for name, value in public():
-        if not inspect.isclass(value):
-            yield name, value
-            continue
-        for attribute in dir(value):
-            if attribute.startswith("_") and attribute not in ("__init__", "__call__"):
-                continue
-            function = function_of(inspect.getattr_static(value, attribute))
-            if function is not None:
-                yield f"{name}.{attribute}", function
-
-
 def methods_of(model):
     """Names of the public methods of an object, but for requests of metadata."""
     return {
