@@ -80,20 +80,6 @@ class TestProjection:
         error = by_hand.std(axis=0, ddof=1) / math.sqrt(7)
         assert_allclose(found.standard_error, error, rtol=1e-10)
 
-    @pytest.mark.parametrize(("shape", "symmetric", "axes"), SYMMETRIES)
-    def test_is_an_orthogonal_projection(self, shape, symmetric, axes):
-        def projection(tensor):
-            return mean(np.stack([tensor, tensor]), symmetric=symmetric).mean
-
-        one, other = RNG.normal(size=(2, *shape))
-        image = projection(one)
-        assert_allclose(projection(image), image, rtol=0, atol=1e-14)
-        for axis, last in itertools.pairwise(axes):
-            swapped = image.swapaxes(axis - 1, last - 1)
-            assert_allclose(swapped, image, rtol=0, atol=1e-14)
-        products = np.sum(image * other), np.sum(one * projection(other))
-        assert_allclose(*products, rtol=0, atol=1e-12)
-
     @pytest.mark.parametrize(("n", "n_modes"), [(7, 2), (3, 4)])
     def test_what_is_left_of_the_error(self, n, n_modes):
         """False alarms at 2e-6 a case."""

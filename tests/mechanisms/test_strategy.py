@@ -111,10 +111,10 @@ def test_brute_force(seed):
 @pytest.mark.parametrize("n", [1, 2, 7, 40])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_random_workloads(n, seed):
-    strategy = check(random_gram(n, n + 3, seed), gap=1e-8)
+    gram = random_gram(n, n + 3, seed)
+    strategy = check(gram, gap=1e-8)
     other = random_gram(n, 2 * n, seed + 10)
     other /= np.sqrt(np.outer(other.diagonal(), other.diagonal()))
-    gram = random_gram(n, n + 3, seed)
     # No other feasible strategy does better than the bound.
     assert np.trace(np.linalg.solve(other, gram)) >= strategy.lower_bound * (1 - 1e-12)
 
@@ -126,19 +126,17 @@ def test_256_prefix_sums():
     assert np.trace(prefix(256)) == 32896
 
 
-@pytest.mark.parametrize("n_queries", [1, 2, 5, 19])
-def test_low_rank(n_queries):
-    # The cost of an invertible strategy, n sqrt(rounding), is below 1e-6 here; the
-    # rest is what 500 steps leave.
-    gram = random_gram(20, n_queries)
-    strategy = check(gram, gap=1e-4)
-    assert strategy.cost == pytest.approx(exact_cost(gram, strategy.gram), rel=1e-7)
+GAUSSIAN_KERNEL = np.exp(-0.5 * np.square(np.subtract.outer(range(12), range(12)) / 5))
 
 
-def test_ill_conditioned():
-    i = np.arange(12)
-    kernel = np.exp(-0.5 * (np.subtract.outer(i, i) / 5) ** 2)
-    gram = kernel.T @ kernel
+# The cost of an invertible strategy, n sqrt(rounding), is below 1e-6 here; the rest is
+# what 500 steps leave.
+@pytest.mark.parametrize(
+    "gram",
+    [*(random_gram(20, n) for n in (1, 2, 5, 19)), GAUSSIAN_KERNEL @ GAUSSIAN_KERNEL],
+    ids=["rank 1", "rank 2", "rank 5", "rank 19", "ill conditioned"],
+)
+def test_low_rank_and_ill_conditioned(gram):
     strategy = check(gram, gap=1e-4)
     assert strategy.cost == pytest.approx(exact_cost(gram, strategy.gram), rel=1e-7)
 

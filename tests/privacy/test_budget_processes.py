@@ -11,10 +11,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion
@@ -78,9 +76,12 @@ def switching():
     sys.setswitchinterval(interval)
 
 
-@pytest.mark.parametrize("adaptive", [True, False])
-def test_a_race_at_the_limit(switching, keys, adaptive):
-    budget, refused = PrivacyBudget(2.0, adaptive=adaptive), []
+@pytest.mark.parametrize(
+    ("adaptive", "in_a_file"), [(True, False), (False, False), (True, True)]
+)
+def test_a_race_at_the_limit(switching, keys, adaptive, in_a_file, tmp_path):
+    place = {"path": tmp_path / "budget.db", "create": True} if in_a_file else {}
+    budget, refused = PrivacyBudget(2.0, adaptive=adaptive, **place), []
 
     def race():
         for _ in range(5):
@@ -161,62 +162,6 @@ def test_what_is_sent_refuses_there():
         assert n_released(budget) == 2
     assert len(said) == 14
     assert all("was sent by a process with an open" in one for one in said)
-
-
-def test_copies_in_the_process_release_and_count(keys):
-    model = CPCompletion(0, max_iter=1, value_bounds=(0, 1)).fit(WHERE, VALUES)
-    with PrivacyBudget(math.inf) as budget:
-        for copied in copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x)):
-            copied(LAPLACE).transform(ROWS)
-            np.testing.assert_array_equal(
-                copied(model).predict(WHERE), model.predict(WHERE)
-            )
-        clone(LAPLACE).fit(ROWS).transform(ROWS)
-        assert n_released(budget) == 4
-        for copied in copy.copy, copy.deepcopy, pickle.dumps:
-            with pytest.raises(TypeError, match="cannot be copied"):
-                copied(budget)
-
-
-def search(**options):
-    steps = make_pipeline(LaplaceMechanism(bounds=(0, 1)), LinearRegression())
-    grid = {"laplacemechanism__epsilon": [0.1, 0.2]}
-    return GridSearchCV(steps, grid, cv=2, error_score="raise", **options)
-
-
-@pytest.mark.slow
-def test_searches_in_processes_and_threads(keys):
-    target = ROWS[:, 0]
-    budget = PrivacyBudget(math.inf)
-    with budget, pytest.raises(RuntimeError, match="was sent by a process"):
-        search(n_jobs=2).fit(ROWS, target)
-    assert budget.spent is None
-    assert not keys
-    search(n_jobs=2).fit(ROWS, target)
-    # Two candidates and two folds, in each a fit and a score, and then the last fit.
-    taken = len(keys)
-    with budget, parallel_config(backend="threading"):
-        search(n_jobs=2).fit(ROWS, target)
-    assert n_released(budget) == len(keys) - taken == 9
-
-
-def test_pipelines_and_searches_count_all(keys):
-    target = ROWS[:, 0]
-    steps = make_pipeline(LaplaceMechanism(bounds=(0, 1)), LinearRegression())
-    budget = PrivacyBudget(math.inf)
-    with budget:
-        steps.fit(ROWS, target).predict(ROWS)
-        assert n_released(budget) == len(keys) == 2
-        # Every fold fits and scores.
-        cross_val_score(steps, ROWS, target, cv=3)
-        assert n_released(budget) == len(keys) == 8
-    # What is exceeded on the way is raised, and nothing of it was drawn.
-    completion = CPCompletion(0, max_iter=1, value_bounds=(0, 1), shape=(4, 3))
-    budget = PrivacyBudget(2.5)
-    with budget, pytest.raises(BudgetExceededError):
-        cross_val_score(completion, WHERE, VALUES, cv=3, error_score="raise")
-    assert n_released(budget) == 2
-    assert len(keys) == 10
 
 
 # Interruptions.

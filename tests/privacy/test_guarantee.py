@@ -46,8 +46,9 @@ def test_every_guarantee_can_be_a_key(case):
         found.for_group(2),
         privacy_of(one).guarantee,
     ):
-        again = pickle.loads(pickle.dumps(made))
-        assert {made: 1}[again] == 1
+        for again in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
+            assert {made: 1}[again] == 1
+            assert str(again) == str(made)
 
 
 def test_lists_of_events_become_tuples():
@@ -149,23 +150,6 @@ def test_frozen_and_named():
     assert hash(value) == hash(guarantee(PURE))
     with pytest.raises(ValueError, match="is smaller than the"):
         dataclasses.replace(value, epsilon=0.1)
-
-
-@pytest.mark.parametrize(
-    ("event", "delta"),
-    [
-        (PURE, 0.0),
-        (E.Table(((2, 1), (1, 2))), 0.0),
-        (E.Composed((NOISE, E.Residual(1e-6, 0.0))), 1e-5),
-        (E.NonPrivate(), 0.0),
-    ],
-)
-def test_copies_are_equal(event, delta):
-    value = guarantee(event, delta, claimed=(0.1, 0.0), unit=1)
-    for copied in (pickle.loads(pickle.dumps(value)), copy.deepcopy(value)):
-        assert copied == value
-        assert str(copied) == str(value)
-        assert copied.delta_at(0.3) == value.delta_at(0.3)
 
 
 # Curves
@@ -282,10 +266,6 @@ def test_delta_of_a_composition():
     assert compose(*parts, delta=0.0).epsilon == math.inf
     with pytest.raises(ValueError, match=r"delta must be in \[0, 1\)"):
         compose(*parts, delta=1.0)
-    half = guarantee(NOISE, delta=0.5)
-    # Their sum is no delta: stated at the largest of them.
-    assert compose(half, half).delta == 0.5
-    assert compose(half, half).epsilon >= half.epsilon
 
 
 def test_what_a_composition_says():
@@ -342,8 +322,11 @@ def test_deltas_that_sum_to_no_delta():
     one = guarantee(E.Gaussian(10.0), 1e-6)
     assert (10**6 * one).delta == 1e-6
     assert (10**12 * one).epsilon > 1e6
-    coarse = guarantee(E.Gaussian(10.0), 0.4)
-    assert compose(coarse, coarse, coarse).delta == 0.4
+    coarse = guarantee(E.Gaussian(0.5), 0.5)
+    for count in (2, 3):
+        together = compose(*[coarse] * count)
+        assert together.delta == 0.5  # the largest of them
+        assert together.epsilon > coarse.epsilon
     assert sum([one, one]).epsilon == compose(one, one).epsilon
     with pytest.raises(TypeError):
         sum([one], start=1)

@@ -17,7 +17,6 @@ from sktensordp.completion import (
     TuckerCompletion,
 )
 from sktensordp.encoding import TaskAwareEncoder
-from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
@@ -165,18 +164,6 @@ def test_so_many_fits_are_admitted_and_hardly_more_epsilon(n, adaptive):
     )
     assert n_admitted(fits, n + 1, **budget) == n > n_admitted(more, n + 1, **budget)
     assert model.epsilon == 2.0  # a clone was asked
-
-
-@pytest.mark.thorough
-def test_the_fits_themselves_are_admitted():
-    model = CPCompletion(1, max_iter=2, **USERS)
-    model.set_params(epsilon=epsilon_per_release(4.0, 1e-6, 5, model))
-    with PrivacyBudget(4.0, 1e-6) as budget:
-        for _ in range(5):
-            model.fit(X, Y)
-        with pytest.raises(BudgetExceededError):
-            model.fit(X, Y)
-    assert n_released(budget) == 5
 
 
 def test_other_plans():
