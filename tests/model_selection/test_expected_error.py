@@ -79,37 +79,26 @@ def shape_of(name):
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_mechanisms_have_the_error_that_is_expected(name):
-    """That of a fit, which the tests of mechanisms measure."""
-    mechanism, zeros = clone(MECHANISMS[name]), np.zeros((1, *shape_of(name)))
-    found = expected_error(mechanism, zeros, epsilons=[2.0, math.inf])
-    assert_array_equal(found.epsilons, [2.0, math.inf])
-    fitted = mechanism.set_params(epsilon=2.0).fit(zeros)
-    assert_array_equal(found.errors, [fitted.expected_squared_error_, 0])
-    assert found.what == "largest expected squared error of a sample"
+def test_mechanisms_have_the_error_of_a_fit_and_no_value_is_read(name):
+    """The tests of mechanisms measure that of a fit. Values may be such as none takes.
 
-
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_errors_of_mechanisms_fall_with_epsilon(name):
-    zeros = np.zeros((1, *shape_of(name)))
-    epsilons = [0.02, 1.0, 30.0]
-    errors = expected_error(MECHANISMS[name], zeros, epsilons=epsilons).errors
-    assert np.all(np.isfinite(errors))
-    assert np.all(errors > 0)
-    assert np.all(errors[1:] <= errors[:-1] * (1 + 1e-9))
-
-
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_no_value_is_read(name):
-    """Values that no mechanism takes, in as many samples as one likes."""
+    They are in as many samples as one likes.
+    """
     mechanism, shape = MECHANISMS[name], shape_of(name)
-    found = [
-        expected_error(mechanism, X, epsilons=[1.0, math.inf]).errors
-        for X in (np.zeros((1, *shape)), np.full((5, *shape), np.nan))
-    ]
-    assert_array_equal(*found)
+    zeros, epsilons = np.zeros((1, *shape)), [0.02, 1.0, 2.0, 30.0, math.inf]
+    found = expected_error(mechanism, zeros, epsilons=epsilons)
+    assert_array_equal(found.epsilons, epsilons)
+    assert found.what == "largest expected squared error of a sample"
+    nothing = np.full((5, *shape), np.nan)
+    unread = expected_error(mechanism, nothing, epsilons=epsilons)
+    assert_array_equal(unread.errors, found.errors)
     assert not hasattr(mechanism, "sample_shape_")
     assert mechanism.epsilon == 1.0
+    fitted = clone(mechanism).set_params(epsilon=2.0).fit(zeros)
+    assert_array_equal(found.errors[[2, 4]], [fitted.expected_squared_error_, 0])
+    assert np.all(np.isfinite(found.errors))
+    assert np.all(found.errors[:-1] > 0)
+    assert np.all(found.errors[1:] <= found.errors[:-1] * (1 + 1e-9))
 
 
 @pytest.mark.parametrize(
@@ -504,41 +493,26 @@ def test_an_answer_is_said_to_be_as_private_as_the_data():
         assert function.__name__ in said[1]
 
 
-CASES = {
-    "mechanism": (LaplaceMechanism(**BOX), np.zeros((1, 2, 2)), None, 50.0),
-    "above one": (GaussianMechanism(**BOX), np.zeros((1, 2, 2)), None, 3.0),
-    "encoder": (TaskAwareEncoder(), *load_wine(return_X_y=True), 0.5),
-    "users": (
-        CPCompletion(5, unit=0, delta=1e-5, shape=(5000, 1000), levels=LEVELS),
-        np.zeros((225_000, 2)), None, 0.87,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "mechanism",
-        "above one",
-        "encoder",
-        pytest.param("users", marks=pytest.mark.slow),
-    ],
-)
-def test_the_epsilon_that_is_needed_is_the_least(name):
-    estimator, X, y, error = CASES[name]
-    epsilon = epsilon_needed(estimator, X, y, error=error)
-    at = expected_error(estimator, X, y, epsilons=[epsilon, 0.99 * epsilon]).errors
+def assert_least(estimator, data, error):
+    epsilon = epsilon_needed(estimator, *data, error=error)
+    at = expected_error(estimator, *data, epsilons=[epsilon, 0.99 * epsilon]).errors
     assert at[0] <= error < at[1]
 
 
+def test_the_epsilon_that_is_needed_is_the_least():
+    zeros = np.zeros((1, 2, 2))
+    assert_least(LaplaceMechanism(**BOX), [zeros], 50.0)
+    assert_least(GaussianMechanism(**BOX), [zeros], 3.0)  # and above 1
+    assert_least(TaskAwareEncoder(), load_wine(return_X_y=True), 0.5)
+
+
 @pytest.mark.slow
-def test_the_epsilon_for_ratings_is_found_across_a_choice(ratings):
-    """From sums to values, where the error does not jump up."""
-    model = CPCompletion(3, levels=ratings.levels)
+def test_the_least_epsilon_for_ratings(ratings):
+    """From sums to values, where the error does not jump up; and for users."""
     for error in (1.0, 0.9):
-        epsilon = epsilon_needed(model, ratings.data, error=error)
-        at = expected_error(model, ratings.data, epsilons=[epsilon, 0.99 * epsilon])
-        assert at.errors[0] <= error < at.errors[1]
+        assert_least(CPCompletion(3, levels=ratings.levels), [ratings.data], error)
+    users = CPCompletion(5, unit=0, delta=1e-5, shape=(5000, 1000), levels=LEVELS)
+    assert_least(users, [np.zeros((225_000, 2))], 0.87)
 
 
 @pytest.mark.parametrize(

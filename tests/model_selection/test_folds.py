@@ -42,44 +42,32 @@ RNG = np.random.default_rng(0)
 X = RNG.permutation(np.argwhere(RNG.random(SHAPE) < 0.3))
 Y = 1.0 + RNG.integers(3, size=len(X))
 
+OF_ITSELF = [
+    UserKFold(3, random_state=0),
+    UserHoldout(0.3, n_splits=2, random_state=0),
+    ItemHoldout(0.3, n_splits=2, random_state=0),
+]
+OF_POSITIONS = [
+    of_sklearn.KFold(3, shuffle=True, random_state=0),
+    of_sklearn.RepeatedKFold(n_splits=2, n_repeats=2, random_state=0),
+    of_sklearn.ShuffleSplit(2, random_state=0),
+    of_sklearn.GroupKFold(3),
+    of_sklearn.GroupShuffleSplit(2, random_state=0),
+    of_sklearn.TimeSeriesSplit(3),
+]
+OF_VALUES = [
+    of_sklearn.StratifiedKFold(3),
+    of_sklearn.RepeatedStratifiedKFold(n_splits=2, n_repeats=2, random_state=0),
+    of_sklearn.StratifiedGroupKFold(3),
+    of_sklearn.StratifiedShuffleSplit(2, random_state=0),
+    of_sklearn.PredefinedSplit(np.arange(len(X)) % 3),
+]
 # The splitters that the pages and docstrings name: at an integer unit, and at "entry",
 # whether all other records stay where they are.
-SAFE, UNSAFE = True, False
 SPLITTERS = {
-    "UserKFold": (UserKFold(3, random_state=0), SAFE, SAFE),
-    "UserHoldout": (UserHoldout(0.3, n_splits=2, random_state=0), SAFE, SAFE),
-    "ItemHoldout": (ItemHoldout(0.3, n_splits=2, random_state=0), SAFE, SAFE),
-    "KFold": (of_sklearn.KFold(3, shuffle=True, random_state=0), UNSAFE, SAFE),
-    "RepeatedKFold": (
-        of_sklearn.RepeatedKFold(n_splits=2, n_repeats=2, random_state=0),
-        UNSAFE,
-        SAFE,
-    ),
-    "ShuffleSplit": (of_sklearn.ShuffleSplit(2, random_state=0), UNSAFE, SAFE),
-    "GroupKFold": (of_sklearn.GroupKFold(3), UNSAFE, SAFE),
-    "GroupShuffleSplit": (
-        of_sklearn.GroupShuffleSplit(2, random_state=0),
-        UNSAFE,
-        SAFE,
-    ),
-    "TimeSeriesSplit": (of_sklearn.TimeSeriesSplit(3), UNSAFE, SAFE),
-    "StratifiedKFold": (of_sklearn.StratifiedKFold(3), UNSAFE, UNSAFE),
-    "RepeatedStratifiedKFold": (
-        of_sklearn.RepeatedStratifiedKFold(n_splits=2, n_repeats=2, random_state=0),
-        UNSAFE,
-        UNSAFE,
-    ),
-    "StratifiedGroupKFold": (of_sklearn.StratifiedGroupKFold(3), UNSAFE, UNSAFE),
-    "StratifiedShuffleSplit": (
-        of_sklearn.StratifiedShuffleSplit(2, random_state=0),
-        UNSAFE,
-        UNSAFE,
-    ),
-    "PredefinedSplit": (
-        of_sklearn.PredefinedSplit(np.arange(len(X)) % 3),
-        UNSAFE,
-        UNSAFE,
-    ),
+    type(cv).__name__: (cv, splitters is OF_ITSELF, splitters is not OF_VALUES)
+    for splitters in (OF_ITSELF, OF_POSITIONS, OF_VALUES)
+    for cv in splitters
 }
 MORE = {
     "UserKFold, items": UserKFold(3, mode=1, random_state=0),

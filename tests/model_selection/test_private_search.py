@@ -31,6 +31,7 @@ from sklearn.preprocessing import StandardScaler
 
 from sktensordp.base import PrivateEstimatorMixin
 from sktensordp.completion import CPCompletion
+from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV, UserKFold
 from sktensordp.noise import LaplaceLattice
@@ -294,6 +295,14 @@ def unit_zero(**kwargs):
     return CPCompletion(0, unit=0, levels=LEVELS, **kwargs)
 
 
+NOISE = LaplaceMechanism(1.0, bounds=(0, 1))
+
+
+def of_ridge(*steps, **kwargs):
+    model = make_pipeline(*map(clone, steps), Ridge(), **kwargs)
+    return PrivateSearchCV(model, {"ridge__alpha": [1.0]}, score_bounds=(-4, 0))
+
+
 SECRET = ["SECRET-7919", "SECRET-7907"] * 20
 GIVEN = {
     "epsilon": (labelled(param_distributions={"noise__epsilon": [1.0]}), "epsilon"),
@@ -360,6 +369,20 @@ GIVEN = {
     "test_size": (constant(test_size=1.0), "test_size"),
     "refit": (constant(refit="accuracy"), "refit"),
     "name": (constant(param_distributions={"what": [1]}), "what"),
+    **{
+        f"{name} out of range": (
+            rated(CPCompletion(1, levels=LEVELS), {name: [value]}), "must be",
+        )
+        for name, value in (
+            ("max_iter", -3), ("perturbation", "foo"), ("n_pattern_components", -1),
+        )
+    },
+    "other users": (rated(unit_zero(shape=(8, 6)), {"unit": [1]}), "another guarantee"),
+    "a cache that would repeat noise": (of_ridge(NOISE, memory="cache"), "memory"),
+    "codes of another shape": (
+        of_ridge(NOISE, TaskAwareEncoder(1.0, output="code", n_components=2), NOISE),
+        "not known beforehand",
+    ),
 }  # fmt: skip
 
 

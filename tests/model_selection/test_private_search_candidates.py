@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.stats import uniform
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingRegressor, VotingRegressor
@@ -38,36 +38,6 @@ Y = X @ [1.0, -1.0, 0.5, 0.0]
 def refused(search, X, y, match):
     with refusing.refused(match):
         search.fit(X, y)
-
-
-@pytest.mark.parametrize(
-    "grid",
-    [{"max_iter": [-3]}, {"perturbation": ["foo"]}, {"n_pattern_components": [-1]}],
-)
-def test_parameters_out_of_range(grid):
-    model = CPCompletion(1, levels=LEVELS)
-    refused(PrivateSearchCV(model, grid, n_iter=2), WHERE, VALUES, "must be")
-
-
-def test_other_users_than_the_estimator_has():
-    model = CPCompletion(1, unit=0, shape=(12, 10), levels=LEVELS)
-    search = PrivateSearchCV(model, {"unit": [1]}, n_iter=2)
-    refused(search, WHERE, VALUES, "another guarantee")
-
-
-def test_a_cache_would_repeat_noise(tmp_path):
-    noise = LaplaceMechanism(1.0, bounds=(-3, 3))
-    model = make_pipeline(noise, Ridge(), memory=str(tmp_path))
-    search = PrivateSearchCV(model, {"ridge__alpha": [1.0]}, score_bounds=(-4, 0))
-    refused(search, X, Y, "memory")
-
-
-def test_codes_have_another_shape():
-    encoder = TaskAwareEncoder(1.0, output="code", n_components=2)
-    noise = LaplaceMechanism(1.0, bounds=(0, 1))
-    model = make_pipeline(clone(noise), encoder, noise, Ridge())
-    search = PrivateSearchCV(model, {"ridge__alpha": [1.0]}, score_bounds=(-4, 0))
-    refused(search, X, Y, "not known beforehand")
 
 
 @pytest.mark.slow
@@ -171,18 +141,12 @@ def test_a_step_that_learns_from_raw_X_is_refused(case, last):
         search, name = searched(Normalizer(), ("raw", step)), "raw"
     else:
         search, name = searched(step), "first"
-    match = rf"Step '{name}' learns from raw X in its fit \({kind}\)"
+    of_public = kind == "TaskAwareEncoder"
+    advice = "Fit it to public data" if of_public else "Put a private step first"
+    match = rf"Step '{name}' learns from raw X in its fit \({kind}\).*{advice}"
     refused(search, X, Y, match)
     with pytest.raises(ValueError, match=match):
         search.planned_guarantee(X)
-
-
-@pytest.mark.parametrize(
-    ("step", "advice"), [(StandardScaler(), "Put a private step first"),
-                         (TaskAwareEncoder(1.0), "Fit it to public data")],
-)  # fmt: skip
-def test_the_message_says_what_to_do(step, advice):
-    refused(searched(step), X, Y, advice)
 
 
 @pytest.mark.parametrize(

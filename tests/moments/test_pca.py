@@ -570,13 +570,11 @@ def test_explained_energy_is_free_of_the_noises_bias(way):
         ratio = model.explained_variance_ratio_
         if model.method_ == "modes":
             said.append([np.sum(one) for one in ratio])
-            squares = X
-            truth.append(
-                [
-                    np.square(np.tensordot(squares, f, (k, 0))).sum() / len(X)
-                    for k, f in enumerate(model.components_, start=1)
-                ]
-            )
+            along = [
+                np.tensordot(X, f, (k, 0))
+                for k, f in enumerate(model.components_, start=1)
+            ]
+            truth.append([np.square(one).sum() / len(X) for one in along])
         else:
             said.append([np.sum(ratio)])
             truth.append([model.score(X)])

@@ -44,7 +44,7 @@ from sktensordp.privacy.budgets._stored import (
 )
 from tests.support import events as E
 from tests.support.budgets import guarantees_of, n_released, releases_of
-from tests.support.every_estimator import CASES
+from tests.support.every_estimator import CASES, ROWS, VALUES, WHERE
 from tests.support.guarantees import guarantee, pure
 from tests.support.points import POINTS
 from tests.support.processes import SPAWN, in_spawned
@@ -52,8 +52,6 @@ from tests.support.processes import SPAWN, in_spawned
 # Threads enter `warnings.catch_warnings` side by side.
 pytestmark = pytest.mark.usefixtures("restored_filters")
 
-ROWS = np.linspace(0, 1, 24).reshape(8, 3)
-WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)
 LAPLACE = LaplaceMechanism(0.1, bounds=(0, 1)).fit(ROWS)
 completion = partial(CPCompletion, 0, value_bounds=(0, 1), shape=(4, 3), max_iter=2)
 search = partial(
@@ -613,12 +611,6 @@ def test_published_ids_count_in_every_process(path):
 # Files that cannot be used.
 
 
-def statement(path, *statements):
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for each in statements:
-            connection.execute(each)
-
-
 def add_unknown(path):
     """A release in order, of an event that no version knows."""
     ledger = _file.FileLedger(path)
@@ -630,6 +622,7 @@ def add_unknown(path):
         ledger.commit()
 
 
+# What spoils a file: a function, or a statement in SQL.
 BROKEN = {
     "missing": (lambda path: path.unlink(), "There is no budget"),
     "empty": (lambda path: path.write_bytes(b""), "is not a budget, or is damaged"),
@@ -637,32 +630,19 @@ BROKEN = {
     "cut": (
         lambda path: path.write_bytes(path.read_bytes()[:5000]), "is not a budget",
     ),
-    "another database": (
-        lambda path: statement(path, "PRAGMA application_id = 3"), "is not a budget",
-    ),
-    "a newer format": (
-        lambda path: statement(path, "PRAGMA user_version = 99"), "A newer version",
-    ),
+    "another database": ("PRAGMA application_id = 3", "is not a budget"),
+    "a newer format": ("PRAGMA user_version = 99", "A newer version"),
     "newer accounting": (
-        lambda path: statement(
-            path, "UPDATE budget SET value = '99' WHERE name = 'accounting'"
-        ),
-        "A newer version",
+        "UPDATE budget SET value = '99' WHERE name = 'accounting'", "A newer version",
     ),
     "a release is missing": (
-        lambda path: statement(path, "DELETE FROM releases WHERE number = 1"),
-        "is not a budget, or is damaged",
+        "DELETE FROM releases WHERE number = 1", "is not a budget, or is damaged",
     ),
     "another budget": (
         lambda path: (path.unlink(), make(path)), "is not the budget that was",
     ),
-    "all releases are gone": (
-        lambda path: statement(path, "DELETE FROM releases"), "has lost releases",
-    ),
-    "an unknown event": (
-        add_unknown,
-        "is not a budget, or is damaged",
-    ),
+    "all releases are gone": ("DELETE FROM releases", "has lost releases"),
+    "an unknown event": (add_unknown, "is not a budget, or is damaged"),
 }  # fmt: skip
 
 
@@ -673,7 +653,11 @@ def test_a_file_that_cannot_be_used(path, keys, spoil, message):
         for _ in range(3):
             LAPLACE.transform(ROWS)
         del keys[:]
-        spoil(path)
+        if isinstance(spoil, str):
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute(spoil)
+        else:
+            spoil(path)
         with pytest.raises(OSError, match=message):
             LAPLACE.transform(ROWS)
         for ask in (budget.__str__, lambda: budget.remaining, budget.history):

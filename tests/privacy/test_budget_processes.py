@@ -23,6 +23,7 @@ from sktensordp.privacy import PrivacyBudget
 from sktensordp.privacy.budgets._reserved import run_reserved
 from tests.support import processes
 from tests.support.budgets import FILES, left_open, locked, n_released, unrecorded
+from tests.support.every_estimator import ROWS, VALUES, WHERE
 from tests.support.guarantees import pure
 from tests.support.interrupting import traced
 from tests.support.noise import drawing
@@ -35,8 +36,6 @@ pytestmark = [
     pytest.mark.usefixtures("restored_filters"),
 ]
 
-ROWS = np.linspace(0, 1, 24).reshape(8, 3)
-WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)
 LAPLACE = LaplaceMechanism(0.1, bounds=(0, 1)).fit(ROWS)
 SMALL = pure(0.1)
 

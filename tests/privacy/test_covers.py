@@ -9,7 +9,6 @@ import pickle
 import threading
 from functools import partial
 
-import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.base import clone
@@ -25,12 +24,11 @@ from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget, detach_from_budgets
 from tests.support.budgets import n_released
+from tests.support.every_estimator import ROWS, VALUES, WHERE
 from tests.support.threads import in_threads
 
 pytestmark = pytest.mark.usefixtures("restored_filters")
 
-ROWS = np.linspace(0, 1, 24).reshape(8, 3)
-WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)
 CLOSED = "That budget is closed now"
 
 

@@ -39,6 +39,7 @@ def test_the_line_of_a_guarantee_has_the_colour_of_its_truth():
         (colour, text), *more = lines_of(guarantee._repr_html_())
         assert (f"{text}.", more) == (str(guarantee), [])
         assert colour == (_NOTHING if name == "none" else _HOLDS)[0]
+        assert ("<svg" in guarantee._repr_html_()) == (name != "none")
 
 
 def test_fitted_estimators_and_reports_say_the_guarantee(recommender):
@@ -108,7 +109,3 @@ def test_the_curve_is_what_an_attacker_can_achieve(name):
         assert 1 - missed <= guarantee.max_tpr(fpr) + off + 0.01
     said = re.search(r"more than ([\d.]+)%", "".join(details.itertext()))[1]
     assert 0 <= float(said) / 100 - guarantee.max_accuracy(0.5) < 0.001
-
-
-def test_nothing_is_drawn_where_nothing_is_protected():
-    assert "<svg" not in GUARANTEES["none"]._repr_html_()

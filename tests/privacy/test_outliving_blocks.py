@@ -11,7 +11,6 @@ import threading
 from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 
-import numpy as np
 import pytest
 from joblib import parallel_config
 from sklearn.base import clone
@@ -34,11 +33,10 @@ from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget, detach_from_budgets
 from tests.support.budgets import n_released, recording
+from tests.support.every_estimator import ROWS, VALUES, WHERE
 from tests.support.held import N_TASKS, TASKS, Held, in_a_thread
 
 pytestmark = pytest.mark.thorough
-ROWS = np.linspace(0, 1, 24).reshape(8, 3)
-WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0, 1, 12)
 LAPLACE = LaplaceMechanism(0.1, bounds=(0, 1)).fit(ROWS)
 ENCODER = TaskAwareEncoder(4.0, task=[[1.0, 1.0, 0.0]]).fit(ROWS)
 COMPLETION = CPCompletion(0, epsilon=0.1, value_bounds=(0, 1), max_iter=1, shape=(4, 3))

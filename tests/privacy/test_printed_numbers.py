@@ -109,6 +109,7 @@ PRINTERS = [
 @example(epsilon=0.92564, delta=9.9994e-06)
 @example(epsilon=0.1 + 0.2, delta=0.0)
 @example(epsilon=1.0, delta=1.2342e-305)
+@example(epsilon=1 + 5e-10, delta=1e-321)
 def test_no_printed_loss_is_smaller_than_the_true_one(printed, epsilon, delta):
     one, texts = printed(epsilon, delta)
     for text in texts:

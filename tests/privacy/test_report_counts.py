@@ -191,21 +191,18 @@ def test_parts_side_by_side_add_up(model):
 
 
 @pytest.mark.parametrize(
-    ("kind", "train", "resource"),
-    [
-        (HalvingGridSearchCV, False, "dummyclassifier__random_state"),
-        (HalvingRandomSearchCV, True, "dummyclassifier__random_state"),
-    ],
+    ("kind", "train"), [(HalvingGridSearchCV, False), (HalvingRandomSearchCV, True)]
 )
-def test_halving(kind, train, resource):
+def test_halving(kind, train):
     """Every row of cv_results_ is a set of fits, and takes a part of the records."""
     grid = {
         "dummyclassifier__strategy": ["prior", "uniform", "stratified", "most_frequent"]
     }
     most = {"n_candidates": 4} if kind is HalvingRandomSearchCV else {}
     search = kind(
-        classifier(), grid, cv=KFold(3), resource=resource, factor=2, min_resources=12,
-        random_state=0, return_train_score=train, max_resources=200, **most,
+        classifier(), grid, cv=KFold(3), resource="dummyclassifier__random_state",
+        factor=2, min_resources=12, max_resources=200, random_state=0,
+        return_train_score=train, **most,
     )  # fmt: skip
     report = check(search, ROWS, np.arange(N) // 2 % 2, SpiedLaplace)
     assert len(report.releases) == len(search.cv_results_["params"]) + 1

@@ -389,8 +389,6 @@ def test_an_asymmetric_pair_is_bounded_in_both_directions():
             epsilon = share * epsilon0
             exact = exact_delta(compared, epsilon)
             assert blanket_divergence(pair, n, epsilon) >= exact * (1 - ROUNDING)
-            stated = event_delta(E.Shuffled(E.Table(ASYMMETRIC), n), epsilon)
-            assert stated >= exact * (1 - ROUNDING)
     # One direction alone would be below the truth.
     epsilon = 0.6 * epsilon0
     truth = exact_delta(crowd(ASYMMETRIC, n), epsilon)
@@ -545,18 +543,6 @@ def test_a_sampler_that_is_off_its_table():
         exact = exact_delta(compared, epsilon)
         assert 0 < exact * (1 - ROUNDING) <= blanket_divergence(pair, 5, epsilon)
         assert exact * (1 - ROUNDING) <= curve.bits.delta(epsilon)
-
-
-@pytest.mark.parametrize(
-    ("n", "epsilon0"), [(10**3, 2.72), (10**4, 4.80), (10**5, 7.07), (10**6, 9.37)]
-)
-def test_local_epsilons_for_a_central_epsilon_of_1(n, epsilon0):
-    # Published to three digits by the bound of 2021.
-    below, above = (
-        event_delta(E.Shuffled(E.Pure(epsilon0 + shift), n), 1.0)
-        for shift in (-0.01, 0.02)
-    )
-    assert below <= 1e-6 < above
 
 
 def test_a_hundred_thousand_people():
