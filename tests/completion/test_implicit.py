@@ -625,6 +625,12 @@ def test_few_users_and_much_noise_let_few_items_take_part():
             assert few == min(found, 200)
 
 
+@pytest.mark.parametrize(("most", "found"), [(10, 3), (2, 2)])
+def test_without_noise_all_items_that_somebody_chose_take_part(most, found):
+    counts = np.array([5.0, 2.0, 0.5, 0.0, 0.0])
+    assert chosen_number(counts, 0.0, 0.0, most) == found
+
+
 def test_more_noise_never_lets_more_items_take_part():
     numbers = [chosen_number(products=2.0**k) for k in range(-8, 8)]
     assert numbers == sorted(numbers, reverse=True)

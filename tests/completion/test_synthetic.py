@@ -227,6 +227,17 @@ def test_arguments_out_of_range_are_refused(free, arguments, message):
         free.sample_users(**arguments)
 
 
+@pytest.mark.parametrize("slope", [0.5, 2.0])
+def test_draws_move_towards_the_released_products(free, slope):
+    """Users who are too much alike are drawn by popularity more often, and so on."""
+    sampler = free._fitted.sampler
+    draws, model = sampler._fitted, sampler.model
+    closer = _synthetic._closer(draws, model, slope * model.products, 1.0)
+    assert (closer.by_weight < draws.by_weight) == (slope < 1)
+    moved = (closer.similarity - draws.similarity)[tuple(model.pairs)]
+    assert np.all(moved > 0 if slope < 1 else moved < 0)
+
+
 def test_no_items_stand_out():
     model = ImplicitCompletion(epsilon=1.0, shape=SHAPE, max_items=0, random_state=0)
     table = model.fit(CHOICES).sample_users(20_000, random_state=0)

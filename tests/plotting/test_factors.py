@@ -36,6 +36,7 @@ def completion(kind=CPCompletion, rank=2, **params):
 def predicted(model, where):
     """What the columns by name make of coordinates."""
     names = column_names(model)
+    assert [len(own) for own in names] == [f.shape[1] for f in model.factors_]
     rows = [f[r] for f, r in zip(model.factors_, where.T, strict=True)]
     value = np.full(len(where), model.offset_)
     for name, columns in components_by_name(rows, names).items():
