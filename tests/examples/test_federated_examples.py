@@ -1,7 +1,6 @@
 """The examples of federated learning run, and their tables say what they must say."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -11,23 +10,14 @@ from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.privacy import gaussian_delta, gaussian_mu
 from tests import EXAMPLES
-from tests.support.scripts import load_definitions
+from tests.support.scripts import load_definitions, rows_of
 
 pytestmark = pytest.mark.thorough
 DELTA = 1e-5
 
 
-def rows_of(printed):
-    """Numbers of every row by name; a row that is set in has that above in its name."""
-    rows, above = {}, ""
-    for line in printed[printed.index("epsilon of a") :].splitlines():
-        name, *values = re.split(r" {2,}", line.strip())
-        if line.startswith("  "):
-            name = f"{above}: {name}"
-        else:
-            above = name
-        rows[name] = np.array([float(value.split("±")[0]) for value in values])
-    return rows
+def arrays_of(printed):
+    return {name: np.array(row) for name, row in rows_of(printed).items()}
 
 
 @pytest.fixture
@@ -40,7 +30,7 @@ def test_federated_gradients(run):
     rounds, rate = 10, 0.25
     options = ["--rounds", str(rounds), "--rate", str(rate), "--runs", "1"]
     printed = run("papers/federated_gradients.py", *options, "--epsilons", "2")
-    rows = rows_of(printed)
+    rows = arrays_of(printed)
     least = rows["Gaussian: least noise of an entry"]
     # No weights change what hides a ball.
     for name in ("UDN", "IDN", "MGM"):
@@ -103,7 +93,7 @@ def test_a_party_refuses_more_than_its_budget(gradients):
 def test_vertical_features(run):
     epsilons = np.array([2.0, 16.0])
     arguments = ["--runs", "2", "--epsilons", *map(str, epsilons)]
-    rows = rows_of(run("papers/vertical_features.py", *arguments))
+    rows = arrays_of(run("papers/vertical_features.py", *arguments))
     np.testing.assert_array_equal(rows["UDN, entries"], rows["IDN, entries"])
     additive = ["Gaussian", "TVG, rows and columns", "UDN, entries", "IDN, entries"]
     for name in additive:

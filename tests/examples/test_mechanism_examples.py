@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import EXAMPLES
-from tests.support.scripts import load_definitions
+from tests.support.scripts import load_definitions, rows_of
 
 pytestmark = pytest.mark.thorough
 slow = pytest.mark.slow
@@ -135,14 +135,8 @@ QUERIES = ("TVG, published", "UDN, published", "IDN, published")
 
 def query_table(printed):
     """Means of every row, and the true epsilons under those published."""
-    rows, truths, last = {}, {}, None
-    for line in printed.splitlines():
-        name, *values = re.split(r" {2,}", line.strip())
-        if name == "its true epsilon":
-            truths[last] = [float(value) for value in values]
-        elif values and "epsilon" not in name:
-            rows[name] = [float(value.split("±")[0]) for value in values]
-            last = name
+    rows = rows_of(printed)
+    truths = {name: rows.pop(f"{name}: its true epsilon") for name in QUERIES}
     return rows, truths
 
 
@@ -156,7 +150,6 @@ def test_private_test_features(run):
     for part in (pixels, features):
         rows, truths = query_table(part)
         assert len(rows) == 11
-        assert set(truths) == set(QUERIES)
         clean, chance = rows.pop("no noise")[0], rows.pop("one answer for all")[0]
         assert clean > 0.94
         assert 0.09 < chance < 0.11
@@ -185,7 +178,6 @@ def test_covariance(run):
     error, _ = query_table(second)
     nothing = error.pop("0 everywhere")[0]
     assert len(rss) == len(error) == 10
-    assert set(truths) == set(QUERIES)
     for name, found in rss.items():
         # RSS is a part of the squared error, and both fall.
         assert np.all(np.array(found) <= np.multiply(error[name], 1.1))
@@ -237,23 +229,9 @@ WEIGHTED = {
 }  # fmt: skip
 
 
-def response_table(printed):
-    """Numbers of every row; rows below one that is named have its name, too."""
-    rows, name = {}, None
-    for line in printed.splitlines():
-        if found := re.match(r"^( *\S.*?) {2,}(\d.*)$", line):
-            label, values = found[1], found[2].replace(",", "").split()
-            if label.startswith(" "):
-                label = f"{name}:{label[1:]}"
-            else:
-                name = label
-            rows[label] = [float(value.split("±")[0]) for value in values]
-    return rows
-
-
 def named(rows):
     """Of the mechanisms, without references."""
-    others = "epsilon of", "no noise", "labels drawn", "a user alone"
+    others = "no noise", "labels drawn", "a user alone"
     return {name for name in rows if ":" not in name and not name.startswith(others)}
 
 
@@ -270,7 +248,7 @@ def test_randomised_response(run, tmp_path):
         "papers/tensor_response.py", "--data", tmp_path / "images.npz",
         "--bounds", 0, 255, "--epsilons", 64, draws=False,
     )  # fmt: skip
-    one, two, three = map(response_table, printed.split("\nType ")[1:])
+    one, two, three = map(rows_of, printed.split("\nType ")[1:])
     assert named(one) == SOUND | PUBLISHED | WEIGHTED
     assert named(two) == named(three) == SOUND | PUBLISHED
     for rows in (one, two, three):

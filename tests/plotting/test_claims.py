@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
 
-from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
+from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.plotting._curves import difference_notes, is_true
 from sktensordp.privacy._planned import guarantee_of_candidate
 from sktensordp.privacy._report import guarantee_of_fits
@@ -51,21 +50,6 @@ def test_what_differs_is_said():
 def test_a_void_claim_has_its_own_delta():
     void = pure(np.inf, claimed=(1.0, 1e-5))
     assert difference_notes({"a": [pure(1.0, delta=1e-5)], "b": [void]}) == {}
-
-
-@pytest.mark.thorough
-def test_all_of_a_pipeline_counts():
-    X, y = np.full((20, 2), 0.5), np.arange(20.0)
-    first, second = LaplaceMechanism(3.0, bounds=(0, 1)), LaplaceMechanism(1.0)
-    pipeline = make_pipeline(first, second.set_params(bounds=(0, 1)), Ridge())
-    fits = [pipeline.fit(X, y)]
-    found = guarantee_of_fits(fits)
-    # Of the same samples, the second mechanism sees what the first has released.
-    assert found.epsilon == pytest.approx(4.0)
-    with_gaussian = make_pipeline(first, GaussianMechanism(bounds=(0, 1)), Ridge())
-    params = {"gaussianmechanism__epsilon": 0.5}
-    found = guarantee_of_candidate(with_gaussian, params, with_gaussian.fit(X, y))
-    assert found.epsilon > 3.0
 
 
 def test_what_gives_no_guarantee_is_not_known():

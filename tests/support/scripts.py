@@ -1,6 +1,7 @@
 """Scripts of examples/ and doc/, which are no modules of a package."""
 
 import ast
+import re
 import runpy
 from types import SimpleNamespace
 
@@ -30,3 +31,22 @@ def _defines(statement):
         )
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
     return isinstance(statement, kinds)
+
+
+def rows_of(printed):
+    """Numbers of the rows of printed tables, by name, without deviations and heads.
+
+    A row that is set in has the name of that above before its own. A name and its
+    numbers are two spaces apart, and a head is about an epsilon.
+    """
+    rows, above = {}, ""
+    for line in printed.splitlines():
+        found = re.match(r"( *)(\S.*?) {2,}(\d.*|inf.*)$", line)
+        if found is None or found[2].startswith("epsilon"):
+            continue
+        above = above if found[1] else found[2]
+        name = f"{above}: {found[2]}" if found[1] else found[2]
+        rows[name] = [
+            float(cell.split("±")[0]) for cell in found[3].replace(",", "").split()
+        ]
+    return rows
