@@ -12,14 +12,12 @@ The second part fits CPCompletion at epsilon 4 to entries (user, item, time) wit
 power-law users and items, rated on half stars, in batches of a million from a memory
 map: reading, checks, randomisation, fit and all.
 
-The third part fits ratings (user, item): median seconds of training, those that passed
-and those of all processors, and mean error on a tenth that is held out. On a machine
-that does other work too, compare processor time. Every other library runs in an
-environment of its own, which is made in `--environments FOLDER`, or anew. Their data
-sets are built before the clock starts; validation and grouping of the entries count for
-this library. Every process fits a part of the ratings first, so that no compilation is
-timed, and may use THREADS threads. `--data-home FOLDER` is where MovieLens lies if not
-in the usual place.
+The third part fits ratings (user, item): median processor seconds of training, and mean
+error on a tenth that is held out. Every other library runs in an environment of its
+own, which is made in `--environments FOLDER`, or anew. Their data sets are built before
+the clock starts; validation and grouping of the entries count for this library. Every
+process fits a part of the ratings first, so that no compilation is timed, and may use
+THREADS threads. `--data-home FOLDER` is where MovieLens lies if not in the usual place.
 """
 
 import argparse
@@ -305,10 +303,7 @@ MODELS = {
 
 
 def time_models(library, files):
-    """Seconds and held-out error of every setting of a library on every file."""
-    from importlib.metadata import version
-
-    yield {"version": version(library)}
+    """Processor seconds and error of every setting of a library on every file."""
     for number, setting in enumerate(SETTINGS[library]):
         for k, file in enumerate(files):
             ratings = dict(np.load(file))
@@ -316,14 +311,13 @@ def time_models(library, files):
                 few = {name: ratings[name][:N_WARM] for name in ("train", "values")}
                 MODELS[library](ratings | few, setting)[0]()
             fit, predict = MODELS[library](ratings, setting)
-            begin = perf_counter(), process_time()
+            begin = process_time()
             fit()
-            seconds, processor = perf_counter() - begin[0], process_time() - begin[1]
+            seconds = process_time() - begin
             ends = ratings["levels"][0], ratings["levels"][-1]
             error = np.clip(predict(ratings["test"]), *ends) - ratings["targets"]
             rmse = float(np.sqrt(np.mean(error**2)))
-            times = {"seconds": seconds, "processor": processor}
-            yield {"setting": number, **times, "rmse": rmse}
+            yield {"setting": number, "seconds": seconds, "rmse": rmse}
 
 
 def save_splits(folder, coordinates, values, levels, n_splits):
@@ -359,43 +353,31 @@ def synthetic_ratings(small):
     return ratings.data, ratings.target, ratings.levels
 
 
-def peer_rows(files, pythons):
-    """Rows of library, version, setting, median times and mean error."""
-    for library, python in pythons.items():
-        shape = np.load(files[0])["shape"]
-        if library == "tensorly" and math.prod(shape.tolist()) > LARGEST_DENSE:
-            continue
-        first, *results = worker(python, "models", {"library": library, "files": files})
-        for number, setting in enumerate(SETTINGS[library]):
-            mine = [r for r in results if r["setting"] == number]
-            shown = ", ".join(f"{k}={v:g}" for k, v in setting.items()) or "defaults"
-            seconds, processor = (
-                np.median([r[time] for r in mine]) for time in ("seconds", "processor")
-            )
-            rmse = np.mean([r["rmse"] for r in mine])
-            yield library, first["version"], shown, seconds, processor, rmse
-
-
 def print_peers(title, files, pythons):
     """The table of a data set, and who takes less processor time with less error."""
     print(f"\n{title}, {len(files)} split(s)")
-    print(f"{'library':26}{'setting':56}{'seconds':>9}{'processor':>11}{'RMSE':>9}")
-    rows = []
-    for library, version, setting, seconds, processor, rmse in peer_rows(
-        files, pythons
-    ):
-        name = f"{library} {version}"
-        times = f"{seconds:9.3f}{processor:11.3f}"
-        print(f"{name:26}{setting:56}{times}{rmse:9.4f}", flush=True)
-        rows.append((library, setting, processor, rmse))
+    print(f"{'library':17}{'setting':56}{'seconds':>9}{'RMSE':>9}")
+    rows, shape = [], np.load(files[0])["shape"]
+    for library, python in pythons.items():
+        if library == "tensorly" and math.prod(shape.tolist()) > LARGEST_DENSE:
+            continue
+        request = {"library": library, "files": files}
+        results = list(worker(python, "models", request))
+        for number, setting in enumerate(SETTINGS[library]):
+            mine = [r for r in results if r["setting"] == number]
+            shown = ", ".join(f"{k}={v:g}" for k, v in setting.items()) or "defaults"
+            seconds = np.median([r["seconds"] for r in mine])
+            rmse = np.mean([r["rmse"] for r in mine])
+            print(f"{library:17}{shown:56}{seconds:9.3f}{rmse:9.4f}", flush=True)
+            rows.append((library, shown, seconds, rmse))
     if len(pythons) == 1:
         return
-    for library, setting, processor, rmse in rows:
+    for library, setting, seconds, rmse in rows:
         if library == OURS:
             better = [
                 f"{peer} ({other})"
                 for peer, other, s, e in rows
-                if peer != OURS and s < processor and e < rmse
+                if peer != OURS and s < seconds and e < rmse
             ]
             print(f"less time and less error than {OURS} ({setting}): ", end="")
             print("; ".join(better) or "none")
