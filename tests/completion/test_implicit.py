@@ -300,13 +300,6 @@ def test_users_may_come_in_any_parts(block, monkeypatch):
     assert np.abs(steps - sums.rounded(whole)).max() <= 1.5
 
 
-def test_the_size_of_blocks_of_users_changes_no_bit(monkeypatch):
-    model = make().fit(X)
-    for block in (1, 7):
-        monkeypatch.setattr(_products, "_BLOCK", block)
-        assert_same(make().fit(X), model)
-
-
 # --- the same for the same choices ---------------------------------------------------
 
 

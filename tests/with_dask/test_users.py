@@ -142,17 +142,6 @@ def test_a_chunk_has_whole_users():
     assert_same(parts, model().fit(*entries()))
 
 
-@pytest.mark.slow
-def test_every_user_in_a_partition_and_users_in_all_partitions():
-    X, y = by_user(*entries())
-    ends = np.append(np.flatnonzero(np.diff(X[:, 0])) + 1, len(y)).tolist()
-    one = model(n_modes=2).fit(X, y)
-    assert_same(model().fit(*in_partitions(X, y, [0, *ends])), one)
-    order = np.argsort(np.arange(len(y)) % 5, kind="stable")
-    cuts = range(0, len(y) + 1, len(y) // 5)
-    assert_same(model().fit(*in_partitions(X[order], y[order], cuts)), one)
-
-
 def test_arrays_of_dask_and_the_order_of_entries():
     X, y = entries()
     order = np.random.default_rng(2).permutation(len(y))
