@@ -197,6 +197,16 @@ def test_no_covariance_of_all_entries_is_made():
         assert np.shape(mechanism.noise_variance_)[-1] in (2**15, 1)
 
 
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_units_of_a_covariance_do_not_matter(unit):
+    X = np.zeros((1, 2, 3))
+    noise, same = (
+        MVG(row_covariance=scale * np.array(ROWS), **WHOLE).fit(X).noise_variance_
+        for scale in (1.0, unit)
+    )
+    np.testing.assert_allclose(same, noise, rtol=1e-9)
+
+
 def test_small_budgets_are_kept():
     for epsilon in (5e-5, 3e-4):
         GM(epsilon, **WHOLE).fit(np.zeros((1, 2, 3)))
