@@ -220,6 +220,7 @@ def test_a_range_read_off_the_values_voids_the_guarantee():
         model = make(value_bounds=None).fit(X, Y)
     assert model.privacy_guarantee_.epsilon == math.inf
     assert model.privacy_guarantee_.claimed == (1.0, 0.0)
+    assert model.offset_ == pytest.approx(make().fit(X, Y).offset_, abs=0.1)
     # The range is not kept, so that nothing is clipped to it.
     assert model.unscale_values([[0, 0]], [100.0]) > Y.max()
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion
@@ -164,6 +165,18 @@ def test_what_is_sent_refuses_there():
 
 
 # Interruptions.
+
+
+@pytest.mark.slow
+def test_a_search_in_processes_is_refused(keys):
+    steps = make_pipeline(LaplaceMechanism(bounds=(0, 1)), LinearRegression())
+    grid = {"laplacemechanism__epsilon": [0.1, 0.2]}
+    search = GridSearchCV(steps, grid, cv=2, n_jobs=2, error_score="raise")
+    budget = PrivacyBudget(math.inf)
+    with budget, pytest.raises(RuntimeError, match="was sent by a process"):
+        search.fit(ROWS, ROWS[:, 0])
+    assert budget.spent is None
+    assert not keys
 
 
 def test_interrupted_noise_counts():
