@@ -26,7 +26,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutants import mutants
+from tests.mutants import likely_tests, mutants
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = shutil.ignore_patterns(
@@ -126,13 +126,14 @@ def problems(root=ROOT):
 
 
 def random_faults(n, seed):
-    """Mutants as faults, which the tests of their part of the package see first."""
-    found = []
-    for file, name, old, new in mutants(ROOT / "sktensordp", n, seed):
-        own = [file.partition("/")[0], "contracts"]
-        tests = tuple(one for one in own if (ROOT / "tests" / one).is_dir())
-        found.append(Fault(f"{file}, {name}", file, old, new, tests))
-    return found
+    """Mutants as faults, which the tests that are likely to see them see first."""
+    return [
+        Fault(
+            f"{file}, {name}", file, old, new,
+            tuple(likely_tests(ROOT / "tests", file, old, line)),
+        )
+        for file, name, old, new, line in mutants(ROOT / "sktensordp", n, seed)
+    ]  # fmt: skip
 
 
 class Copies:

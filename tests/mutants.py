@@ -9,6 +9,8 @@ every one that survives is a gap.
 
 import ast
 import random
+import re
+from pathlib import Path
 
 OPERATORS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=",
@@ -82,8 +84,9 @@ def mutants(package, n, seed):
 
     Returns
     -------
-    found : list of (str, str, str, str)
-        File below the package, a name, the text of the file, and the mutated one.
+    found : list of (str, str, str, str, int)
+        File below the package, a name, the text of the file, the mutated one, and the
+        number of the line.
     """
     files = sorted(package.rglob("*.py"))
     texts = {path: path.read_text() for path in files}
@@ -92,8 +95,45 @@ def mutants(package, n, seed):
     for path, (begin, end, new) in random.Random(seed).sample(places, n):
         text = texts[path].encode()
         mutated = (text[:begin] + new.encode() + text[end:]).decode()
-        line = text[:begin].count(b"\n")
-        name = f"line {line + 1}: {mutated.splitlines()[line].strip()}"
+        line = text[:begin].count(b"\n") + 1
+        name = f"line {line}: {mutated.splitlines()[line - 1].strip()}"
         file = path.relative_to(package).as_posix()
-        found.append((file, name, texts[path], mutated))
+        found.append((file, name, texts[path], mutated, line))
     return found
+
+
+def likely_tests(folder, file, text, line, n=7):
+    """Files of tests that name most of what a module defines, above all at a line.
+
+    Two mutants of three are seen by them, in a tenth of the time of a part's tests.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the tests.
+    file, text : str
+        The module, below the package.
+    line : int
+    n : int, default=7
+        Largest number of files.
+
+    Returns
+    -------
+    likely : list of str
+        Below the folder, the likeliest first.
+    """
+    kinds = ast.ClassDef | ast.FunctionDef
+    defined = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    weights = {node.name: 1 for node in defined if not node.name.startswith("__")}
+    around = (node for node in defined if node.lineno <= line <= node.end_lineno)
+    weights |= {node.name: 6 for node in around}
+    part, stem = file.partition("/")[0], Path(file).stem.strip("_")
+    scores = {}
+    for path in sorted(folder.rglob("test_*.py")):
+        words = {*re.findall(r"\w+", path.read_text())}
+        score = sum(weight for name, weight in weights.items() if name in words)
+        score += (
+            8 * (stem in path.stem) + 3 * (stem in words) + 2 * (part in path.parts)
+        )
+        scores[path.relative_to(folder).as_posix()] = score
+    return sorted(scores, key=scores.get, reverse=True)[:n]

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from tests.faults import FAULTS, ROOT, Fault, problems, read
-from tests.mutants import mutants
+from tests.mutants import likely_tests, mutants
 
 WRITTEN = """\
 # A comment
@@ -62,8 +62,29 @@ def test_mutants_differ_in_one_line_and_follow_from_their_seed():
     drawn = mutants(package, 40, 0)
     assert drawn == mutants(package, 40, 0)
     assert drawn != mutants(package, 40, 1)
-    for file, name, text, mutated in drawn:
+    for file, name, text, mutated, line in drawn:
         assert text == (package / file).read_text()
         changed = {*mutated.splitlines()} - {*text.splitlines()}
         assert len(changed) <= 1, name
+        assert changed <= {mutated.splitlines()[line - 1]}
         assert ast.dump(ast.parse(mutated)) != ast.dump(ast.parse(text))
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "test"),
+    [
+        (
+            "privacy/accounting/_gaussian.py",
+            "gaussian_sigma",
+            "privacy/test_gaussian.py",
+        ),
+        ("completion/_ranking.py", "RankingEstimator", "completion/test_ranking.py"),
+        ("noise/_cap.py", "CapSampler", "noise/test_cap.py"),
+    ],
+)
+def test_the_tests_of_a_module_are_the_likely_ones(file, name, test):
+    text = (ROOT / "sktensordp" / file).read_text()
+    line = text[: text.index(name)].count("\n") + 1
+    found = likely_tests(ROOT / "tests", file, text, line)
+    assert test in found[:2]
+    assert len(found) == 7
