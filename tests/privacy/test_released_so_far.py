@@ -237,30 +237,34 @@ def test_threads_lose_no_release(monkeypatch):
 
 
 def test_a_fit_loses_no_release_of_another_thread():
-    noise = clone(LAPLACE).fit(ROWS)
+    """Not even if both threads fit an object that neither has fitted before."""
+    noise, discards, is_released = clone(LAPLACE), threading.Event(), threading.Event()
 
     def slowly(frame, *_):
-        """Let others run between any two lines that discard the earlier fit."""
+        """Let others run between what a fit keeps and what it discards."""
         if frame.f_code.co_name != "_forget":
             return None
-        time.sleep(1e-3)
+        if "kept" in frame.f_locals:
+            discards.set()
+            is_released.wait(0.1)  # in vain: the other thread waits for this one
         return slowly
 
-    def fit_again():
+    def fit():
         sys.settrace(slowly)
         try:
-            for _ in range(10):
-                noise.fit(ROWS)
+            noise.fit(ROWS)
         finally:
             sys.settrace(None)
 
-    thread, n_releases = threading.Thread(target=fit_again), 0
+    thread = threading.Thread(target=fit)
     thread.start()
-    while thread.is_alive():
+    assert discards.wait(30)
+    noise.fit(ROWS)
+    for _ in range(2):
         noise.transform(ROWS)
-        n_releases += 1
-    assert n_releases > 10
-    assert counts(noise) == [(n_releases, 1.0)]
+    is_released.set()
+    thread.join()
+    assert counts(noise) == [(2, 1.0)]
 
 
 # Several calls that are not several releases
