@@ -28,7 +28,7 @@ from ._validation import (
 from ._waiting import Sign
 from .privacy import PrivacyGuarantee
 from .privacy.budgets._budget import check_seed, record
-from .privacy.budgets._open import Marks, marks_of_copy
+from .privacy.budgets._open import Mark, Marks, marks_of_copy
 from .privacy.budgets._reserved import current_reservation
 
 __all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
@@ -241,6 +241,16 @@ def _check_version(version: str, name: str) -> None:
         )
 
 
+def _marks_of_0_1(state: dict[str, Any]) -> Marks:
+    """The marks in a pickle of version 0.1, which are removed from it."""
+    sent_by = state.pop("_sent_by", {})
+    return frozenset(
+        Mark(process, *file)
+        for process, files in sent_by.items()
+        for file in ([(None, "")] if files is None else files)
+    )
+
+
 class _Made:
     """What an object has released: guarantees, each with how often it was made.
 
@@ -287,7 +297,7 @@ class SentMixin(_Estimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         _check_version(state.pop("_sktensordp_version", "0.0"), type(self).__name__)
-        marks = state.pop("_made_in", frozenset())
+        marks = state.pop("_made_in", frozenset()) | _marks_of_0_1(state)
         if marks := marks_of_copy(marks):
             state["_made_in"] = marks
         above = super()

@@ -154,6 +154,11 @@ class PrivacyGuarantee:
                 f"that the event gives at delta = {exact(self.delta)}."
             )
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if "conditions" not in state:  # stored before there were any
+            vars(self)["conditions"] = united((), self.event)
+
     @classmethod
     def of(cls, event: Any, *, delta: float = 0.0, **fields: Any) -> Self:
         """Guarantee of an event; its epsilon is computed at `delta`.

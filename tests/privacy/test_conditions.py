@@ -23,6 +23,7 @@ from sktensordp.model_selection import PrivateSearchCV, UserKFold
 from sktensordp.moments import MultilinearPCA
 from sktensordp.privacy import (
     PrivacyBudget,
+    PrivacyGuarantee,
     compose,
     compose_parallel,
     planned_guarantee,
@@ -166,6 +167,24 @@ def test_equality_and_hashes_include_them():
     one, other = (pure(1.0, conditions=c) for c in (ends, (*ends[::-1], SHUFFLER)))
     assert one == other
     assert hash(one) == hash(other)
+
+
+@pytest.mark.thorough
+def test_pickles_without_conditions_load():
+    """As of guarantees that were stored before there were any."""
+    for one, expected in (
+        (MESSAGE, ()),
+        (MESSAGE.shuffled(1000).repeated(2), (SHUFFLER,)),
+        (QUERY.subsampled(0.1), (SECRET_SAMPLE,)),
+    ):
+        old = object.__new__(PrivacyGuarantee)
+        vars(old).update(vars(one))
+        del vars(old)["conditions"]
+        loaded = pickle.loads(pickle.dumps(old))
+        assert loaded.conditions == expected
+        assert loaded == one
+        assert str(loaded) == str(one)
+        assert hash(loaded.repeated(2)) == hash(one.repeated(2))
 
 
 # What prints
