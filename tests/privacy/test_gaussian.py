@@ -43,6 +43,13 @@ def test_epsilon_is_never_too_small(mu, delta):
 
 
 @pytest.mark.parametrize(
+    ("mu", "delta"), [(1.0, 0.0), (math.inf, 1e-6), (math.nan, 1e-6), (math.nan, 1.0)]
+)
+def test_epsilon_is_infinite_where_nothing_is_known(mu, delta):
+    assert gaussian_epsilon(mu, delta) == math.inf
+
+
+@pytest.mark.parametrize(
     ("epsilon", "mu"),
     [
         *product([0.0, *EPSILONS], MUS),

@@ -197,14 +197,15 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Epsilon of mu-GDP at `delta` > 0, for mu > 0: never too small.
+    """Epsilon of mu-GDP at `delta`, for mu > 0: never too small.
 
     It is the inverse of `gaussian_mu`, by bisection, up to errors that both allow for.
+    At delta = 0, and if mu is infinite or NaN, it is infinite.
     """
+    if not (mu < math.inf and delta > 0):
+        return math.inf
     if gaussian_delta_above(0.0, mu) <= delta:
         return 0.0
-    if math.isinf(mu):
-        return math.inf
     log_delta = math.log(delta)
     above = mu * (1 + _ERROR + _ERROR_OF_LOG * abs(math.log(mu)))
 
@@ -214,7 +215,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     low, high = 0.0, mu * mu / 2 + mu
     while not holds(high):
         low, high = high, 2 * high
-    # Below the first, numbers are too coarse for the errors allowed for.
+    # Smaller numbers are too coarse to allow for these errors.
     return max(_SMALLEST_EPSILON, first_where(holds, low, high))
 
 
