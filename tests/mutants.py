@@ -105,7 +105,7 @@ def mutants(package, n, seed):
 def likely_tests(folder, file, text, line, n=7):
     """Files of tests that name most of what a module defines, above all at a line.
 
-    Two mutants of three are seen by them, in a tenth of the time of a part's tests.
+    They saw 39 of the 60 mutants of seed 0.
 
     Parameters
     ----------
