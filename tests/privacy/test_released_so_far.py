@@ -30,7 +30,7 @@ from sktensordp.completion import (
 )
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
 from tests.support.every_estimator import (
     RELEASING,
@@ -111,6 +111,16 @@ def test_every_transform_counts():
     assert counts(noise) == [(11, 1.0)]
     noise.transform(ROWS)
     assert counts(noise) == [(11, 1.0), (1, 0.5)]
+
+
+@pytest.mark.thorough
+def test_gaussian_releases_compose_as_such():
+    noise = GaussianMechanism(1.0, delta=1e-6, bounds=(0, 1)).fit(ROWS)
+    with unlimited() as budget:
+        for _ in range(20):
+            noise.transform(ROWS)
+    assert_agree(noise, budget)
+    assert privacy_of(noise).guarantee.epsilon < 10
 
 
 def test_clients_count_too():
