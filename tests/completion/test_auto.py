@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_low_rank_tensor, make_ratings
+from sktensordp.model_selection import expected_error
 from sktensordp.privacy import privacy_of
 from tests.support.goodness import rises
 from tests.support.tensors import error_on
@@ -162,3 +163,12 @@ def test_terms_that_are_lost_at_a_large_budget_are_found(errors_by_budget):
     planted = errors_by_budget.copy()
     planted[:, -3:] = [errors_of(seed, [16.0], rank=0) for seed in range(20)]
     assert rising(planted) == [16.0]
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_expectations_fall_with_the_budget(ratings, name):
+    options = {"levels": ratings.levels, "shape": ratings.shape, "perturbation": name}
+    epsilons = [0.5, 1.0, 2.0, 4.0, 8.0]
+    found = expected_error(CPCompletion(3, **options), ratings.data, epsilons=epsilons)
+    assert found.errors[-1] > 0
+    assert np.all(np.diff(found.errors) < 0)

@@ -684,3 +684,59 @@ def test_a_value_changes_its_own_draw_alone(kind):
             with_calls(kind, clone(model), X, changed)
         found.append(draws.transcript)
     assert np.flatnonzero(found[0] != found[1]).tolist() == [30]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "dtype"), [(1.0, np.float32), (math.inf, np.float64)]
+)
+def test_untouched_rows_stay_as_they_are(dtype, epsilon):
+    X, y = entries()
+    model = make(epsilon=epsilon).fit(X, y.astype(dtype))
+    before, first = [factor.copy() for factor in model.factors_], model.predict(X, True)
+    stated = (model.offset_, model.residual_variance_, model.noise_variance_)
+    new = np.array([[2, 3, 1], [2, 4, 1], [5, 4, 3]])
+    model.partial_fit(new, [3.0, -3.0, 3.0])
+    same = np.ones(len(X), dtype=bool)
+    for mode, after in enumerate(model.factors_):
+        touched = np.isin(np.arange(SHAPE[mode]), new[:, mode])
+        np.testing.assert_array_equal(after[~touched], before[mode][~touched])
+        assert np.any(after[touched] != before[mode][touched])
+        same &= ~touched[X[:, mode]]
+    assert same.sum() > 50
+    # Means and standard deviations.
+    for one, other in zip(first, model.predict(X, True), strict=True):
+        np.testing.assert_array_equal(one[same], other[same])
+        assert np.any(one[~same] != other[~same])
+    assert stated == (model.offset_, model.residual_variance_, model.noise_variance_)
+    assert model.shape_ == SHAPE
+
+
+def low_rank(seed):
+    """Coordinates, noisy values and the truth of a tensor of rank two."""
+    rng = np.random.default_rng(seed)
+    factors = [rng.normal(size=(n, 2)) for n in (60, 50)]
+    truth = np.clip(factors[0] @ factors[1].T, -3, 3)
+    X = np.argwhere(rng.random(truth.shape) < 0.5)
+    return X, truth[tuple(X.T)] + 0.2 * rng.normal(size=len(X)), truth
+
+
+# Over 8 seeds the error was 0.92 to 1.63 before; after, 0.09 to 0.23 without noise and
+# 0.11 to 0.26 with epsilon 30, at most 0.18 of what it was.
+@pytest.mark.parametrize(("epsilon", "seed"), [(30.0, 0), (math.inf, 1)])
+def test_new_rows_are_learned(seed, epsilon):
+    X, y, truth = low_rank(seed)
+    late = X[:, 0] >= 55
+    model = make(epsilon=epsilon, shape=truth.shape, max_iter=25)
+    model.fit(X[~late], y[~late])
+    held_out = np.argwhere(np.ones_like(truth))
+    known = set(map(tuple, X.tolist()))
+    unseen = [tuple(row) not in known for row in held_out.tolist()]
+    held_out = held_out[(held_out[:, 0] >= 55) & unseen]
+
+    def error():
+        gap = model.predict(held_out) - truth[tuple(held_out.T)]
+        return math.sqrt(np.mean(gap**2))
+
+    before = error()
+    model.partial_fit(X[late], y[late])
+    assert error() < 0.3 * before
