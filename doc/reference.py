@@ -11,16 +11,34 @@ from numpydoc.docscrape_sphinx import SphinxDocString
 
 # The one list of the reference: the public names are those of `__all__`.
 MODULES = [
-    "completion", "moments", "mechanisms", "encoding", "privacy", "model_selection",
-    "audit", "plotting", "datasets", "papers", "exceptions", "noise", "base",
+    "recommend", "completion", "moments", "mechanisms", "encoding", "privacy",
+    "model_selection", "audit", "plotting", "datasets", "papers", "exceptions", "noise",
+    "base",
 ]  # fmt: skip
+
+
+def names_of(module):
+    """Public names of a module that have their page there, sorted.
+
+    What another listed module defines and offers, too, has its page there.
+    """
+    homes = {f"sktensordp.{short}" for short in MODULES} - {module.__name__}
+    return sorted(
+        name
+        for name in module.__all__
+        if ".".join(_defined_in(module, name).split(".")[:2]) not in homes
+    )
+
+
+def _defined_in(module, name):
+    return getattr(getattr(module, name), "__module__", module.__name__)
 
 
 def public_classes():
     """Yield the public classes, by their full names, in the order of the reference."""
     for short in MODULES:
         module = importlib.import_module(f"sktensordp.{short}")
-        for name in sorted(module.__all__):
+        for name in names_of(module):
             if inspect.isclass(getattr(module, name)):
                 yield f"{module.__name__}.{name}", getattr(module, name)
 
@@ -89,7 +107,7 @@ def write(folder):
             f".. module:: {module.__name__}", "",
             ".. autosummary::", "   :toctree: generated", "   :template: name.rst",
             f"   :caption: {short}", "   :nosignatures:", "",
-            *(f"   {name}" for name in sorted(module.__all__)), "",
+            *(f"   {name}" for name in names_of(module)), "",
         ]  # fmt: skip
         shared = [name for name in SHARED if name.startswith(f"{module.__name__}.")]
         if shared:

@@ -1,16 +1,24 @@
 """Private completion of sparse tensors."""
 
-from ._check_table import check_table, columns_with_values
+from typing import TYPE_CHECKING, Any
+
+from ..measure import NoiseShares
 from ._checks import entries_from_sparse
 from ._client import CompletionClient
 from ._cp import CPCompletion
-from ._encoder import CoordinateEncoder
 from ._implicit import ImplicitCompletion
-from ._noise_shares import NoiseShares
 from ._parties import fit_aggregated, party
-from ._recommender import Recommender
-from ._scoring import make_fold_in_scorer, make_ranking_scorer
 from ._tucker import TuckerCompletion
+
+if TYPE_CHECKING:
+    from ..recommend import (
+        CoordinateEncoder,
+        Recommender,
+        check_table,
+        columns_with_values,
+        make_fold_in_scorer,
+        make_ranking_scorer,
+    )
 
 __all__ = [
     "CPCompletion",
@@ -28,3 +36,16 @@ __all__ = [
     "make_ranking_scorer",
     "party",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Names of `sktensordp.recommend`, which imports this package, on first use."""
+    if name in __all__:
+        from .. import recommend
+
+        return getattr(recommend, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

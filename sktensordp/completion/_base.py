@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._dask import is_dask
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
 from .._validation import check_modes, check_shape, r2_of_any_size
+from ..measure import SharedNoise
 from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, TuckerForm
 from ._checks import (
@@ -34,7 +35,6 @@ from ._dense import DenseMixin
 from ._entries import check_values
 from ._fitted import fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_after, warn_before
-from ._noise_shares import SharedNoise
 from ._own_rows import for_own_eyes
 from ._problem import Problem, domain_of
 from ._ranking import RankingEstimator

@@ -28,8 +28,8 @@ from .._validation import (
     names_of,
 )
 from ..tensor import as_coordinates
+from ..tensor._choices import Choices
 from ..tensor._observations import places_of
-from ._choices import Choices
 from ._entries import Entries, check_values, extent
 from ._likely_mistakes import check_extent, in_columns_with_missing
 

@@ -25,10 +25,11 @@ from ..tensor import (
     times_recurring,
     updated,
 )
+from ..tensor._choices import Choices
 from ..tensor._observations import places_of
 from ..tensor._rows import OfMode
 from ..tensor._unit_entries import UnitEntries
-from ._choices import ByUser, Choices, items_by_place, places_at
+from ._choices import ByUser, items_by_place, places_at
 from ._domain import Domain
 from ._entries import Entries
 from ._local import LocalRows, Lookups

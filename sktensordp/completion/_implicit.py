@@ -19,15 +19,15 @@ from ..exceptions import AveragesOnlyWarning
 from ..measure import NoisySums
 from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import OWN_ANSWERS
+from ..tensor._choices import Choices
 from ._checks import check_choices, check_request, choices_of_batches
-from ._choices import Choices
-from ._cooccurrence import plan_noise, release_sums
 from ._fitted import keeping_names_if_refused
-from ._item_model import ItemModel
 from ._likely_mistakes import warn_of_noise
 from ._local import Local
 from ._ranking import RankingEstimator, Wanted
 from ._synthetic import LENGTHS_ARE_PUBLIC, Request, UserSampler, sample_choices
+from .measurements.units._cooccurrence import plan_noise, release_sums
+from .measurements.units._item_model import ItemModel
 
 _STATEMENT = (
     "Gaussian noise was added to totals over users, counts of items and, if the counts "
@@ -111,9 +111,10 @@ class ImplicitCompletion(RankingEstimator):
     be fitted, even an empty one.
 
     The noise is Gaussian, on a lattice. Sums over users are sums of integers, and
-    exact. The proof is at the top of ``completion/_cooccurrence.py`` and in
-    ``doc/user_proofs.md``. The weights are those of EASE [1]_, computed from the
-    released matrix after its eigenvalues have been shrunk by what noise adds to them.
+    exact. The proof is at the top of
+    ``completion/measurements/units/_cooccurrence.py`` and in ``doc/user_proofs.md``.
+    The weights are those of EASE [1]_, computed from the released matrix after its
+    eigenvalues have been shrunk by what noise adds to them.
 
     References
     ----------

@@ -35,7 +35,13 @@ from numpy.typing import ArrayLike, NDArray
 from .._random import NoiseStreams
 from .._validation import check_same_length
 from ..base import PrivateEstimatorMixin
-from ..measure import MOST_STEPS
+from ..measure import (
+    MOST_STEPS,
+    NoiseShares,
+    SharedNoise,
+    contribute,
+    plan_shared_noise,
+)
 from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import EXACT_SUMS
 from ..privacy.budgets._open import process_name
@@ -44,11 +50,9 @@ from ._base import BaseCompletion
 from ._checks import is_empty_list
 from ._entries import Entries, entries_of
 from ._fitted import keeping_names_if_refused
-from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._problem import Problem, domain_of
-from ._releases import contribute
 from ._requests import Agreement, SumRequest, read_request, request_bytes
-from .measurements._units import UnitPerturbation
+from .measurements.units._units import UnitPerturbation
 
 Ask = Callable[[bytes], ArrayLike | tuple[ArrayLike, int]]
 """Sends a request to all parties, and returns the sum of their answers."""

@@ -22,8 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._validation import check_numeric, check_unmasked, checked, is_integer
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..tensor import Rows
+from ..tensor._choices import Choices
 from ._checks import known_indices
-from ._choices import Choices
 
 # Number of scores that are ranked at once: so many stay in the processor's cache.
 _N_RANKED = 2**18

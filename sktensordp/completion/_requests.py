@@ -20,12 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._json import Fields
-from ..measure import LARGEST, MOST_STEPS, Arrays, message, read_message
+from ..measure import (
+    LARGEST,
+    MOST_STEPS,
+    SHARE_BITS,
+    Arrays,
+    BoundedSums,
+    ProductSums,
+    Question,
+    message,
+    read_message,
+)
 from ..tensor import CPForm, TuckerForm
-from ._products import SHARE_BITS, ProductSums
-from ._releases import BoundedSums, Question
-from ._shared_model import SharedModel
-from .measurements._unit_questions import (
+from .measurements.units._questions import (
     PIECES,
     BlockQuestion,
     CountQuestion,
@@ -34,6 +41,7 @@ from .measurements._unit_questions import (
     UnitTotals,
     n_totals,
 )
+from .measurements.units._shared_model import SharedModel
 
 _FORMAT, _WHAT = 1, "a request of fit_aggregated of this version"
 # Numbers of a request are of the order of one, variances of at least a millionth of a

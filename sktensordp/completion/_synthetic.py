@@ -18,11 +18,11 @@ from scipy import sparse
 
 from .._validation import as_numpy, is_integer
 from ..tensor._shared_rows import expected_counts
-from ._cooccurrence import ItemSums
 from ._domain import Domain
-from ._item_model import ItemModel
-from ._population import Population
-from ._shared_model import SharedModel
+from .measurements.units._cooccurrence import ItemSums
+from .measurements.units._item_model import ItemModel
+from .measurements.units._population import Population
+from .measurements.units._shared_model import SharedModel
 
 LENGTHS_ARE_PUBLIC = (
     "The `lengths` that were passed to sample_users are public: nothing protects them."

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from .._validation import check_integer
-from ..completion import Recommender
 from ..privacy._guarantee import unit_name
 from ..privacy._html import coloured, rows
 from ..privacy._numbers import shown
+from ..recommend import Recommender
 from ._bisection import narrowed
 from ._plan import fit_guarantee
 

@@ -17,9 +17,9 @@ from sklearn.model_selection import (
     ShuffleSplit,
 )
 
-from .._sides import columns_of, hashes
-from ..completion import Recommender
+from ..ids._folds import columns_of, hashes
 from ..noise._discrete import bernoulli
+from ..recommend import Recommender
 from ._holdout import UserHoldout, UserKFold
 from ._scores import STEPS
 

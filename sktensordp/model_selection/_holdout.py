@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from .._sides import below, columns_of, hashes, parts
 from .._validation import check_integer
+from ..ids._folds import below, columns_of, hashes, parts
 
 
 class _Splitter:

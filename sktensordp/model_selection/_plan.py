@@ -15,10 +15,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import process_routing
 
 from .._sklearn_compat import routing_enabled
-from ..completion import Recommender
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
 from ..privacy._parts import Context, Findings, collect, keeps_shape
+from ..recommend import Recommender
 
 
 def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:

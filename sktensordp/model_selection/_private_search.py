@@ -34,7 +34,7 @@ from .._sklearn_compat import (
 )
 from .._validation import check_unmasked, checked, shape_of
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
-from ..completion import ImplicitCompletion, Recommender
+from ..completion import ImplicitCompletion
 from ..completion._checks import check_entries
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
@@ -47,6 +47,7 @@ from ..privacy.accounting._repetitions import (
 )
 from ..privacy.budgets._open import Marks
 from ..privacy.budgets._reserved import run_reserved
+from ..recommend import Recommender
 from ._groups import (
     Rows,
     Split,

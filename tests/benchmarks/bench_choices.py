@@ -151,8 +151,8 @@ def load(arguments):
 
 
 def compare(arguments, folder):
-    from sktensordp.completion._scoring import ranking_scores
     from sktensordp.model_selection import ItemHoldout
+    from sktensordp.recommend._scoring import ranking_scores
     from tests.benchmarks.environments import answers, environments, threads
 
     name, pairs, shape = load(arguments)

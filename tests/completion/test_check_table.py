@@ -141,4 +141,4 @@ def test_no_fit_calls_it():
         for path in root.rglob("*.py")
         if "check_table" in path.read_text(encoding="utf-8")
     }
-    assert users == {"completion/__init__.py", "completion/_check_table.py"}
+    assert users == {"completion/__init__.py", "recommend/_check_table.py"}

@@ -20,23 +20,20 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from sktensordp._random import NoiseStreams
-from sktensordp.completion import (
-    ImplicitCompletion,
-    _cooccurrence,
-    _products,
-    make_ranking_scorer,
-)
-from sktensordp.completion._choices import Choices
-from sktensordp.completion._cooccurrence import (
+from sktensordp.completion import ImplicitCompletion, make_ranking_scorer
+from sktensordp.completion.measurements.units import _cooccurrence
+from sktensordp.completion.measurements.units._cooccurrence import (
     number_of_items,
     plan_noise,
     release_sums,
 )
-from sktensordp.completion._products import ProductSums
 from sktensordp.datasets import make_choices
 from sktensordp.exceptions import BudgetExceededError
+from sktensordp.measure import _products
+from sktensordp.measure._products import ProductSums
 from sktensordp.model_selection import ItemHoldout
 from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of
+from sktensordp.tensor._choices import Choices
 from sktensordp.tensor.kernels._choices import assemble, centred_sums
 from tests.support.callbacks import HAS_CALLBACKS
 from tests.support.choices import KINDS_OF_CHOICES

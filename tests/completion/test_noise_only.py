@@ -19,7 +19,7 @@ from sktensordp.completion import (
     TuckerCompletion,
     make_ranking_scorer,
 )
-from sktensordp.completion.measurements import _unit_first as of_values
+from sktensordp.completion.measurements.units import _first as of_values
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import AveragesOnlyWarning, NoiseOnlyWarning
 from sktensordp.model_selection import PrivateSearchCV, UserKFold

@@ -17,17 +17,12 @@ from numpy.testing import assert_array_equal
 from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
-from sktensordp.completion import (
-    CPCompletion,
-    NoiseShares,
-    _noise_shares,
-    fit_aggregated,
-    party,
-)
-from sktensordp.completion._noise_shares import SharedNoise
+from sktensordp.completion import CPCompletion, NoiseShares, fit_aggregated, party
 from sktensordp.completion._requests import read_request
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
+from sktensordp.measure import _noise_shares
+from sktensordp.measure._noise_shares import SharedNoise
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
 from tests.support import divergence
 from tests.support.goodness import chi_square

@@ -20,7 +20,11 @@ from sktensordp.completion import (
     TuckerCompletion,
     _synthetic,
 )
-from sktensordp.completion._population import N_BINS, Population, bins_of
+from sktensordp.completion.measurements.units._population import (
+    N_BINS,
+    Population,
+    bins_of,
+)
 from sktensordp.datasets import make_choices
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from sktensordp.tensor.kernels._drawn import draw_items

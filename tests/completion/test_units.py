@@ -31,10 +31,10 @@ from sktensordp.completion._entries import Entries
 from sktensordp.completion._problem import Problem
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
+from sktensordp.measure._kernels import bounded_sums
 from sktensordp.model_selection import UserKFold
 from sktensordp.noise import GaussianLattice
 from sktensordp.privacy import PrivacyBudget, privacy_of
-from sktensordp.tensor.kernels._units import bounded_sums
 from tests.support import divergence
 from tests.support.goodness import rises
 from tests.support.leak_hunt import files_of, pickles_of, texts_of

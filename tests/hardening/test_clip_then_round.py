@@ -222,7 +222,7 @@ def test_lifted_samples_are_unit_vectors(params, size):
 @pytest.mark.thorough
 @pytest.mark.parametrize("step", [2.0**-20, 1.0, 0.0])
 def test_what_a_unit_adds_is_no_longer_than_its_share(step):
-    from sktensordp.tensor.kernels._units import bounded_sums
+    from sktensordp.measure._kernels import bounded_sums
 
     share, bound = 0.6, 0.7
     rows = np.concatenate([adversarial(4, 2.0**-20, bound), np.full((1, 4), np.nan)])

@@ -21,7 +21,7 @@ from sktensordp.completion import (
     Recommender,
     TuckerCompletion,
 )
-from sktensordp.completion.measurements._unit_expected import _shares
+from sktensordp.completion.measurements.units._expected import _shares
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import (

@@ -5,18 +5,11 @@ changes.
 """
 
 from sktensordp import base
-from sktensordp.completion import _entries, _products, _releases, _values
-from sktensordp.completion.measurements import (
-    _gradient,
-    _statistics,
-    _sums,
-    _unit_first,
-    _unit_questions,
-    _unit_rounds,
-    _units,
-)
+from sktensordp.completion import _entries, _values
+from sktensordp.completion.measurements import _gradient, _statistics, _sums
+from sktensordp.completion.measurements.units import _first, _questions, _rounds, _units
 from sktensordp.datasets import _cells
-from sktensordp.measure import _noisy_sums
+from sktensordp.measure import _noisy_sums, _products, _releases
 from sktensordp.mechanisms import _responses
 from sktensordp.noise import _discrete, _lattice
 from sktensordp.papers import _cheng_2022, _wei_2022
@@ -67,14 +60,14 @@ POINTS = {
     "chunk of entries": (_unit_entries, "_CHUNK"),
     "release of sums over units": (_releases.Releases, "release"),
     "bounding": (_unit_kernels, "bounded_sums"),
-    "weights of units": (_unit_questions.UnitTotals, "weights"),
+    "weights of units": (_questions.UnitTotals, "weights"),
     "bounded sums on the lattice": (_releases.BoundedSums, "on_lattice"),
     "plan of units": (_units, "plan_gaussian_sums"),
-    "share of counts": (_unit_first, "COUNTS"),
-    "fit of rows to sums over units": (_unit_rounds, "_with_rows"),
-    "strength of a pattern": (_unit_first, "_STRENGTH"),
-    "least rows of a pattern": (_unit_first, "_LEAST_ROWS"),
-    "eigenvalues that stand out": (_unit_first, "_STANDS_OUT"),
+    "share of counts": (_first, "COUNTS"),
+    "fit of rows to sums over units": (_rounds, "_with_rows"),
+    "strength of a pattern": (_first, "_STRENGTH"),
+    "least rows of a pattern": (_first, "_LEAST_ROWS"),
+    "eigenvalues that stand out": (_first, "_STANDS_OUT"),
     "products on the lattice": (_products.ProductSums, "on_lattice"),
     "release of units": (_units.UnitPerturbation, "measure"),
     # Fits to what was released.

@@ -44,7 +44,7 @@ RELEASED = {
 # of users; and rejection, which depends on noise and sample together, although nothing
 # expected of it does.
 DEPENDS = {
-    "completion/measurements/_unit_questions.py": {"_logarithms", "<listcomp>"},
+    "completion/measurements/units/_questions.py": {"_logarithms", "<listcomp>"},
     "completion/_local.py": {"<genexpr>", "<listcomp>", "joined_by"},
 }
 REJECTS = "noise/_cap.py"

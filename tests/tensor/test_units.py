@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.completion.measurements import _unit_questions
+from sktensordp.completion.measurements.units import _questions
+from sktensordp.measure._kernels import bounded_sums
 from sktensordp.tensor._shared_rows import (
     biases_from_sums,
     drifted,
@@ -21,7 +22,7 @@ from sktensordp.tensor._shared_rows import (
     rows_from_information,
 )
 from sktensordp.tensor._unit_entries import UnitEntries
-from sktensordp.tensor.kernels._units import bounded_sums, solve_units
+from sktensordp.tensor.kernels._units import solve_units
 from tests.support.points import POINTS
 
 # Entries of the units, around the widths of vector instructions; one has very many.
@@ -140,14 +141,14 @@ def test_moments_of_units_are_means_over_their_entries(n_factors):
     n, upper = sum(SIZES), np.triu_indices(n_factors + 1)
     weights, factors = rng.uniform(0, 1, n), rng.standard_normal((n, n_factors))
     solved = SimpleNamespace(leverages=1 - weights, held_out=factors)
-    found = _unit_questions._moments(entries_of(SIZES), solved)
+    found = _questions._moments(entries_of(SIZES), solved)
     for unit, part in enumerate(by_unit(starts_of(SIZES))):
         own = np.insert(factors[part], 0, 1.0, axis=1)
         expected = (own.T * weights[part]) @ own / weights[part].sum()
         assert_allclose(found[unit], expected[upper], rtol=1e-9, atol=1e-12)
     # Of no weight at all: nothing.
     solved.leverages = np.ones(n)
-    assert_array_equal(_unit_questions._moments(entries_of(SIZES), solved), 0)
+    assert_array_equal(_questions._moments(entries_of(SIZES), solved), 0)
 
 
 # --- sums of vectors of bounded length -----------------------------------------------

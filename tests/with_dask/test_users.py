@@ -254,7 +254,7 @@ def test_workers_that_are_killed_are_survived(client, tmp_path):
     parts = model().set_callbacks(killer)
 
     def die_once(marker=marker):
-        from sktensordp.completion.measurements._unit_questions import BlockQuestion
+        from sktensordp.completion.measurements.units._questions import BlockQuestion
 
         add = BlockQuestion.add
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..._validation import check_coordinates, shape_of
-from ...measure import planned_event
+from ...measure import SharedNoise, planned_event
 from ...privacy import PrivacyGuarantee
 from .._checks import check_input
 from .._domain import Domain
 from .._entries import Entries, extent
-from .._noise_shares import SharedNoise
 from .._own_rows import for_own_eyes
 from .._problem import Problem, domain_of
 from .._values import entry_guarantee, guarantee_without_noise, plan_entry_randomizer
@@ -23,8 +22,8 @@ from ._input import InputPerturbation
 from ._measurement import Measurement
 from ._statistics import OutputPerturbation, StatisticsPerturbation
 from ._sums import SumsPerturbation
-from ._unit_expected import expected_unit_rmse
-from ._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
+from .units._expected import expected_unit_rmse
+from .units._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
 
 _PLANNED = "upper bound from the budget"
 _OF_ENTRIES: dict[str, Any] = {

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import NoiseStreams
-from ...measure import NoisySums, plan_gaussian_sums, planned_event, row_sums
-from ...measure._noisy_sums import BlockSums
+from ...measure import BlockSums, NoisySums, plan_gaussian_sums, planned_event, row_sums
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm
 from ...tensor._priors import BIAS_VARIANCE, RESIDUAL_VARIANCE

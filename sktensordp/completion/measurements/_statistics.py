@@ -27,8 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import NoiseStreams
-from ...measure import NoisySums, plan_laplace_sums, row_sums
-from ...measure._noisy_sums import OfChunk
+from ...measure import NoisySums, OfChunk, plan_laplace_sums, row_sums
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm, row_posterior
 from ...tensor._coordinates import present

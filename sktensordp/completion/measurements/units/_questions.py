@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tensor._unit_entries import UnitEntries
-from .._choices import Choices
-from .._population import N_BINS, SHARE, bins_of
-from .._products import ProductSums
-from .._releases import BoundedSums
-from .._shared_model import SharedModel, SolvedUnits
+from ....measure import BoundedSums, ProductSums
+from ....tensor._choices import Choices
+from ....tensor._unit_entries import UnitEntries
+from ._population import N_BINS, SHARE, bins_of
+from ._shared_model import SharedModel, SolvedUnits
 
 # Centre and half width of the range of the logarithm of a unit's number of entries.
 USUAL_LOG, LOG_RANGE = 4.0, 3.0

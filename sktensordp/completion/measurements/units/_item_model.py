@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 
-from ..tensor._threads import one_blas_thread
-from ._choices import Choices
+from ....tensor._choices import Choices
+from ....tensor._threads import one_blas_thread
+from ..._ranking import Wanted, best_of
 from ._cooccurrence import ItemSums
-from ._ranking import Wanted, best_of
 
 # Number of rows of scores, or of a matrix, that are computed at once.
 _N_ROWS = 256

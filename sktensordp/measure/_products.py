@@ -35,8 +35,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measure import rounded
-from ._choices import Choices
+from ..tensor._choices import Choices
+from ._limbs import rounded
 from ._releases import check_lengths
 
 # Bits of items' shares, of users' weights, and of a cell of the products.

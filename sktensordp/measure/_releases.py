@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._random import NoiseStreams
-from ..measure import ROUNDED_UP, NoisySums
 from ..tensor._unit_entries import UnitEntries
 from ._noise_shares import SharedNoise
+from ._noisy_sums import ROUNDED_UP, NoisySums
 
 
 class Question(Protocol):
@@ -199,7 +199,7 @@ class BoundedSums:
         contributions: NDArray[np.float64],
     ) -> None:
         """Add contributions of entries to the vectors of their units."""
-        from ..tensor.kernels._units import bounded_sums
+        from ._kernels import bounded_sums
 
         lengths = np.empty(len(starts) - 1)
         bounded_sums(

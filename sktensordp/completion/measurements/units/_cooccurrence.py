@@ -57,12 +57,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from .._random import NoiseStreams
-from ..measure import NoisySums, plan_gaussian_sums
-from ._choices import Choices
+from ...._random import NoiseStreams
+from ....measure import (
+    BELOW_ONE,
+    SHARE_BITS,
+    BoundedSums,
+    NoisySums,
+    ProductSums,
+    Releases,
+    plan_gaussian_sums,
+    whole_shares,
+)
+from ....tensor._choices import Choices
 from ._population import N_BINS, SHARE, Population, bins_of
-from ._products import BELOW_ONE, SHARE_BITS, ProductSums, whole_shares
-from ._releases import BoundedSums, Releases
 
 # Limits of the share of the counts. A share of 0.15 alone costs a quarter of the recall
 # of artists at epsilon 1.

@@ -18,20 +18,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..._random import NoiseStreams
-from ...measure import NoisySums, plan_gaussian_sums
-from ...privacy import PrivacyGuarantee, gaussian_mu
-from ...privacy._conditions import COLLUDERS, ONE_SUM, OWN_ANSWERS
-from ...privacy._guarantee import no_guarantee
-from .._domain import Domain
-from .._noise_shares import NoiseShares, SharedNoise
-from .._releases import Releases
-from .._shared_model import SharedModel
-from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
-from ._unit_expected import best_name
-from ._unit_first import most_rows, release_counts, release_pattern, release_totals
-from ._unit_questions import PIECES, UnitTotals
-from ._unit_rounds import BIAS_PASSES, FACTOR_PASSES, First, fit
+from ...._random import NoiseStreams
+from ....measure import (
+    NoiseShares,
+    NoisySums,
+    Releases,
+    SharedNoise,
+    plan_gaussian_sums,
+)
+from ....privacy import PrivacyGuarantee, gaussian_mu
+from ....privacy._conditions import COLLUDERS, ONE_SUM, OWN_ANSWERS
+from ....privacy._guarantee import no_guarantee
+from ..._domain import Domain
+from .._measurement import Measurement, OnSweep, Outcome, ReleasedMean
+from ._expected import best_name
+from ._first import most_rows, release_counts, release_pattern, release_totals
+from ._questions import PIECES, UnitTotals
+from ._rounds import BIAS_PASSES, FACTOR_PASSES, First, fit
+from ._shared_model import SharedModel
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tensor import CPForm, Rows, TuckerForm
-from ..tensor._unit_entries import UnitEntries
+from ....tensor import CPForm, Rows, TuckerForm
+from ....tensor._unit_entries import UnitEntries
 from ._population import Population
 
 
@@ -117,7 +117,7 @@ class SharedModel:
         -------
         solved : SolvedUnits
         """
-        from ..tensor.kernels._units import solve_units
+        from ....tensor.kernels._units import solve_units
 
         n_units, n, precision = len(entries.units), len(entries.values), self._precision
         rows, known = np.empty((2, n_units, len(precision)))

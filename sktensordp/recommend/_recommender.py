@@ -33,10 +33,22 @@ from .._validation import (
     warn,
 )
 from ..base import EstimatorMixin, SentMixin
+from ..completion._base import BaseCompletion
+from ..completion._checks import check_entries, is_empty_list, is_sparse
+from ..completion._cp import CPCompletion
+from ..completion._fitted import keeping_names_if_refused
+from ..completion._implicit import ImplicitCompletion
+from ..completion._likely_mistakes import (
+    column_name,
+    warn_of_items,
+    warn_of_levels,
+    warn_of_many_modes,
+    warn_of_swapped_columns,
+)
+from ..completion._local import N_RESERVED, LocalUsers
+from ..completion._ranking import lists_of
+from ..completion._tucker import TuckerCompletion
 from ..privacy import PrivacyGuarantee
-from ._base import BaseCompletion
-from ._checks import check_entries, is_empty_list, is_sparse
-from ._cp import CPCompletion
 from ._encoder import (
     CoordinateEncoder,
     check_kinds,
@@ -47,18 +59,6 @@ from ._encoder import (
     numbers_of,
     types_of,
 )
-from ._fitted import keeping_names_if_refused
-from ._implicit import ImplicitCompletion
-from ._likely_mistakes import (
-    column_name,
-    warn_of_items,
-    warn_of_levels,
-    warn_of_many_modes,
-    warn_of_swapped_columns,
-)
-from ._local import N_RESERVED, LocalUsers
-from ._ranking import lists_of
-from ._tucker import TuckerCompletion
 
 
 def _has(method: str) -> Callable[[Any], bool]:

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
-from ...tensor._shared_rows import expected_counts
-from .._population import Population
-from .._products import ProductSums, whole_shares
-from .._releases import BoundedSums, Releases, Units
-from ._unit_questions import (
+from ....measure import BoundedSums, ProductSums, Releases, Units, whole_shares
+from ....tensor._shared_rows import expected_counts
+from ._population import Population
+from ._questions import (
     LOG_RANGE,
     PIECES,
     USUAL_LOG,

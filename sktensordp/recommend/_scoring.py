@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
-from .._sides import below, columns_of, hashes
 from .._sklearn_compat import safe_indexing
 from .._validation import check_same_length
-from ._checks import entries_from_sparse, is_sparse
-from ._ranking import checked_count
+from ..completion._checks import entries_from_sparse, is_sparse
+from ..completion._ranking import checked_count
+from ..ids._folds import below, columns_of, hashes
 from ._recommender import Recommender
 
 _METRICS = ("recall", "ndcg")

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from ...tensor._priors import LEAST_NOISE
-from .._problem import Problem
-from ._expectation import SHARE_AT_START, Variances
-from ._unit_first import LEFT, RowCounts
-from ._unit_questions import UnitTotals
-from ._unit_rounds import BOUND, FACTOR_PASSES, after_drift, planned_shares
+from ....tensor._priors import LEAST_NOISE
+from ..._problem import Problem
+from .._expectation import SHARE_AT_START, Variances
+from ._first import LEFT, RowCounts
+from ._questions import UnitTotals
+from ._rounds import BOUND, FACTOR_PASSES, after_drift, planned_shares
 
 
 def expected_unit_rmse(

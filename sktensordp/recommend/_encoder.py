@@ -18,7 +18,6 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._sides import columns_of
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
     as_numpy,
@@ -34,8 +33,7 @@ from .._validation import (
     warn,
 )
 from ..base import EstimatorMixin, SentMixin
-from ..privacy.budgets._budget import record_ids
-from ._likely_mistakes import (
+from ..completion._likely_mistakes import (
     check_bins,
     check_whole,
     column_name,
@@ -43,7 +41,9 @@ from ._likely_mistakes import (
     in_columns_with_missing,
     warn_of_times,
 )
-from ._local import Lookups, looked_up
+from ..completion._local import Lookups, looked_up
+from ..ids._folds import columns_of
+from ..privacy.budgets._budget import record_ids
 
 _CONTAINERS = dict, list, set, tuple, np.ndarray
 

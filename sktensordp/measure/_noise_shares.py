@@ -37,8 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._random import BLOCK
-from ..measure import ROUNDED_UP
 from ..noise import discrete_gaussian
+from ._noisy_sums import ROUNDED_UP
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent

@@ -18,22 +18,22 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tensor import CPForm, TuckerForm
-from ...tensor._average_row import with_average
-from ...tensor._priors import INTERACTION_VARIANCE, LEAST_NOISE
-from ...tensor._shared_rows import (
+from ....measure import BoundedSums, Releases, Units
+from ....tensor import CPForm, TuckerForm
+from ....tensor._average_row import with_average
+from ....tensor._priors import INTERACTION_VARIANCE, LEAST_NOISE
+from ....tensor._shared_rows import (
     biases_from_sums,
     drifted,
     inverse_of,
     row_information,
     rows_from_information,
 )
-from .._problem import Problem
-from .._releases import BoundedSums, Releases, Units
-from .._shared_model import SharedModel
-from ._measurement import OnSweep
-from ._unit_first import RowCounts
-from ._unit_questions import N_FIT_TOTALS, BlockQuestion, UnitTotals, n_totals
+from ..._problem import Problem
+from .._measurement import OnSweep
+from ._first import RowCounts
+from ._questions import N_FIT_TOTALS, BlockQuestion, UnitTotals, n_totals
+from ._shared_model import SharedModel
 
 # Numbers of passes over the modes: for biases alone, and for factors.
 BIAS_PASSES, FACTOR_PASSES = 4, 7

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d
 
-from .._sides import columns_of
 from .._validation import (
     are_missing,
     as_numpy,
@@ -25,17 +24,18 @@ from .._validation import (
     names_of,
     warn,
 )
+from ..completion._base import USUAL_RANK, BaseCompletion
+from ..completion._checks import entries_from_sparse, is_sparse
+from ..completion._domain import declared_domain
+from ..completion._implicit import ImplicitCompletion
+from ..completion._likely_mistakes import MOST_BINS
+from ..completion._tucker import TuckerCompletion
 from ..exceptions import PrivacyLeakWarning
+from ..ids._folds import columns_of
 from ..privacy.budgets._open import OPEN
 from ..privacy.budgets._reserved import current_reservation
-from ._base import USUAL_RANK, BaseCompletion
-from ._checks import entries_from_sparse, is_sparse
-from ._domain import declared_domain
 from ._encoder import CoordinateEncoder, calendar_bins, index_of, seconds_of
-from ._implicit import ImplicitCompletion
-from ._likely_mistakes import MOST_BINS
 from ._recommender import Recommender
-from ._tucker import TuckerCompletion
 
 
 def check_table(

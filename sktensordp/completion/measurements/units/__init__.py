@@ -1,0 +1,1 @@
+"""What only whole users need: adaptive rounds of noisy sums over users."""

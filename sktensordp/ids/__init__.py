@@ -1,0 +1,1 @@
+"""What users pass: containers, ids and folds."""

@@ -1,0 +1,100 @@
+"""Choices grouped by user."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._observations import places_of
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """Distinct pairs of a user and an item, grouped by user.
+
+    Attributes
+    ----------
+    users : ndarray of shape (n_users,), int64
+        Indices of users. Ascending, and all with a choice, if made by `of`.
+    starts : ndarray of shape (n_users + 1,), int64
+        Row u of `users` chose items[starts[u]:starts[u + 1]].
+    items : ndarray of shape (n_choices,), int32
+        Chosen items, distinct within every user.
+    n_items : int
+        Number of items in the catalogue.
+    """
+
+    users: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    items: NDArray[np.int32]
+    n_items: int
+
+    @classmethod
+    def of(cls, keys: NDArray[np.int64], n_items: int) -> "Choices":
+        """Make choices of keys ``user * n_items + item``, which are overwritten."""
+        keys.sort()
+        if len(keys):
+            # np.unique would hold two more copies.
+            keys = keys[np.append(True, keys[1:] != keys[:-1])]
+        users = keys // n_items
+        first = np.flatnonzero(np.append(True, users[1:] != users[:-1]))
+        first = first if len(keys) else first[:0]
+        keys %= n_items
+        return cls(
+            users[first], np.append(first, len(keys)), keys.astype(np.int32), n_items
+        )
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of choices of each user."""
+        return np.diff(self.starts)
+
+    def among(self, items: NDArray[np.int64]) -> "Choices":
+        """Keep only choices of these items, renumbered by their place in `items`.
+
+        All users stay, some perhaps without a choice. A user's items need no longer
+        ascend.
+        """
+        place = np.full(self.n_items, -1, dtype=np.int32)
+        place[items] = np.arange(len(items))
+        renumbered = place[self.items]
+        kept = renumbered >= 0
+        starts = np.append(0, np.cumsum(kept))[self.starts]
+        return Choices(self.users, starts, renumbered[kept], len(items))
+
+    def chunk(self, first: int, last: int) -> "Choices":
+        """Choices of the users in rows `first` to `last - 1`."""
+        starts = self.starts[first : last + 1]
+        items = self.items[starts[0] : starts[-1]]
+        users = self.users[first:last]
+        return Choices(users, starts - starts[0], items, self.n_items)
+
+    def position(self, users: NDArray[np.integer]) -> NDArray[np.integer]:
+        """Row of each user in `self.users`; -1 for a user without a choice."""
+        return places_of(users, self.users)
+
+    def of_users(self, users: NDArray[np.integer]) -> "Choices":
+        """Choices of the given users, in the given order; some may have none.
+
+        In time by these users and their choices alone.
+        """
+        rows = self.position(users)
+        first = self.starts[rows]
+        sizes = np.where(rows < 0, 0, self.starts[rows + 1] - first)
+        starts = np.append(0, np.cumsum(sizes))
+        offset = np.repeat(first - starts[:-1], sizes)
+        return Choices(
+            np.asarray(users),
+            starts,
+            self.items[offset + np.arange(starts[-1])],
+            self.n_items,
+        )
+
+    def replaced(self, new: "Choices") -> "Choices":
+        """Replace all choices of the users who are in `new`."""
+        kept = self.of_users(self.users[~np.isin(self.users, new.users)])
+        keys = [
+            np.repeat(choices.users, choices.sizes) * self.n_items + choices.items
+            for choices in (kept, new)
+        ]
+        return Choices.of(np.concatenate(keys), self.n_items)
