@@ -11,10 +11,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from sktensordp.measure import _sums
 from tests import ROOT
 from tests.support import divergence as divergences
 from tests.support import noise
 from tests.support.leftovers import Leftovers
+from tests.support.long_vectors import AS_RELEASED, refusing_long
 from tests.support.tiers import DEFAULT, has_tests_of
 
 TESTS = ROOT / "tests"
@@ -108,6 +110,18 @@ def nothing_is_left_behind():
     yield
     left = before.found()
     assert not left, f"This test leaves behind {', '.join(left)}."
+
+
+@pytest.fixture(autouse=True)
+def no_vector_is_too_long(monkeypatch):
+    """Vectors of people that are too long fail a test, instead of becoming zero."""
+    monkeypatch.setattr(_sums, "without_long", refusing_long)
+
+
+@pytest.fixture
+def as_released(monkeypatch):
+    """Vectors that are too long become zero, as they do for users."""
+    monkeypatch.setattr(_sums, "without_long", AS_RELEASED)
 
 
 @pytest.fixture(autouse=True)

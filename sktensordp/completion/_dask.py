@@ -767,7 +767,7 @@ class PartitionedUnits:
     def summed(
         self, contribute: Callable[..., Any], question: Any
     ) -> tuple[Sequence[NDArray[Any]], None]:
-        """What all units contribute to a release; see `Units`."""
+        """What all units contribute to a release; see `People`."""
         question = shared(question)
         totals = (task(contribute)(chunk, question) for chunk in self._chunks)
         return computed(tree_sum(totals))[0], None

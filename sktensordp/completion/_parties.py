@@ -37,6 +37,7 @@ from .._validation import check_same_length
 from ..base import PrivateEstimatorMixin
 from ..measure import (
     MOST_STEPS,
+    Asked,
     NoiseShares,
     SharedNoise,
     contribute,
@@ -100,9 +101,8 @@ class Party(PrivateEstimatorMixin):
         self._fit: str | None = None
         self._process: str | None = None
         self._streams: NoiseStreams | None = None
-        # By number of the request: its hash, its share and its numbers of sums and of
-        # rounded sums; and the answer.
-        self._asked: dict[int, tuple[str, float, int, int]] = {}
+        # All requests together; and by number of the request, its hash and the answer.
+        self._asked, self._hashes = Asked(), dict[int, str]()
         self._answers: dict[int, NDArray[np.uint64]] = {}
         self._lock = threading.Lock()
 
@@ -168,55 +168,33 @@ class Party(PrivateEstimatorMixin):
                 "This party has answered another fit. Each fit is a release of its "
                 "own: count it, and make another party for it."
             )
-        new = found, request.share, request.n_numbers, request.n_changed
-        if self._asked.get(number, new) != new:
+        if self._hashes.get(number, found) != found:
             raise ValueError(
                 f"This party has answered another request with the number {number}. It "
                 "answers one request of each number."
             )
         if number not in self._answers:
-            asked = {**self._asked, number: new}
+            asked = self._asked
+            if number not in self._hashes:
+                asked = asked.with_release(request.question.sums)
             self._check(request, asked)
             self._begin()
             self._process = process_name()
             # Before noise is drawn, so that no other request ever gets this noise.
-            self._fit, self._asked = request.fit, asked
+            self._fit, self._asked, self._hashes[number] = request.fit, asked, found
             self._answers[number] = self._new_answer(request)
         return self._answers[number]
 
-    def _check(
-        self, request: SumRequest, asked: dict[int, tuple[str, float, int, int]]
-    ) -> None:
+    def _check(self, request: SumRequest, asked: Asked) -> None:
         """Refuse a request that asks for more than was agreed, with all before it."""
-        _, *columns = zip(*asked.values(), strict=True)
-        used, n_numbers, n_changed = map(math.fsum, columns)
-        # The distance of `SharedNoise` leaves room for this rounding error.
-        if used > 1 + 1e-10:
-            raise ValueError(
-                "The server asks for more than the budget allows: the shares of its "
-                "requests add up to more than 1."
-            )
+        sums = request.question.sums
+        if excess := asked.excess(self._noise, sums):
+            raise ValueError(f"The server asks for {excess}.")
         n_units = len(self._entries.units)
-        if any(sums.largest(n_units) > MOST_STEPS for sums in request.question.sums):
+        if any(one.largest(n_units) > MOST_STEPS for one in sums):
             raise ValueError(
                 "The server asks for sums on so fine a lattice that integers do not "
                 "hold them."
-            )
-        noise = self._noise
-        if noise is None:
-            return
-        if n_changed > noise.n_changed:
-            raise ValueError(
-                "The server asks for more products than the noise was planned for."
-            )
-        if n_numbers > noise.n_cells:
-            raise ValueError(
-                "The server asks for more sums than the noise was planned for."
-            )
-        if any(sums.step != noise.step for sums in request.question.sums):
-            raise ValueError(
-                "The step of the server's lattice is not that of this party's. Server "
-                "and parties must make their models with the same parameters."
             )
 
     def _begin(self) -> None:
@@ -408,7 +386,7 @@ def fit_aggregated(
 class PartySums:
     """Entries of which a server learns sums alone, in one fit.
 
-    See `Entries` and, for what it asks, `Units`.
+    See `Entries` and, for what it asks, `People`.
 
     Attributes
     ----------
@@ -453,7 +431,7 @@ class PartySums:
     def summed(
         self, _: Callable[..., Any], question: Any
     ) -> tuple[list[NDArray[Any]], int | None]:
-        """The sum of what the parties answer; see `Units`."""
+        """The sum of what the parties answer; see `People`."""
         noise, n_units = self.noise, self.shape[self.unit]
         n_bits = max(
             noise.n_bits(sums.largest(n_units)) if noise else sums.n_bits(n_units)

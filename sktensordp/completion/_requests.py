@@ -85,16 +85,6 @@ class SumRequest:
         """Number of integers in an answer."""
         return sum(map(math.prod, self._shapes))
 
-    @property
-    def share(self) -> float:
-        """Share of the squared budget."""
-        return math.fsum(sums.share for sums in self.question.sums)
-
-    @property
-    def n_changed(self) -> int:
-        """Number of sums that a party rounds after it has summed them."""
-        return sum(sums.n_changed for sums in self.question.sums)
-
     def integers(self, totals: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
         """Exact sums as integers, which a party adds noise to or not."""
         if self.is_noisy:

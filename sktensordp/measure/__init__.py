@@ -14,26 +14,30 @@ from ._noisy_sums import (
     planned_event,
     row_sums,
 )
-from ._products import BELOW_ONE, SHARE_BITS, ProductSums, whole_shares
-from ._releases import BoundedSums, Question, Releases, Units, contribute
+from ._products import SHARE_BITS, ProductSums, whole_shares
+from ._releases import Asked, Chunks, People, Question, Releases, contribute
+from ._sums import BoundedSums, Sums, WholeSums
 
 __all__ = [
-    "BELOW_ONE",
     "LARGEST",
     "MOST_STEPS",
     "ROUNDED_UP",
     "SHARE_BITS",
     "Arrays",
+    "Asked",
     "BlockSums",
     "BoundedSums",
+    "Chunks",
     "NoiseShares",
     "NoisySums",
     "OfChunk",
+    "People",
     "ProductSums",
     "Question",
     "Releases",
     "SharedNoise",
-    "Units",
+    "Sums",
+    "WholeSums",
     "contribute",
     "message",
     "plan_gaussian_sums",

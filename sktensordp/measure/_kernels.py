@@ -43,24 +43,21 @@ def _add_row(
 
 
 @compiled
-def bounded_sums(
+def bounded_weights(
     starts: NDArray[np.integer],
     order: NDArray[np.integer],
     index: NDArray[np.integer],
     contributions: NDArray[np.floating],
     bound: float,
-    share: float,
+    longest: float,
     step: float,
-    sums: NDArray[np.float64],
+    weights: NDArray[np.float64],
     lengths: NDArray[np.float64],
 ) -> None:
-    """Sum the vectors of all units, after bounding the length of each.
+    """Weigh the vectors of all units so that none is longer than `longest`.
 
     A unit's vector consists of the sums, for every row, of its entries' contributions.
-    A vector longer than `bound` is scaled down to that length. It is then multiplied by
-    `share / bound`, and its numbers are rounded towards zero to whole steps, so that
-    rounding cannot make it longer. A vector of infinite or undefined length counts as
-    zero.
+    Its weight is `longest / bound`, and less for a vector longer than `bound`.
 
     Parameters
     ----------
@@ -70,39 +67,71 @@ def bounded_sums(
     index : ndarray of shape (n_entries,), int
         The row of every entry.
     contributions : ndarray of shape (n_entries, C)
-    bound, share : float
+    bound, longest : float
     step : float
         0 for no rounding.
-    sums : ndarray of shape (n_rows, C)
-        Written: the sums are added to it, as numbers of steps if there is a step.
+    weights : ndarray of shape (n_units,)
+        Written.
     lengths : ndarray of shape (n_units,)
-        Written: the length of what was added for each unit, in steps if there is a
-        step.
+        Written: the length of each vector as `add_weighted` adds it, in steps if there
+        is a step.
     """
     n_columns = contributions.shape[1]
     total = np.empty(n_columns)
     for u in range(starts.size - 1):
         first, last = starts[u], starts[u + 1]
-        length = 0.0
-        e = first
+        e, length = first, 0.0
         while e < last:
             e = _add_row(e, last, order, index, contributions, total)
             for c in range(n_columns):
                 length += total[c] ** 2
-        length = np.sqrt(length)
-        factor = share / max(length, bound)
-        lengths[u] = 0.0
-        if not length < np.inf:
-            # Infinity and NaN cannot be scaled: the unit contributes nothing.
-            continue
+        weight = longest / max(np.sqrt(length), bound)
         e, squares = first, 0.0
+        while e < last:
+            e = _add_row(e, last, order, index, contributions, total)
+            for c in range(n_columns):
+                squares += _weighted(total[c], weight, step) ** 2
+        # Nothing may be longer than a float can hold: its square would be infinite.
+        weights[u], lengths[u] = weight, np.sqrt(squares) if length < np.inf else np.inf
+
+
+@compiled
+def add_weighted(
+    starts: NDArray[np.integer],
+    order: NDArray[np.integer],
+    index: NDArray[np.integer],
+    contributions: NDArray[np.floating],
+    weights: NDArray[np.float64],
+    step: float,
+    sums: NDArray[np.float64],
+) -> None:
+    """Add the weighted vectors of units to sums, but for those of weight 0.
+
+    Each number is rounded towards zero to whole steps, so that rounding cannot make a
+    vector longer.
+
+    Parameters
+    ----------
+    starts, order, index, contributions, weights, step
+        As in `bounded_weights`.
+    sums : ndarray of shape (n_rows, C)
+        Written: the vectors are added to it, as numbers of steps if there is a step.
+    """
+    n_columns = contributions.shape[1]
+    total = np.empty(n_columns)
+    for u in range(starts.size - 1):
+        e, last = starts[u], starts[u + 1]
+        if weights[u] == 0.0:
+            continue
         while e < last:
             row = index[order[e]]
             e = _add_row(e, last, order, index, contributions, total)
             for c in range(n_columns):
-                added = factor * total[c]
-                if step > 0.0:
-                    added = np.trunc(added / step)
-                sums[row, c] += added
-                squares += added**2
-        lengths[u] = np.sqrt(squares)
+                sums[row, c] += _weighted(total[c], weights[u], step)
+
+
+@compiled
+def _weighted(number: float, weight: float, step: float) -> float:
+    """A number times a weight, rounded towards zero to whole steps if there is one."""
+    weighted = weight * number
+    return np.trunc(weighted / step) if step > 0.0 else weighted

@@ -234,4 +234,4 @@ def plan_shared_noise(noise: Any, shares: NoiseShares) -> SharedNoise:
             f"{_LEAST_SCALE}. Let fewer parties, with more units each, add noise."
         )
     step = float(lattice.step)
-    return SharedNoise(shares, step, scale, lattice.n_cells, noise.n_changed)
+    return SharedNoise(shares, step, scale, noise.n_cells, noise.n_changed)

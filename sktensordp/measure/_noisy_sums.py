@@ -61,13 +61,16 @@ class NoisySums:
         Variance of the noise in a sum, if contributions differ by at most 1.
     event : dp_accounting.DpEvent or None
         All releases together; None for no noise.
+    n_cells : int
+        Number of sums in all releases together that the noise was planned for.
     n_changed : int
-        Number of sums that are rounded after they are summed.
+        Number of those that are rounded after they are summed.
     """
 
     lattice: GaussianLattice | LaplaceLattice | None = None
     noise_variance: float = 0.0
     event: "DpEvent | None" = None
+    n_cells: int = 0
     n_changed: int = 0
 
     @property
@@ -182,7 +185,7 @@ def plan_gaussian_sums(
     lattice, scale = within_budget(lattice, mu, epsilon, delta)
     mu /= scale
     event = gaussian_event(mu, lattice)
-    return NoisySums(lattice, lattice.sigma**2, event, n_changed)
+    return NoisySums(lattice, lattice.sigma**2, event, n_cells, n_changed)
 
 
 def plan_laplace_sums(

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from ..tensor._choices import Choices
 from ._limbs import rounded
-from ._releases import check_lengths
+from ._sums import BELOW_ONE, Sums
 
 # Bits of items' shares, of users' weights, and of a cell of the products.
 SHARE_BITS, _WEIGHT_BITS = 14, 20
@@ -46,14 +46,12 @@ _CELL_BITS = 2 * SHARE_BITS + _WEIGHT_BITS
 _DIAGONAL_BITS = 1
 # Number of users whose sum fits 64 bits.
 _BLOCK = 2 ** (63 - _CELL_BITS - _DIAGONAL_BITS)
-# Rounds weights down by more than the floating-point errors of a length.
-BELOW_ONE = 1 - 2.0**-30
 # A finer lattice would need a finer sum.
 _FINEST = 2.0**-46
 
 
 @dataclass(frozen=True, eq=False)
-class ProductSums:
+class ProductSums(Sums):
     """Sums over users of their centred products; see `BoundedSums`.
 
     Attributes
@@ -75,7 +73,7 @@ class ProductSums:
     step: float
 
     @property
-    def shape(self) -> tuple[int]:
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """Shape of the released sums, the upper triangle row by row."""
         n = len(self.shares)
         return (n * (n + 1) // 2,)
@@ -98,30 +96,42 @@ class ProductSums:
         """
         return np.zeros((2, *self.shape), np.int64)
 
-    def add(self, limbs: NDArray[np.int64], chosen: Choices) -> None:
-        """Add the products of users, given their choices among the m items."""
+    @property
+    def limit(self) -> float:
+        """Largest length of a weighted vector, in units of 2^-20."""
+        return math.sqrt(self.share) * 2.0**_WEIGHT_BITS
+
+    def _weighed(
+        self, chosen: Choices
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        from ..tensor.kernels._choices import centred_weights
+
+        n_users = len(chosen.users)
+        weights, lengths = np.zeros(n_users, np.int64), np.zeros(n_users)
+        centred_weights(
+            chosen.starts,
+            chosen.items,
+            self.shares,
+            2**SHARE_BITS,
+            2.0**-_DIAGONAL_BITS,
+            self.limit * BELOW_ONE,
+            self.least,
+            weights,
+            lengths,
+        )
+        return weights, lengths
+
+    def _add(
+        self, limbs: NDArray[np.int64], weights: NDArray[np.int64], chosen: Choices
+    ) -> None:
+        """Add products of users, given their choices among the m items."""
         from ..tensor.kernels._choices import assemble, centred_sums
 
         n, n_users = len(self.shares), len(chosen.users)
         three = np.zeros((n, n), int), np.zeros(n, int), np.zeros(1, int)
-        scale = math.sqrt(self.share) * BELOW_ONE * 2.0**_WEIGHT_BITS
         for first in range(0, n_users, _BLOCK):
             last = min(first + _BLOCK, n_users)
-            lengths = np.empty(last - first)
-            centred_sums(
-                first,
-                last,
-                chosen.starts,
-                chosen.items,
-                self.shares,
-                2**SHARE_BITS,
-                2.0**-_DIAGONAL_BITS,
-                scale,
-                self.least,
-                *three,
-                lengths,
-            )
-            check_lengths(lengths, math.sqrt(self.share) * 2.0**_WEIGHT_BITS)
+            centred_sums(first, last, chosen.starts, chosen.items, weights, *three)
             assemble(*three, self.shares, 2**SHARE_BITS, *limbs)
 
     def on_lattice(self, limbs: NDArray[np.int64]) -> NDArray[np.float64]:

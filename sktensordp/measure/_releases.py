@@ -1,15 +1,24 @@
-"""Adaptive releases of sums over units, under one budget.
+"""The door: the one way in which sums over people are released.
 
-A release asks units a question, which is public: it follows from earlier releases. Each
-unit contributes vectors, functions of its own data and of the question, and these are
-summed as exact integers. `contribute` computes the sums over some units, wherever these
-are: in this process, on a worker of Dask, or at a party that keeps its units' data to
-itself. It does not matter who adds which sums first. Noise is added once, to the sums
-over all units, or by each party to its own.
+A release asks people a question, which is public: it follows from earlier releases.
+Each person contributes vectors, functions of that person's own data and of the
+question, and these are summed as exact integers. `contribute` computes the sums over
+some people, wherever these are: in this process, on a worker of Dask, or at a party
+that keeps its people's data to itself. It does not matter who adds which sums first.
+Noise is added once, to the sums over all people, or by each party to its own.
+
+`Releases.ask` does this in a fixed order. It counts what is asked for against what the
+noise was planned for; it has the release recorded; then the data are read; then noise
+is added. The bound on every vector is the business of `Sums.add` (``_sums.py``).
+
+**Tolerance of shares.** Shares are floats, and their sum may exceed 1 by `TOLERANCE`.
+The vectors of all releases together are then longer than planned by a factor of at most
+sqrt(1 + 2^-33) < 1 + 6e-11. Plans multiply distances by ``ROUNDED_UP`` = 1 + 1e-9,
+which also covers the 1e-10 by which `Sums.limit` may exceed the root of a share.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,45 +26,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._random import NoiseStreams
-from ..tensor._unit_entries import UnitEntries
 from ._noise_shares import SharedNoise
-from ._noisy_sums import ROUNDED_UP, NoisySums
+from ._noisy_sums import NoisySums
+from ._sums import Sums
+
+TOLERANCE = 2.0**-33
+"""By how much shares of the squared budget may add up to more than 1."""
 
 
 class Question(Protocol):
-    """What a release asks of units."""
+    """What a release asks of people. Everything in it is public."""
 
     @property
-    def sums(self) -> tuple[Any, ...]:
-        """The sums that are released: BoundedSums or ProductSums."""
+    def sums(self) -> tuple[Sums, ...]:
+        """The sums that are released."""
 
     @property
     def many(self) -> int:
-        """Number of chunks of units that are best read together."""
+        """Number of chunks of people that are best read together."""
 
-    def add(self, units: Any, *totals: NDArray[Any]) -> None:
-        """Add what some units contribute to the exact sums, in place."""
+    def add(self, chunk: Any, *totals: NDArray[Any]) -> None:
+        """Add what some people contribute to the exact sums, in place."""
 
 
-class Units(Protocol):
-    """Units here or elsewhere."""
+class People(Protocol):
+    """People here or elsewhere."""
 
     def summed(
         self, contribute: Callable[..., Any], question: Any
     ) -> tuple[Sequence[NDArray[Any]], int | None]:
-        """Sums of ``contribute(units, question)`` over all units.
+        """Sums of ``contribute(people, question)`` over all people.
 
         With the number of parties whose noise the sums contain already; None before
         noise.
         """
 
 
-def contribute(units: Any, question: Question) -> tuple[NDArray[Any], ...]:
-    """Sum what units contribute to a release: all that reads their data.
+class Chunks(Protocol):
+    """People whose data are here."""
+
+    def chunks(self, many: int = 1) -> Iterator[Any]:
+        """Yield all people, each in one chunk."""
+
+
+def contribute(people: Chunks, question: Question) -> tuple[NDArray[Any], ...]:
+    """Sum what people contribute to a release: all that reads their data.
 
     Parameters
     ----------
-    units : UnitEntries or Choices
+    people : UnitEntries, Choices or Samples
     question : Question
 
     Returns
@@ -64,20 +83,70 @@ def contribute(units: Any, question: Question) -> tuple[NDArray[Any], ...]:
         Exact sums, one for each of the question's.
     """
     totals = tuple(sums.zeros() for sums in question.sums)
-    for chunk in units.chunks(question.many):
+    for chunk in people.chunks(question.many):
         question.add(chunk, *totals)
     return totals
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What has been asked for so far, to be compared with what noise was planned for.
+
+    Attributes
+    ----------
+    share : float
+        Of the squared budget.
+    n_cells, n_changed : int
+        Numbers of sums, and of those that are rounded after they are summed.
+    """
+
+    share: float = 0.0
+    n_cells: int = 0
+    n_changed: int = 0
+
+    def with_release(self, sums: Sequence[Sums]) -> "Asked":
+        """The same with one release more."""
+        return Asked(
+            self.share + math.fsum(one.share for one in sums),
+            self.n_cells + sum(math.prod(one.shape) for one in sums),
+            self.n_changed + sum(one.n_changed for one in sums),
+        )
+
+    def excess(
+        self, noise: NoisySums | SharedNoise | None, sums: Sequence[Sums]
+    ) -> str:
+        """Say what exceeds the plan, the last release being of `sums`; "" if nothing.
+
+        Parameters
+        ----------
+        noise : NoisySums, SharedNoise or None
+            Without a lattice, or None, only shares are limited.
+        sums : sequence of Sums
+        """
+        # Not true of NaN.
+        if not (self.share <= 1 + TOLERANCE and all(one.share > 0 for one in sums)):
+            return "shares that add up to more than the budget"
+        if noise is None or not noise.step:
+            return ""
+        if any(one.step != noise.step for one in sums):
+            return "sums on another lattice than that of the noise"
+        if self.n_cells > noise.n_cells:
+            return "more sums than the noise was planned for"
+        if self.n_changed > noise.n_changed:
+            return "more sums of products than the noise was planned for"
+        return ""
+
+
 class Releases:
-    """Releases whose shares of the squared budget add up to 1.
+    """Releases of one fit, each chosen by earlier ones, under one budget.
 
     Parameters
     ----------
     noise : NoisySums or SharedNoise
         Noise for vectors of length one.
-    streams : NoiseStreams or None
-        None if no noise is drawn here.
+    begin : callable
+        Has all releases recorded in the open budgets, at its first call, and returns
+        the streams of the noise; None if no noise is drawn here.
 
     Attributes
     ----------
@@ -88,163 +157,68 @@ class Releases:
     """
 
     def __init__(
-        self, noise: NoisySums | SharedNoise, streams: NoiseStreams | None
+        self,
+        noise: NoisySums | SharedNoise,
+        begin: Callable[[], NoiseStreams | None],
     ) -> None:
-        self._noise, self._streams = noise, streams
-        self._used, self._n_releases = 0.0, 0
+        self._noise, self._begin = noise, begin
+        self._asked, self._n_releases = Asked(), 0
         self.sigma, self.step = math.sqrt(noise.noise_variance), noise.step
 
     @property
     def left(self) -> float:
         """Share of the squared budget that is left."""
-        return 1 - self._used
+        return 1 - self._asked.share
 
     def ask(
-        self, units: Units, question: Question
+        self, people: People, question: Question
     ) -> list[tuple[NDArray[np.float64], float]]:
-        """Release what all units contribute to a question; see `release`."""
-        return self.release(question.sums, *units.summed(contribute, question))
+        """Release what all people contribute to a question.
 
-    def release(
-        self,
-        sums: Sequence[Any],
-        totals: Sequence[NDArray[Any]],
-        n_answers: int | None = None,
-    ) -> list[tuple[NDArray[np.float64], float]]:
-        """Noisy sums of one release, and the standard deviations of their noise.
+        Returns
+        -------
+        answers : list of (ndarray, float)
+            Noisy sums, and the standard deviation of their noise, for each of the
+            question's.
 
-        Parameters
-        ----------
-        sums : sequence of BoundedSums or ProductSums
-        totals : sequence of ndarray
-            Exact sums; whole steps, if they contain noise already.
-        n_answers : int, default=None
-            Number of parties whose noise they contain.
+        Raises
+        ------
+        RuntimeError
+            If more is asked for than was planned, before anything is recorded or read;
+            or if there is nobody to add the noise.
         """
-        self._used += math.fsum(of_block.share for of_block in sums)
-        if self._used > 1 + 1e-9:
-            raise RuntimeError("The shares of the releases exceed the budget.")
-        noise, sigma = self._noise, self.sigma
+        sums = question.sums
+        asked = self._asked.with_release(sums)
+        if excess := asked.excess(self._noise, sums):
+            raise RuntimeError(
+                f"This fit asks for {excess}. Nothing was released; please report this "
+                f"error."
+            )
+        self._asked = asked
+        streams = self._begin()
+        totals, n_answers = people.summed(contribute, question)
+        noisy, sigma = self._noisy(sums, totals, streams, n_answers)
+        self._n_releases += 1
+        return [
+            (numbers * one.unit, sigma * one.unit)
+            for numbers, one in zip(noisy, sums, strict=True)
+        ]
+
+    def _noisy(
+        self,
+        sums: Sequence[Sums],
+        totals: Sequence[NDArray[Any]],
+        streams: NoiseStreams | None,
+        n_answers: int | None,
+    ) -> tuple[list[NDArray[np.float64]], float]:
+        """Sums with noise, and its standard deviation."""
+        noise = self._noise
         if isinstance(noise, SharedNoise):
             if n_answers is None:
                 raise RuntimeError("Nobody has added noise to these sums.")
-            sigma = noise.sigma(n_answers)
-            noisy = [steps * self.step for steps in totals]
-        else:
-            of_blocks = zip(sums, totals, strict=True)
-            streams = self._streams and self._streams.step(self._n_releases)
-            noisy = noise.randomize([s.on_lattice(t) for s, t in of_blocks], streams)
-        self._n_releases += 1
-        return [
-            (numbers * of_block.unit, sigma * of_block.unit)
-            for numbers, of_block in zip(noisy, sums, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class BoundedSums:
-    """Sums over units of their vectors, which are scaled down to a bound.
-
-    Attributes
-    ----------
-    shape : tuple of (int, int)
-        Numbers of rows and of columns of a unit's vector.
-    bound : float
-        Largest length of a vector; longer ones are scaled down.
-    share : float
-        Share of the squared budget.
-    step : float
-        Step of the noise lattice; 0 for no noise.
-    """
-
-    shape: tuple[int, int]
-    bound: float
-    share: float
-    step: float
-
-    n_changed = 0
-    """Number of sums that are rounded after they are summed."""
-
-    @property
-    def unit(self) -> float:
-        """Factor from released sums back to sums of vectors."""
-        return self.bound / math.sqrt(self.share)
-
-    def zeros(self) -> NDArray[np.float64]:
-        """Sums over no units; numbers of steps if there is noise."""
-        return np.zeros(self.shape)
-
-    def on_lattice(self, totals: NDArray[Any]) -> NDArray[np.float64]:
-        """The sums as they enter a release."""
-        return totals * self.step if self.step else totals
-
-    def largest(self, n_units: int) -> float:
-        """Bound on the steps of any sum over this many units."""
-        return n_units * math.sqrt(self.share) / self.step
-
-    def n_bits(self, n_units: int) -> int:
-        """Number of bits that hold the steps of any sum over this many units."""
-        return 1 + math.ceil(math.log2(ROUNDED_UP * self.largest(n_units) + 1))
-
-    def rounded(self, totals: NDArray[Any]) -> NDArray[np.float64]:
-        """The sums in whole steps: they are that already."""
-        return totals
-
-    def add(
-        self,
-        totals: NDArray[np.float64],
-        starts: NDArray[np.int64],
-        order: NDArray[np.integer],
-        index: NDArray[np.int32],
-        contributions: NDArray[np.float64],
-    ) -> None:
-        """Add contributions of entries to the vectors of their units."""
-        from ._kernels import bounded_sums
-
-        lengths = np.empty(len(starts) - 1)
-        bounded_sums(
-            starts,
-            order,
-            index,
-            np.ascontiguousarray(contributions),
-            self.bound,
-            math.sqrt(self.share),
-            self.step,
-            totals,
-            lengths,
-        )
-        check_lengths(lengths, math.sqrt(self.share) / (self.step or 1) * (1 + 1e-10))
-
-    def add_entries(
-        self,
-        totals: NDArray[np.float64],
-        chunk: UnitEntries,
-        block: int,
-        contributions: NDArray[np.float64],
-    ) -> None:
-        """Add contributions of entries to the rows of a block; see `add`."""
-        if block > len(chunk.orders):
-            order = np.arange(len(chunk.values))
-            one_row = np.zeros(len(order), np.int32)
-            self.add(totals, chunk.starts, order, one_row, contributions)
-            return
-        rows = np.ascontiguousarray(chunk.others[:, block - 1])
-        order = chunk.orders[block - 1]
-        self.add(totals, chunk.starts, order, rows, contributions)
-
-    def add_units(
-        self, totals: NDArray[np.float64], vectors: NDArray[np.float64]
-    ) -> None:
-        """Add one vector for each unit, to sums of one row; see `add`."""
-        places = np.arange(len(vectors) + 1)
-        one_row = np.zeros(len(places), np.int32)
-        self.add(totals, places, places[:-1], one_row, vectors)
-
-
-def check_lengths(lengths: NDArray[np.float64], bound: float) -> None:
-    """Let nothing leave if a unit's vector is longer than its bound, which never is."""
-    if not np.all(lengths <= bound):
-        raise RuntimeError(
-            "The vector of a unit is longer than its bound. Nothing was released; "
-            "please report this error."
-        )
+            return [steps * self.step for steps in totals], noise.sigma(n_answers)
+        if self.step and streams is None:
+            raise RuntimeError("There is no noise for these sums, so none is released.")
+        exact = [one.on_lattice(t) for one, t in zip(sums, totals, strict=True)]
+        of_release = streams and streams.step(self._n_releases)
+        return noise.randomize(exact, of_release), self.sigma

@@ -1,6 +1,8 @@
 """Choices grouped by user."""
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +50,16 @@ class Choices:
     def sizes(self) -> NDArray[np.int64]:
         """Number of choices of each user."""
         return np.diff(self.starts)
+
+    def summed(
+        self, contribute: Callable[..., Any], question: Any
+    ) -> tuple[Sequence[NDArray[Any]], None]:
+        """What all users contribute to a release; see `People` of the door."""
+        return contribute(self, question), None
+
+    def chunks(self, many: int = 1) -> "Iterator[Choices]":
+        """All users in one chunk."""
+        yield self
 
     def among(self, items: NDArray[np.int64]) -> "Choices":
         """Keep only choices of these items, renumbered by their place in `items`.

@@ -121,7 +121,7 @@ class UnitEntries:
     def summed(
         self, contribute: Callable[..., Any], question: Any
     ) -> tuple[Sequence[NDArray[Any]], None]:
-        """What all units contribute to a release; see `Units` of completions."""
+        """What all units contribute to a release; see `People` of the door."""
         return contribute(self, question), None
 
     def chunks(self, many: int = 1) -> Iterator["UnitEntries"]:

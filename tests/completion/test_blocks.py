@@ -9,13 +9,13 @@ import pytest
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_low_rank_tensor
 from sktensordp.tensor import TuckerForm
-from tests.completion.test_noisy_sums import (
+from tests.measure.test_noisy_sums import (
     SHAPES,
     VALUES,
     WHERE,
     moved_by_one_value,
 )
-from tests.completion.test_noisy_sums import make as make_any
+from tests.measure.test_noisy_sums import make as make_any
 from tests.support.points import POINTS, original
 from tests.support.replaying import leaves, quick, recorded
 

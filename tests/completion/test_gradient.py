@@ -10,13 +10,13 @@ from sktensordp.completion._entries import Entries
 from sktensordp.completion._problem import Problem
 from sktensordp.completion.measurements import _gradient
 from sktensordp.measure import row_sums
-from tests.completion.test_noisy_sums import (
+from tests.measure.test_noisy_sums import (
     SHAPES,
     VALUES,
     WHERE,
     moved_by_one_value,
 )
-from tests.completion.test_noisy_sums import make as make_any
+from tests.measure.test_noisy_sums import make as make_any
 from tests.support.points import POINTS, original
 from tests.support.replaying import accounted, leaves, quick, recorded
 

@@ -29,12 +29,17 @@ from sktensordp.completion.measurements.units._cooccurrence import (
 )
 from sktensordp.datasets import make_choices
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.measure import _products
+from sktensordp.measure import _products, _sums
 from sktensordp.measure._products import ProductSums
+from sktensordp.measure._sums import BELOW_ONE
 from sktensordp.model_selection import ItemHoldout
 from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of
 from sktensordp.tensor._choices import Choices
-from sktensordp.tensor.kernels._choices import assemble, centred_sums
+from sktensordp.tensor.kernels._choices import (
+    assemble,
+    centred_sums,
+    centred_weights,
+)
 from tests.support.callbacks import HAS_CALLBACKS
 from tests.support.choices import KINDS_OF_CHOICES
 from tests.support.public import methods_of
@@ -192,15 +197,18 @@ def assembled(chosen, shares, scale, least, block, diagonal):
     products, sums = np.zeros((m, m), np.int64), np.zeros(m, np.int64)
     total, (high, low) = np.zeros(1, np.int64), np.zeros((2, m * (m + 1) // 2), int)
     n = len(chosen.users)
+    weights, lengths = np.empty(n, np.int64), np.empty(n)
+    centred_weights(
+        chosen.starts, chosen.items, shares, 2**14, diagonal, scale, least, weights,
+        lengths,
+    )  # fmt: skip
+    # Rounding the weight down by one may be all of it.
+    assert np.all((lengths <= scale * (1 + 1e-12)) & (lengths >= 0))
     for first in range(0, n, block):
         last = min(first + block, n)
-        lengths = np.empty(last - first)
         centred_sums(
-            first, last, chosen.starts, chosen.items, shares, 2**14, diagonal, scale,
-            least, products, sums, total, lengths,
-        )  # fmt: skip
-        # Rounding the weight down by one may be all of it.
-        assert np.all((lengths <= scale * (1 + 1e-12)) & (lengths >= 0))
+            first, last, chosen.starts, chosen.items, weights, products, sums, total
+        )
         assemble(products, sums, total, shares, 2**14, high, low)
     return [int(h) * 2**32 + int(p) for h, p in zip(high, low, strict=True)]
 
@@ -210,7 +218,7 @@ def assembled(chosen, shares, scale, least, block, diagonal):
 @pytest.mark.parametrize("diagonal", [0.5, 1.0])
 def test_integers_are_those_of_python_and_no_user_is_longer_than_one(m, kind, diagonal):
     chosen, shares = extremes(m), SHARES[kind](m).astype(np.int64)
-    scale = 2.0**20 * _products.BELOW_ONE
+    scale = 2.0**20 * BELOW_ONE
     for least in (0.05, 1.0, 30.0):
         expected, lengths = big_integers(chosen, shares, scale, least, diagonal)
         upper = expected[np.triu_indices(m)].tolist()
@@ -239,7 +247,7 @@ def limbs_of(sums, chosen):
 def test_what_is_rounded_is_the_triangle_with_half_of_its_diagonal(m, kind):
     chosen, shares = extremes(m), SHARES[kind](m).astype(np.int64)
     length = math.sqrt(0.81)
-    scale = length * _products.BELOW_ONE * 2.0**20
+    scale = length * BELOW_ONE * 2.0**20
     expected, _ = big_integers(chosen, shares, scale, 1.0)
     for bits in (6, 12, 20, 44):
         steps = steps_of(chosen, shares, 2.0**-bits, 0.81)
@@ -388,7 +396,7 @@ def test_the_guarantee_is_the_one_asked_for():
 
 
 def test_twice_the_contributions_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(_cooccurrence, "BELOW_ONE", 2.0)
+    monkeypatch.setattr(_sums, "BELOW_ONE", 2.0)
     with pytest.raises(AssertionError):
         test_one_user_moves_all_releases_by_what_is_accounted_for(20.0)
 
@@ -396,7 +404,7 @@ def test_twice_the_contributions_would_be_noticed(monkeypatch):
 def test_shares_above_the_budget_are_refused(monkeypatch):
     monkeypatch.setattr(_cooccurrence, "_MOST_COUNTS", 1.1)
     monkeypatch.setattr(_cooccurrence, "_LEAST_COUNTS", 1.1)
-    with pytest.raises(RuntimeError, match="exceed"):
+    with pytest.raises(RuntimeError, match="more than the budget"):
         make().fit(X)
 
 
@@ -406,7 +414,7 @@ def test_few_choices_give_popularity_with_the_whole_budget():
     assert model.items_.shape == (0,)
     assert model.similarity_.shape == (0, 0)
     # Both releases after the totals are counts; the model uses their weighted mean.
-    assert [len(r[0]) for r in record.exact] == [2, 30, 30]
+    assert [r[0].size for r in record.exact] == [2, 30, 30]
     order = np.argsort(-model.item_counts_, kind="stable")
     assert_array_equal(model.recommend(-1, 30), order)
     noise = model.item_counts_ - make(epsilon=FREE).fit(X).item_counts_
@@ -564,7 +572,7 @@ def test_unknown_users_get_popular_items():
 def test_no_items_is_private_popularity():
     """It makes the releases of a fallback, with noise for no more than these."""
     record = run(X, epsilon=2.0, max_items=0)
-    assert [len(r[0]) for r in record.exact] == [2, 30, 30]
+    assert [r[0].size for r in record.exact] == [2, 30, 30]
     model = record.model
     assert model.items_.shape == (0,)
     order = np.argsort(-model.item_counts_, kind="stable")

@@ -315,7 +315,7 @@ def test_a_party_serves_one_fit_within_the_budget():
     more = [numbered(request, number) for number in range(n_most + 1)]
     for one in more[:-1]:
         greedy.answer(one)
-    with pytest.raises(ValueError, match="more than the budget allows"):
+    with pytest.raises(ValueError, match="add up to more than the budget"):
         greedy.answer(more[-1])
 
 

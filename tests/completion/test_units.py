@@ -5,7 +5,6 @@ other, so that all that is released later is the same function of earlier releas
 """
 
 import copy
-import itertools
 import math
 import pickle
 import tracemalloc
@@ -31,7 +30,6 @@ from sktensordp.completion._entries import Entries
 from sktensordp.completion._problem import Problem
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
-from sktensordp.measure._kernels import bounded_sums
 from sktensordp.model_selection import UserKFold
 from sktensordp.noise import GaussianLattice
 from sktensordp.privacy import PrivacyBudget, privacy_of
@@ -268,13 +266,13 @@ def test_rounding_of_products_is_accounted_for():
 def test_every_release_is_within_its_share(form):
     """The shares of all releases add up to no more than the squared budget."""
     where, values = tiny(3, 0)
-    shares, release = [], original("release of sums over units")
+    shares, release = [], original("noise of a release")
 
     def noted(releases, sums, *totals):
         shares.extend(each.share for each in sums)
         return release(releases, sums, *totals)
 
-    with mock.patch.object(*POINTS["release of sums over units"], noted):
+    with mock.patch.object(*POINTS["noise of a release"], noted):
         start = run(make(form, 3), where, values)
     assert 1 - 1e-9 < math.fsum(shares) <= 1 + 1e-12
     one = where[:, 0] == 5
@@ -287,7 +285,7 @@ def test_every_release_is_within_its_share(form):
 
 def test_shares_above_the_budget_are_refused(monkeypatch):
     monkeypatch.setattr(*POINTS["share of counts"], 1.1)
-    with pytest.raises(RuntimeError, match="exceed the budget"):
+    with pytest.raises(RuntimeError, match="more than the budget"):
         make().fit(*tiny(2, 0))
 
 
@@ -344,12 +342,9 @@ def test_twice_the_contributions_would_be_noticed(form, monkeypatch):
     assert max(lengths.values()) > 1.5 * bound_of(start)
 
 
-def without_bounds(starts, order, index, own, bound, share, step, sums, lengths):
-    lengths[:] = 0.0
-    for first, last in itertools.pairwise(starts.tolist()):
-        vector = np.zeros_like(sums)
-        np.add.at(vector, index[first:last], own[first:last])
-        sums += np.trunc(share / bound * vector / step)
+def without_bounds(sums, starts, *_):
+    n = len(starts) - 1
+    return np.full(n, math.sqrt(sums.share) / sums.bound), np.zeros(n)
 
 
 def test_vectors_that_are_not_scaled_down_would_be_noticed(monkeypatch):
@@ -359,27 +354,42 @@ def test_vectors_that_are_not_scaled_down_would_be_noticed(monkeypatch):
     assert max(lengths.values()) > 1.5
 
 
-def test_a_vector_beyond_its_bound_ends_the_fit_before_noise_is_drawn(monkeypatch):
+WEIGHED = original("bounding")
+
+
+def too_long(sums, *data):
+    weights, lengths = WEIGHED(sums, *data)
+    return 2.0**40 * weights, 2.0**40 * lengths
+
+
+def test_a_vector_beyond_its_limit_becomes_zero_before_it_is_added(
+    monkeypatch, as_released
+):
     """However the vectors came to be too long."""
+    where, values = tiny(2, 0)
+    with mock.patch.object(*POINTS["bounding"], too_long):
+        found = run(make("CP"), where, values)
+        nobody = run(make("CP"), where[:0], values[:0])
+    assert_array_equal(found.flat[: len(found.exact[0][0])], 0)
+    assert_array_equal(found.flat, nobody.flat)
 
-    def too_long(starts, order, index, own, bound, share, *others):
-        bounded_sums(starts, order, index, own, bound, 2 * share, *others)
 
-    monkeypatch.setattr(*POINTS["bounding"], too_long)
-    with drawing() as streams, pytest.raises(RuntimeError, match="longer than its"):
+def test_vectors_that_become_zero_are_noticed_in_all_tests():
+    patched = mock.patch.object(*POINTS["bounding"], too_long)
+    with patched, pytest.raises(AssertionError, match="longer than its limit"):
         make("CP", epsilon=2.0).fit(*tiny(2, 0))
-    assert not streams
 
 
 def test_bounds_of_each_entry_alone_would_be_noticed(monkeypatch):
     """As where a single rating is protected: many of a unit add up."""
 
-    def by_entry(starts, order, index, own, bound, share, step, sums, lengths):
-        lengths[:] = 0.0
-        length = np.maximum(np.linalg.norm(own, axis=1, keepdims=True), bound)
-        np.add.at(sums, index[: len(own)], np.trunc(share / length * own / step))
+    def by_entry(sums, totals, _, starts, order, index, own):
+        length = np.maximum(np.linalg.norm(own, axis=1, keepdims=True), sums.bound)
+        share = math.sqrt(sums.share)
+        added = np.trunc(share / length * own / sums.step)
+        np.add.at(totals, index[: len(own)], added)
 
-    monkeypatch.setattr(*POINTS["bounding"], by_entry)
+    monkeypatch.setattr(*POINTS["adding"], by_entry)
     where, values = tiny(2, 0)
     _, lengths = lengths_of_units(make("CP"), where, values, 0)
     assert max(lengths.values()) > 2

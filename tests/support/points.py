@@ -10,6 +10,7 @@ from sktensordp.completion.measurements import _gradient, _statistics, _sums
 from sktensordp.completion.measurements.units import _first, _questions, _rounds, _units
 from sktensordp.datasets import _cells
 from sktensordp.measure import _noisy_sums, _products, _releases
+from sktensordp.measure import _sums as _sums_of_people
 from sktensordp.mechanisms import _responses
 from sktensordp.noise import _discrete, _lattice
 from sktensordp.papers import _cheng_2022, _wei_2022
@@ -21,7 +22,6 @@ from sktensordp.tensor import (
     _tucker,
     _unit_entries,
 )
-from sktensordp.tensor.kernels import _units as _unit_kernels
 
 # By name, what has it and how it is called there, for `monkeypatch.setattr`.
 POINTS = {
@@ -58,10 +58,11 @@ POINTS = {
     # Units.
     "entries of units": (_entries.Entries, "by_unit"),
     "chunk of entries": (_unit_entries, "_CHUNK"),
-    "release of sums over units": (_releases.Releases, "release"),
-    "bounding": (_unit_kernels, "bounded_sums"),
+    "noise of a release": (_releases.Releases, "_noisy"),
+    "bounding": (_sums_of_people.BoundedSums, "_weighed"),
+    "adding": (_sums_of_people.BoundedSums, "_add"),
     "weights of units": (_questions.UnitTotals, "weights"),
-    "bounded sums on the lattice": (_releases.BoundedSums, "on_lattice"),
+    "bounded sums on the lattice": (_sums_of_people.BoundedSums, "on_lattice"),
     "plan of units": (_units, "plan_gaussian_sums"),
     "share of counts": (_first, "COUNTS"),
     "fit of rows to sums over units": (_rounds, "_with_rows"),

@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.completion.measurements.units import _questions
-from sktensordp.measure._kernels import bounded_sums
+from sktensordp.measure import BoundedSums
 from sktensordp.tensor._shared_rows import (
     biases_from_sums,
     drifted,
@@ -169,10 +169,10 @@ def contributed(n_columns, seed=0, scale=1.0):
 
 def summed(of, bound, share, step, sums=None):
     found = np.zeros((N_ROWS, of.own.shape[1])) if sums is None else sums
-    lengths = np.full(len(of.starts) - 1, np.nan)
-    bounded_sums(
-        of.starts, of.order, of.index, of.own, bound, share, step, found, lengths
-    )
+    sums = BoundedSums(found.shape, bound, share**2, step)
+    data = of.starts, of.order, of.index, of.own
+    sums.add(found, *data)
+    _, lengths = sums._weighed(*data)
     assert np.all(lengths * (step or 1) <= share * (1 + 1e-12))
     return found, lengths
 
@@ -611,10 +611,6 @@ def test_a_moment_that_noise_made_indefinite_is_no_obstacle(signs):
 @pytest.mark.parametrize("bad", [np.inf, np.nan, 1e200])
 def test_a_vector_of_no_finite_length_adds_nothing(bad):
     starts, places = np.array([0, 1, 2]), np.arange(2)
-    sums, lengths = np.zeros((2, 1)), np.empty(2)
-    bounded_sums(
-        starts, places, places, np.array([[bad], [0.5]]), 1.0, 1.0, 2.0**-4, sums,
-        lengths,
-    )  # fmt: skip
+    sums, own = np.zeros((2, 1)), np.array([[bad], [0.5]])
+    BoundedSums((2, 1), 1.0, 1.0, 2.0**-4).add(sums, starts, places, places, own)
     assert_array_equal(sums[:, 0], [0.0, 8.0])
-    assert_array_equal(lengths, [0.0, 8.0])

@@ -12,9 +12,7 @@ from . import compiled
 
 
 @compiled
-def centred_sums(
-    first: int,
-    last: int,
+def centred_weights(
     starts: NDArray[np.int64],
     items: NDArray[np.integer],
     shares: NDArray[np.int64],
@@ -22,12 +20,10 @@ def centred_sums(
     diagonal: float,
     scale: float,
     least: float,
-    products: NDArray[np.int64],
-    sums: NDArray[np.int64],
-    total: NDArray[np.int64],
+    weights: NDArray[np.int64],
     lengths: NDArray[np.float64],
 ) -> None:
-    """Add the weighted choices of some users to three sums.
+    """Weigh the products of users' centred choices, so that they are short.
 
     For a user with n choices x, let Y = unit x - n shares. Take the upper triangle of
     Y Y' / unit^2, with its diagonal multiplied by `diagonal`. The user's weight C is
@@ -36,8 +32,6 @@ def centred_sums(
 
     Parameters
     ----------
-    first, last : int
-        First user, and one past the last.
     starts : ndarray of shape (n_users + 1,), int64
         User u chose items[starts[u]:starts[u + 1]].
     items : ndarray of shape (n_choices,), int
@@ -52,13 +46,9 @@ def centred_sums(
         errors would matter.
     scale, least : float
         Numerator and smallest denominator of a weight.
-    products : ndarray of shape (n_items, n_items), int64
-        C x x' is added, each pair of items once, in either of its two cells.
-    sums : ndarray of shape (n_items,), int64
-        C n x is added.
-    total : ndarray of shape (1,), int64
-        C n^2 is added.
-    lengths : ndarray of shape (last - first,)
+    weights : ndarray of shape (n_users,), int64
+        Written; 0 for users without choices.
+    lengths : ndarray of shape (n_users,)
         Written: the length of each user's weighted triangle, from all cells of Y, which
         checks the shorter computation of the weight.
     """
@@ -67,10 +57,10 @@ def centred_sums(
     for p in shares:
         squares += p * p
         fourth += p * p * p * p
-    for u in range(first, last):
+    for u in range(starts.size - 1):
         start, end = starts[u], starts[u + 1]
         n = end - start
-        lengths[u - first] = 0.0
+        weights[u], lengths[u] = 0, 0.0
         if n == 0:
             continue
         chosen_share, chosen_fourth, powers = 0, 0, 0.0
@@ -95,9 +85,44 @@ def centred_sums(
             square += squared
             powers += squared * squared
         squared = square * square / 2 - (0.5 - diagonal * diagonal) * powers
-        lengths[u - first] = float(weight) * np.sqrt(squared)
+        weights[u], lengths[u] = weight, float(weight) * np.sqrt(squared)
         for e in range(start, end):
             chosen[items[e]] = 0.0
+
+
+@compiled
+def centred_sums(
+    first: int,
+    last: int,
+    starts: NDArray[np.int64],
+    items: NDArray[np.integer],
+    weights: NDArray[np.int64],
+    products: NDArray[np.int64],
+    sums: NDArray[np.int64],
+    total: NDArray[np.int64],
+) -> None:
+    """Add the weighted choices of some users to three sums.
+
+    Parameters
+    ----------
+    first, last : int
+        First user, and one past the last.
+    starts, items
+        As in `centred_weights`.
+    weights : ndarray of shape (n_users,), int64
+        C of every user.
+    products : ndarray of shape (n_items, n_items), int64
+        C x x' is added, each pair of items once, in either of its two cells.
+    sums : ndarray of shape (n_items,), int64
+        C n x is added.
+    total : ndarray of shape (1,), int64
+        C n^2 is added.
+    """
+    for u in range(first, last):
+        start, end = starts[u], starts[u + 1]
+        n, weight = end - start, weights[u]
+        if weight == 0:
+            continue
         total[0] += weight * n * n
         for e in range(start, end):
             i = items[e]
@@ -121,7 +146,7 @@ def assemble(
     Parameters
     ----------
     products, sums, total, shares, unit
-        As in `centred_sums`.
+        As in `centred_weights` and `centred_sums`.
     high, low : ndarray of shape (n_items (n_items + 1) / 2,), int64
         The upper triangle is added, row by row, as high 2^32 + low.
     """

@@ -55,16 +55,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import ndtr
 
 from ...._random import NoiseStreams
 from ....measure import (
-    BELOW_ONE,
     SHARE_BITS,
-    BoundedSums,
     NoisySums,
     ProductSums,
     Releases,
+    WholeSums,
     plan_gaussian_sums,
     whole_shares,
 )
@@ -146,43 +146,83 @@ def plan_noise(
 
 @dataclass(frozen=True)
 class PieceOfChoices:
-    """A part of the first release.
+    """A part of the first release: one vector of every user.
 
     Attributes
     ----------
     size : int
-        Number of its sums.
+        Number of its elements.
     share : float
         Share of the squared budget.
-    steps : callable
-        ``steps(choices, length)`` sums vectors of whole numbers over users, none of
-        which is longer than `length`.
+    vectors : callable
+        ``vectors(choices, longest)`` returns whole numbers of shape (n_users, size), no
+        row of which is longer than `longest`.
     """
 
     size: int
     share: float
-    steps: Callable[[Choices, float], NDArray[np.float64]]
+    vectors: Callable[[Choices, float], NDArray[np.float64]]
 
 
-def _totals(choices: Choices, length: float) -> NDArray[np.float64]:
-    """The number of users with choices, and the sum of the logarithms of theirs."""
-    unit, largest = _unit_of(length), math.log1p(choices.n_items)
-    sizes, number = np.unique(choices.sizes, return_counts=True)
+def _totals(choices: Choices, longest: float) -> NDArray[np.float64]:
+    """One, and the logarithm of the number of choices over the largest one."""
+    unit, largest = _unit_of(longest), math.log1p(choices.n_items)
     # From a table: users with equally many choices have the same logarithm.
+    sizes, places = np.unique(choices.sizes, return_inverse=True)
     logs = [math.floor(unit * math.log1p(n) / largest) for n in sizes.tolist()]
-    return np.array([unit * number.sum(), np.dot(number, np.array(logs, int))], float)
+    table = np.array([[unit, log] for log in logs], float).reshape(-1, 2)
+    return table[places]
 
 
-def _lengths(choices: Choices, length: float) -> NDArray[np.float64]:
-    """The numbers of users with so many choices, by bins in powers of two."""
-    bins = np.bincount(bins_of(choices.sizes), minlength=N_BINS)
-    return math.floor(length) * bins.astype(float)
+def _lengths(choices: Choices, longest: float) -> NDArray[np.float64]:
+    """One in the bin of the number of choices; bins are powers of two."""
+    vectors = np.zeros((len(choices.users), N_BINS))
+    vectors[np.arange(len(vectors)), bins_of(choices.sizes)] = math.floor(longest)
+    return vectors
 
 
 PIECES = {
     "totals": PieceOfChoices(2, 0.02, _totals),
     "lengths": PieceOfChoices(N_BINS, SHARE, _lengths),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class _FirstQuestion:
+    """The pieces of the first release, with their sums; see `Question`."""
+
+    sums: tuple[WholeSums, ...]
+    many = 1
+
+    def add(self, chunk: Choices, *totals: NDArray[np.float64]) -> None:
+        for piece, one, total in zip(PIECES.values(), self.sums, totals, strict=True):
+            one.add(total, sparse.csr_array(piece.vectors(chunk, one.longest)))
+
+
+@dataclass(frozen=True, eq=False)
+class _CountQuestion:
+    """How often items were chosen, with the weights of users; see `Question`."""
+
+    sums: tuple[WholeSums]
+    many = 1
+
+    def add(self, chunk: Choices, *totals: NDArray[np.float64]) -> None:
+        weights = np.floor(self.sums[0].longest / np.sqrt(chunk.sizes))
+        numbers = np.repeat(weights, chunk.sizes), chunk.items, chunk.starts
+        shape = len(chunk.users), chunk.n_items
+        self.sums[0].add(totals[0], sparse.csr_array(numbers, shape))
+
+
+@dataclass(frozen=True, eq=False)
+class _ProductQuestion:
+    """The products of users' choices among some items; see `Question`."""
+
+    sums: tuple[ProductSums]
+    items: NDArray[np.int64]
+    many = 1
+
+    def add(self, chunk: Choices, *totals: NDArray[np.int64]) -> None:
+        self.sums[0].add(totals[0], chunk.among(self.items))
 
 
 def release_sums(
@@ -206,32 +246,23 @@ def release_sums(
     max_items : int
         Largest number of items whose co-occurrences are released.
     """
-    releases = Releases(noise, streams)
+    releases = Releases(noise, lambda: streams)
     # Without noise: the finest step for which sums of whole steps are exact.
     step = noise.step or 2.0 ** (math.ceil(math.log2(_users_reserved(n_users))) - 50)
-    first = {
-        name: BoundedSums((1, piece.size), 1.0, piece.share, step)
-        for name, piece in PIECES.items()
-    }
-    steps = [PIECES[name].steps(choices, _length(first[name])) for name in first]
-    answers = dict(zip(first, releases.release([*first.values()], steps), strict=True))
+    first = [WholeSums((1, p.size), 1.0, p.share, step) for p in PIECES.values()]
+    answers = releases.ask(choices, _FirstQuestion(tuple(first)))
     n_present, typical_size, are_noise = _read_totals(
-        first["totals"], *answers["totals"], choices.n_items
+        first[0], *answers[0], choices.n_items
     )
-    bins, (histogram, error) = first["lengths"], answers["lengths"]
-    unit = math.floor(_length(bins)) * bins.step * bins.unit
-    histogram, error = histogram.ravel() / unit, error / unit
+    bins, (histogram, error) = first[1], answers[1]
+    unit = math.floor(bins.longest) * bins.step * bins.unit
+    histogram, error = histogram[0] / unit, error / unit
     population = Population(n_present, typical_size, histogram, error)
 
     def counted(share: float) -> tuple[NDArray[np.float64], float]:
-        sums = BoundedSums((1, choices.n_items), 1.0, share, step)
-        weights = np.floor(_length(sums) / np.sqrt(choices.sizes))
-        # Sums of whole numbers are exact in floating point.
-        steps = np.bincount(
-            choices.items, np.repeat(weights, choices.sizes), choices.n_items
-        )
-        ((noisy, error),) = releases.release((sums,), (steps,))
-        return noisy, error
+        sums = WholeSums((1, choices.n_items), 1.0, share, step)
+        ((noisy, error),) = releases.ask(choices, _CountQuestion((sums,)))
+        return noisy[0], error
 
     # With this share, the noise of counts is a fiftieth of the number of users.
     share = releases.sigma * math.sqrt(typical_size)
@@ -259,34 +290,27 @@ def release_sums(
         )
     whole = whole_shares(np.maximum(counts[best], max(error, 1e-3 * counts.max())))
     sums = ProductSums(whole, _LEAST_LENGTH, releases.left, step)
-    limbs = sums.zeros()
-    sums.add(limbs, choices.among(best))
-    ((noisy, products_error),) = releases.release((sums,), (limbs,))
+    ((noisy, products_error),) = releases.ask(choices, _ProductQuestion((sums,), best))
     shares, products = whole / 2**SHARE_BITS, sums.matrix(noisy)
     return ItemSums(
         population, are_noise, counts, error, best, shares, products, products_error
     )
 
 
-def _length(sums: BoundedSums) -> float:
-    """Largest length of a user's vector, in whole steps of the lattice."""
-    return math.sqrt(sums.share) * BELOW_ONE / sums.step
-
-
-def _unit_of(length: float) -> int:
+def _unit_of(longest: float) -> int:
     """What a user adds to the number of users, if totals are no longer than this."""
-    return math.floor(length / math.sqrt(2))
+    return math.floor(longest / math.sqrt(2))
 
 
 def _read_totals(
-    sums: BoundedSums, noisy: NDArray[np.float64], error: float, n_items: int
+    sums: WholeSums, noisy: NDArray[np.float64], error: float, n_items: int
 ) -> tuple[float, float, bool]:
     """Number of users and typical number of choices, from noisy totals.
 
     And whether the number of users is within its noise of nothing.
     """
-    unit = _unit_of(_length(sums)) * sums.step * sums.unit
-    (number, logs), deviation = noisy / unit, error / unit
+    unit = _unit_of(sums.longest) * sums.step * sums.unit
+    (number, logs), deviation = noisy[0] / unit, error / unit
     largest_log = math.log1p(n_items)
     # A number up to here is within its noise of nothing. So many users of 40 choices
     # each are the prior of the typical number.

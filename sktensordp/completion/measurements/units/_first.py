@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
-from ....measure import BoundedSums, ProductSums, Releases, Units, whole_shares
+from ....measure import BoundedSums, People, ProductSums, Releases, whole_shares
 from ....tensor._shared_rows import expected_counts
 from ._population import Population
 from ._questions import (
@@ -46,7 +46,7 @@ _STANDS_OUT = 1.5
 # --- totals and counts ---------------------------------------------------------------
 
 
-def release_totals(units: Units, releases: Releases) -> tuple[UnitTotals, Population]:
+def release_totals(units: People, releases: Releases) -> tuple[UnitTotals, Population]:
     """Release the number of units, their mean value and their sizes."""
     sums = [BoundedSums((1, p.size), p.bound, p.share, releases.step) for p in PIECES]
     answers = releases.ask(units, FirstQuestion(tuple(sums)))
@@ -112,13 +112,13 @@ class RowCounts:
 
 
 def release_counts(
-    units: Units, releases: Releases, sizes: tuple[int, ...], totals: UnitTotals
+    units: People, releases: Releases, sizes: tuple[int, ...], totals: UnitTotals
 ) -> list[RowCounts]:
     """Release how many entries the rows of the other modes have.
 
     Parameters
     ----------
-    units : Units
+    units : People
     releases : Releases
     sizes : tuple of int
         Numbers of rows of the other modes.
@@ -183,7 +183,7 @@ def _share(m: Any, n_units: Any, sigma: float) -> Any:
 
 
 def release_pattern(
-    units: Units,
+    units: People,
     releases: Releases,
     totals: UnitTotals,
     row_counts: RowCounts,
@@ -194,7 +194,7 @@ def release_pattern(
 
     Parameters
     ----------
-    units : Units
+    units : People
     releases : Releases
     totals : UnitTotals
     row_counts : RowCounts

@@ -80,7 +80,7 @@ class FirstQuestion:
         """See `Question`."""
         of_pieces = zip(PIECES, self.sums, totals, strict=True)
         for piece, sums, total in of_pieces:
-            sums.add_units(total, piece.vectors(chunk))
+            sums.add_people(total, piece.vectors(chunk))
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class BlockQuestion:
             self._prior_statistics(solved),
             _moments(chunk, solved),
         ]
-        of_totals.add_units(totals[1], np.concatenate(statistics, axis=1))
+        of_totals.add_people(totals[1], np.concatenate(statistics, axis=1))
 
     def _fit_statistics(
         self, chunk: UnitEntries, solved: SolvedUnits, weights: NDArray[np.float64]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ....measure import BoundedSums, Releases, Units
+from ....measure import BoundedSums, People, Releases
 from ....tensor import CPForm, TuckerForm
 from ....tensor._average_row import with_average
 from ....tensor._priors import INTERACTION_VARIANCE, LEAST_NOISE
@@ -101,13 +101,13 @@ class State:
 
 
 def fit(
-    units: Units, releases: Releases, first: First, name: str, on_sweep: OnSweep
+    units: People, releases: Releases, first: First, name: str, on_sweep: OnSweep
 ) -> tuple[SharedModel, int]:
     """Fit a model block by block, each to a release of its own, in several passes.
 
     Parameters
     ----------
-    units : Units
+    units : People
     releases : Releases
     first : First
     name : {"sums", "statistics"}

@@ -417,7 +417,7 @@ def test_parties_decide_how_much_noise_they_add():
         with refused("must declare the same parameters.*noise_shares = "):
             one.answer(asked)
     step = header(request)["step"]
-    with refused("step of the server's lattice"):
+    with refused("another lattice than that of the noise"):
         parties_of(model(), ALONE)[0].answer(setting(request, "step", to=step / 2))
 
 
@@ -598,7 +598,7 @@ def test_more_or_larger_products_than_planned_are_refused():
     with with_a_pattern():
         other = parties_of(model())[0]
     other.answer(request)
-    with pytest.raises(ValueError, match="more products"):
+    with pytest.raises(ValueError, match="more sums"):
         other.answer(numbered(request, number + 1))
     beyond = with_array(
         numbered(request, number + 2), "shares", lambda shares: shares * 2**40

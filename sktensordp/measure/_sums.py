@@ -1,0 +1,251 @@
+"""Sums over people of one vector each, none of which is longer than its limit.
+
+**Guarantee.** Whatever a kind of sums computes of a person, `Sums.add` adds for that
+person a vector no longer than `Sums.limit`, as far as the kind reports lengths of what
+it adds: a vector that is longer, or no number, becomes zero before it is added.
+
+**No honest vector is taken for a long one.** A computed length of n numbers has a
+relative error of at most n 2^-54. `BoundedSums` multiplies a vector by longest /
+max(length, bound) and rounds towards zero, so that the computed length of the result is
+at most longest (1 + n 2^-53), which the limit allows for n up to 2^19. `WholeSums` and
+`ProductSums` (``_products.py``) take vectors that are shorter than the limit by a
+2^-30th of it. A vector with more numbers than that could only be lost, and only if all
+its rounding errors went one way.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ..tensor._unit_entries import UnitEntries
+from ._noisy_sums import ROUNDED_UP
+
+BELOW_ONE = 1 - 2.0**-30
+"""Rounds lengths down by more than the floating-point errors of their computation."""
+
+
+def without_long(
+    weights: NDArray[Any], lengths: NDArray[np.float64], limit: float
+) -> NDArray[Any]:
+    """Weights of people, with 0 for all whose vector is longer than it may be.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_people,)
+    lengths : ndarray of shape (n_people,)
+    limit : float
+    """
+    # Not true of NaN.
+    return np.where(lengths <= limit, weights, np.zeros((), weights.dtype))
+
+
+class Sums(ABC):
+    """Sums over people of one vector each; no subclass can add one unchecked.
+
+    A subclass says how a vector is computed, weighed and measured.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of the sums that are released.
+    share : float
+        Share of the squared budget: two neighbouring sums are no further apart than its
+        root, up to their one rounding.
+    step : float
+        Step of the lattice of the noise; 0 for no noise.
+    """
+
+    shape: tuple[int, ...]
+    share: float
+    step: float
+
+    def add(self, totals: NDArray[Any], *data: Any) -> None:
+        """Add the vectors of people, each of whom is added once in a release."""
+        weights, lengths = self._weighed(*data)
+        self._add(totals, without_long(weights, lengths, self.limit), *data)
+
+    @property
+    @abstractmethod
+    def limit(self) -> float:
+        """Largest length of a vector, in the unit in which lengths are measured."""
+
+    @property
+    @abstractmethod
+    def n_changed(self) -> int:
+        """Number of sums that are rounded after they are summed."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> float:
+        """Factor from released sums back to sums of vectors."""
+
+    @abstractmethod
+    def zeros(self) -> NDArray[Any]:
+        """The sums over nobody."""
+
+    @abstractmethod
+    def on_lattice(self, totals: NDArray[Any]) -> NDArray[np.float64]:
+        """The sums as they enter a release."""
+
+    @abstractmethod
+    def rounded(self, totals: NDArray[Any]) -> NDArray[np.float64]:
+        """The sums in whole steps."""
+
+    @abstractmethod
+    def largest(self, n_people: int) -> float:
+        """Bound on the steps of any sum over this many people."""
+
+    @abstractmethod
+    def n_bits(self, n_people: int) -> int:
+        """Number of bits that hold exact sums over this many people."""
+
+    @abstractmethod
+    def _weighed(self, *data: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Weight of each person's vector, and its length as `_add` adds it."""
+
+    @abstractmethod
+    def _add(self, totals: NDArray[Any], weights: NDArray[Any], *data: Any) -> None:
+        """Add the weighted vectors; nothing for a person whose weight is 0."""
+
+
+@dataclass(frozen=True)
+class StepSums(Sums):
+    """Sums of vectors of whole steps of the lattice.
+
+    Attributes
+    ----------
+    shape : tuple of (int, int)
+        Numbers of rows and of columns of a person's vector.
+    bound : float
+        Largest length of a vector.
+    share : float
+        Share of the squared budget.
+    step : float
+        Step of the noise lattice; 0 for no noise.
+    """
+
+    shape: tuple[int, int]
+    bound: float
+    share: float
+    step: float
+
+    n_changed = 0
+
+    @property
+    def unit(self) -> float:
+        """Factor from released sums back to sums of vectors."""
+        return self.bound / math.sqrt(self.share)
+
+    @property
+    def limit(self) -> float:
+        """Largest length of a vector; in steps, if there is noise."""
+        return math.sqrt(self.share) / (self.step or 1) * (1 + 1e-10)
+
+    def zeros(self) -> NDArray[np.float64]:
+        """The sums over nobody; numbers of steps if there is noise."""
+        return np.zeros(self.shape)
+
+    def on_lattice(self, totals: NDArray[Any]) -> NDArray[np.float64]:
+        """The sums as they enter a release."""
+        return totals * self.step if self.step else totals
+
+    def rounded(self, totals: NDArray[Any]) -> NDArray[np.float64]:
+        """The sums in whole steps: they are that already."""
+        return totals
+
+    def largest(self, n_people: int) -> float:
+        """Bound on the steps of any sum over this many people."""
+        return n_people * math.sqrt(self.share) / self.step
+
+    def n_bits(self, n_people: int) -> int:
+        """Number of bits that hold the steps of any sum over this many people."""
+        return 1 + math.ceil(math.log2(ROUNDED_UP * self.largest(n_people) + 1))
+
+
+@dataclass(frozen=True)
+class BoundedSums(StepSums):
+    """Sums over people of their vectors, which are scaled down to a bound.
+
+    A person's vector has the sums, for every row, of the contributions of that person's
+    entries. One that is longer than the bound is scaled down to it.
+    """
+
+    def _weighed(
+        self,
+        starts: NDArray[np.int64],
+        order: NDArray[np.integer],
+        index: NDArray[np.int32],
+        contributions: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        from ._kernels import bounded_weights
+
+        weights, lengths = np.empty((2, len(starts) - 1))
+        longest = math.sqrt(self.share)
+        data = starts, order, index, contributions
+        bounded_weights(*data, self.bound, longest, self.step, weights, lengths)
+        return weights, lengths
+
+    def _add(
+        self, totals: NDArray[np.float64], weights: NDArray[np.float64], *data: Any
+    ) -> None:
+        from ._kernels import add_weighted
+
+        add_weighted(*data, weights, self.step, totals)
+
+    def add_entries(
+        self,
+        totals: NDArray[np.float64],
+        chunk: UnitEntries,
+        block: int,
+        contributions: NDArray[np.float64],
+    ) -> None:
+        """Add contributions of entries to the rows of a block; see `add`."""
+        contributions = np.ascontiguousarray(contributions)
+        if block > len(chunk.orders):
+            order = np.arange(len(chunk.values))
+            one_row = np.zeros(len(order), np.int32)
+            self.add(totals, chunk.starts, order, one_row, contributions)
+            return
+        rows = np.ascontiguousarray(chunk.others[:, block - 1])
+        order = chunk.orders[block - 1]
+        self.add(totals, chunk.starts, order, rows, contributions)
+
+    def add_people(
+        self, totals: NDArray[np.float64], vectors: NDArray[np.float64]
+    ) -> None:
+        """Add one vector for each person, to sums of one row; see `add`."""
+        places = np.arange(len(vectors) + 1)
+        one_row = np.zeros(len(places), np.int32)
+        vectors = np.ascontiguousarray(vectors)
+        self.add(totals, places, places[:-1], one_row, vectors)
+
+
+@dataclass(frozen=True)
+class WholeSums(StepSums):
+    """Sums over people of vectors that are whole numbers of steps, in one row."""
+
+    @property
+    def longest(self) -> float:
+        """Largest length, in steps, of a vector that is never taken for a long one."""
+        return math.sqrt(self.share) * BELOW_ONE / self.step
+
+    def _weighed(
+        self, vectors: sparse.csr_array
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        squares = vectors.power(2).sum(axis=1)
+        return np.ones(len(squares)), np.sqrt(squares)
+
+    def _add(
+        self,
+        totals: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        vectors: sparse.csr_array,
+    ) -> None:
+        kept = vectors if weights.all() else vectors[weights > 0]
+        # Sums of whole numbers are exact in floating point.
+        totals[0] += kept.sum(axis=0)

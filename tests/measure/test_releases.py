@@ -1,0 +1,197 @@
+"""The door: what is asked for is counted, recorded, bounded and given noise."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from sktensordp._random import NoiseStreams
+from sktensordp.measure import (
+    BoundedSums,
+    NoiseShares,
+    ProductSums,
+    Releases,
+    WholeSums,
+    plan_gaussian_sums,
+    plan_shared_noise,
+)
+from sktensordp.measure._releases import TOLERANCE
+from sktensordp.measure._sums import without_long
+from sktensordp.tensor._choices import Choices
+
+N_CELLS, N_PRODUCTS = 12, 3
+
+
+class People:
+    """Nobody, who takes down when they are asked."""
+
+    def __init__(self, events):
+        self.events = events
+
+    def summed(self, contribute, question):
+        self.events.append("read")
+        return [one.zeros() for one in question.sums], None
+
+
+@dataclass(frozen=True)
+class Question:
+    sums: tuple
+    many = 1
+
+
+def door(events=None, **options):
+    events = [] if events is None else events
+    noise = plan_gaussian_sums(
+        1.0, 1e-6, within=1.0, n_releases=1, n_cells=N_CELLS, n_changed=N_PRODUCTS,
+        n_entries=100,
+    )  # fmt: skip
+    streams = options.get("streams", NoiseStreams(0, 0))
+
+    def begin():
+        events.append("recorded")
+        return streams
+
+    return Releases(noise, begin), People(events)
+
+
+def bounded(releases, share=0.5, size=4):
+    return BoundedSums((1, size), 1.0, share, releases.step)
+
+
+def products(releases, share=0.5, m=2):
+    return ProductSums(np.full(m, 2**14 // m), 1.0, share, releases.step)
+
+
+def test_a_release_is_recorded_before_anybody_is_asked():
+    events = []
+    releases, people = door(events)
+    releases.ask(people, Question((bounded(releases),)))
+    assert events == ["recorded", "read"]
+
+
+EXCESSES = {
+    "shares of one release": ([[("bounded", {"share": 1.01})]], "more than the budget"),
+    "shares of two": (
+        [[("bounded", {"share": 0.6})], [("bounded", {"share": 0.5})]],
+        "more than the budget",
+    ),
+    "a share of nothing": ([[("bounded", {"share": 0.0})]], "more than the budget"),
+    "a share that is no number": (
+        [[("bounded", {"share": math.nan})]], "more than the budget",
+    ),
+    "sums": ([[("bounded", {"size": N_CELLS + 1})]], "more sums than"),
+    "sums of two releases": (
+        [[("bounded", {"size": N_CELLS})], [("bounded", {"share": 0.1, "size": 1})]],
+        "more sums than",
+    ),
+    "products": (
+        [[("products", {"share": 0.5})], [("products", {"share": 0.1, "m": 1})]],
+        "more sums of products",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("excess", EXCESSES)
+def test_what_exceeds_the_plan_is_refused_before_it_is_recorded(excess):
+    kinds = {"bounded": bounded, "products": products}
+    asked, match = EXCESSES[excess]
+    events = []
+    releases, people = door(events)
+    questions = [
+        Question(tuple(kinds[kind](releases, **options) for kind, options in release))
+        for release in asked
+    ]
+    for question in questions[:-1]:
+        releases.ask(people, question)
+    before, left = [*events], releases.left
+    with pytest.raises(RuntimeError, match=match):
+        releases.ask(people, questions[-1])
+    assert (events, releases.left) == (before, left)
+
+
+def test_everything_at_its_bound_is_released():
+    """All shares, with the rounding errors of their sum, all sums and all products."""
+    releases, people = door()
+    releases.ask(people, Question((bounded(releases, share=0.9, size=9),)))
+    share = (0.1 + TOLERANCE) * (1 - 1e-6)
+    releases.ask(people, Question((products(releases, share=share),)))
+    releases, people = door()
+    releases.ask(people, Question((bounded(releases, share=0.9),)))
+    with pytest.raises(RuntimeError, match="more than the budget"):
+        releases.ask(people, Question((bounded(releases, share=0.1 + 2 * TOLERANCE),)))
+
+
+def test_another_lattice_is_refused():
+    releases, people = door()
+    other = replace(bounded(releases), step=releases.step / 2)
+    with pytest.raises(RuntimeError, match="another lattice"):
+        releases.ask(people, Question((other,)))
+
+
+def test_nothing_leaves_without_noise():
+    releases, people = door(streams=None)
+    with pytest.raises(RuntimeError, match="no noise for these sums"):
+        releases.ask(people, Question((bounded(releases),)))
+    # Parties that have not said how many of them added noise have added none.
+    noise = plan_gaussian_sums(
+        1.0, 1e-6, within=1.0, n_releases=1, n_cells=4, n_changed=0, n_entries=100
+    )
+    shared = Releases(plan_shared_noise(noise, NoiseShares(2)), lambda: None)
+    with pytest.raises(RuntimeError, match="Nobody has added noise"):
+        shared.ask(people, Question((bounded(shared),)))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, np.nextafter(2.0, 3.0)])
+@pytest.mark.parametrize("kind", [float, int])
+def test_a_long_vector_or_one_that_is_no_number_has_no_weight(kind, bad):
+    weights = np.array([3, 4, 5], kind)
+    found = without_long(weights, np.array([2.0, bad, 0.0]), 2.0)
+    assert_array_equal(found, [3, 0, 5])
+    assert found.dtype == weights.dtype
+
+
+# A vector that is too long, whatever makes it so, beside one that is not.
+
+
+def of_bounded(monkeypatch):
+    sums = BoundedSums((2, 1), 1.0, 1.0, 2.0**-4)
+    longest = np.array([[1.0], [1.0]])
+
+    def weighed(_, starts, *data):
+        return np.array([1.5, 1.0]), np.array([1.5, 1.0]) * 2.0**4
+
+    monkeypatch.setattr(BoundedSums, "_weighed", weighed)
+    places = np.arange(3)
+    one_each = np.arange(2, dtype=np.int32)
+    return sums, (places, places[:2], one_each, longest), [[0], [2**4]]
+
+
+def of_whole(monkeypatch):
+    sums = WholeSums((1, 2), 1.0, 1.0, 2.0**-4)
+    vectors = sparse.csr_array(np.array([[17.0, 0.0], [0.0, 16.0]]))
+    return sums, (vectors,), [[0, 16]]
+
+
+def of_products(monkeypatch):
+    sums = ProductSums(np.array([2**13, 2**13]), 1.0, 1.0, 2.0**-20)
+    chosen = Choices(np.arange(2), np.array([0, 1, 2]), np.array([0, 0], np.int32), 2)
+    weighed, expected = sums._weighed, sums.zeros()
+    sums.add(expected, chosen.chunk(1, 2))
+
+    def longer(_, people):
+        weights, lengths = weighed(people)
+        return weights * np.array([9, 1]), lengths * np.array([9.0, 1.0])
+
+    monkeypatch.setattr(ProductSums, "_weighed", longer)
+    return sums, (chosen,), expected
+
+
+@pytest.mark.parametrize("of_kind", [of_bounded, of_whole, of_products])
+def test_every_kind_leaves_out_who_is_too_long(of_kind, monkeypatch, as_released):
+    sums, data, expected = of_kind(monkeypatch)
+    totals = sums.zeros()
+    sums.add(totals, *data)
+    assert_array_equal(totals, expected)
