@@ -35,9 +35,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measure import rounded
+from ..measure import check_lengths, rounded
 from ._choices import Choices
-from ._releases import check_lengths
 
 # Bits of items' shares, of users' weights, and of a cell of the products.
 SHARE_BITS, _WEIGHT_BITS = 14, 20

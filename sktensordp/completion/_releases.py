@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._random import NoiseStreams
-from ..measure import ROUNDED_UP, NoisySums
+from ..measure import ROUNDED_UP, NoisySums, check_lengths
 from ..tensor._unit_entries import UnitEntries
 from ._noise_shares import SharedNoise
 
@@ -239,12 +239,3 @@ class BoundedSums:
         places = np.arange(len(vectors) + 1)
         one_row = np.zeros(len(places), np.int32)
         self.add(totals, places, places[:-1], one_row, vectors)
-
-
-def check_lengths(lengths: NDArray[np.float64], bound: float) -> None:
-    """Let nothing leave if a unit's vector is longer than its bound, which never is."""
-    if not np.all(lengths <= bound):
-        raise RuntimeError(
-            "The vector of a unit is longer than its bound. Nothing was released; "
-            "please report this error."
-        )

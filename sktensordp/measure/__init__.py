@@ -1,5 +1,6 @@
 """Exact sums over people with noise: what completions and moments release."""
 
+from ._lengths import check_lengths, squared_lengths
 from ._limbs import rounded
 from ._messages import LARGEST, Arrays, message, read_message
 from ._noisy_sums import (
@@ -18,6 +19,7 @@ __all__ = [
     "ROUNDED_UP",
     "Arrays",
     "NoisySums",
+    "check_lengths",
     "message",
     "plan_gaussian_sums",
     "plan_laplace_sums",
@@ -25,4 +27,5 @@ __all__ = [
     "read_message",
     "rounded",
     "row_sums",
+    "squared_lengths",
 ]

@@ -25,11 +25,15 @@ of a sample, so that their products with it are moments, too.
 among them. So each sample becomes integers by itself, in this order: the released mean
 is subtracted; cells are clipped to the bound; they are truncated to whole numbers of up
 to 2^b; the exact squared length is compared with 4^b; a longer sample is scaled down in
-integers. Products of these integers are exact in float64 for up to 2^(52 - 2b) samples
-at a time, because the absolute values of all terms of a cell add up to less than 2^53.
-The sums of such blocks are added in two limbs. Features of a second release are exact
-products with a basis of whole numbers, truncated and clipped once more: rounded
-features can be longer than the sample.
+integers. Lengths are summed in doubles, which are exact below 2^53 and never fall below
+it again: 2^20 cells of 2^22 would wrap integers of 64 bits to a length of 0. Before a
+sample enters a sum, its length is checked once more.
+
+Products of these integers are exact in float64 for up to 2^(52 - 2b) samples at a time,
+because the absolute values of all terms of a cell add up to less than 2^53. The sums of
+such blocks are added in two limbs. Features of a second release are exact products with
+a basis of whole numbers, truncated and clipped once more: rounded features can be
+longer than the sample.
 
 **Rounding.** An exact sum is multiplied by an integer weight and rounded to the lattice
 once. That moves two sums apart by at most a step in each cell.
@@ -43,10 +47,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measure import rounded
+from ..measure import check_lengths, rounded, squared_lengths
 
 LARGEST_SAMPLE = 2**20
-"""Largest number of cells of a sample; squared lengths then fit 64 bits."""
+"""Largest number of cells of a sample; 22 bits of a cell then lose little."""
 LARGEST_CORE = 2048
 """Most cells of a core whose moments are released."""
 CAPACITY = 2**26
@@ -57,6 +61,8 @@ _WEIGHT_BITS, _DIAGONAL, _OTHERS = 20, 181, 256
 # Bits of a basis.
 BASIS_BITS = 24
 _LIMB = 2**32 - 1
+# Bits of the lower half of a square.
+_HALF_BITS = 22
 
 
 def n_bits_of(n_cells: int) -> int:
@@ -226,7 +232,9 @@ def contribute(
     for start in range(0, len(rows), size):
         block = slice(start, start + size)
         of_block = None if further is None else further[block]
-        sums = _sums(_cells(rows[block], question, of_block), question)
+        cells = _cells(rows[block], question, of_block)
+        check_lengths(squared_lengths(cells), 4.0**question.n_bits)
+        sums = _sums(cells, question)
         whole = sums.astype(np.int64)
         total[0] += whole >> 32
         total[1] += whole & _LIMB
@@ -290,12 +298,16 @@ def _truncated(cells: NDArray[np.float64], limit: int) -> NDArray[np.float64]:
 
 def _within(cells: NDArray[np.float64], limit: int) -> NDArray[np.float64]:
     """Scale rows of whole numbers that are longer than `limit` down to it, exactly."""
-    whole = cells.astype(np.int64)
-    squares = np.einsum("ij,ij->i", whole, whole).view(np.uint64)
-    is_long = squares > limit**2
+    is_long = ~(squared_lengths(cells) <= limit**2)
+    rows = cells[is_long].astype(np.int64)
+    # The same in any order, added in two halves: 2^20 squares of 2^44 do not fit 64
+    # bits together.
+    cells_squared = np.square(rows)
+    high = (cells_squared >> _HALF_BITS).sum(axis=1)
+    low = (cells_squared & (2**_HALF_BITS - 1)).sum(axis=1)
+    squares = high * 2.0**_HALF_BITS + low
     # An integer above the root: the root in floating point is off by less than 1.
-    roots = np.floor(np.sqrt(squares[is_long].astype(float))).astype(np.int64) + 2
-    rows = whole[is_long]
+    roots = np.floor(np.sqrt(squares)).astype(np.int64) + 2
     scaled = np.abs(rows) * limit // roots[:, np.newaxis]
     cells[is_long] = np.sign(rows) * scaled
     return cells

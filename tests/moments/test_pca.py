@@ -118,6 +118,18 @@ def test_the_same_of_samples_of_other_orders(shape):
     assert 0.999 < ratio <= 1
 
 
+def test_one_of_the_largest_samples_does_not_show():
+    """Of 2^20 cells, all at the bound; unclipped, it would be the first component.
+
+    False alarms: below 1e-15, by the share of each sphere so near a pole.
+    """
+    X = np.zeros((3, 128, 128, 64))
+    X[2] = 1
+    components = make((1, 1, 1)).fit(X).components_
+    cosines = [abs(c.sum()) / math.sqrt(len(c)) for c in components]
+    assert math.prod(cosines) < 0.5
+
+
 def test_twice_the_sum_is_noticed():
     X = extreme()
     _, ratio = largest_ratios(make(), (X,), neighbours(X), wrong=2)
