@@ -68,7 +68,7 @@ class Releases:
         self, samples: Samples, noise: NoisySums, begin: Callable[[], Any]
     ) -> None:
         self._samples, self._noise, self._begin = samples, noise, begin
-        self._used, self._n_releases = 0.0, 0
+        self._used, self._n_cells, self._n_releases = 0.0, 0, 0
         self.sigma = math.sqrt(noise.noise_variance)
 
     @property
@@ -77,10 +77,20 @@ class Releases:
         return self._samples.n_samples
 
     def ask(self, question: Question) -> list[NDArray[np.float64]]:
-        """Release the sums that answer a question; see `Question.read`."""
+        """Release the sums that answer a question; see `Question.read`.
+
+        Raises
+        ------
+        RuntimeError
+            If the releases use more of the budget, or have more numbers, than planned.
+            Nothing is read or recorded then.
+        """
         self._used += sum(question.shares)
         if self._used > 1 + 1e-12:
             raise RuntimeError("The shares of the releases exceed the budget.")
+        self._n_cells += question.n_cells
+        if question.exact and self._n_cells > self._noise.n_changed:
+            raise RuntimeError("The releases have more numbers than were planned.")
         # Samples that are here are read and checked once before a budget is spent.
         # Parties are asked only once the budgets have admitted the release.
         if not self._samples.is_here:
@@ -172,7 +182,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If samples of this shape have not so many.
+            If samples of this shape have not so many, or moments of so many cells are
+            not released.
         """
         if self.n_components is None:
             return None
@@ -200,7 +211,14 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     # --- noise and guarantee ----------------------------------------------------------
 
     def _planned_noise(self, shape: tuple[int, ...], n_further: int) -> NoisySums:
-        """Noise with which all releases together keep epsilon and delta."""
+        """Noise with which all releases together keep epsilon and delta.
+
+        Raises
+        ------
+        ValueError
+            If a parameter does not fit the shape, or the noise cannot be drawn.
+        """
+        self._ranks(shape)
         n_cells = math.prod(shape)
         modes = sum(n * (n + 1) // 2 for n in shape)
         core = min(n_cells, LARGEST_CORE) + n_further
@@ -349,7 +367,6 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
         `facts` are attributes of the fit that follow from public values.
         """
-        self._ranks(shape)
         noise = self._planned_noise(shape, n_further)
         bound, bound_is_declared = self._bound(samples)
         exact = noise.event is not None

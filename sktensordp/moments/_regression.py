@@ -23,6 +23,7 @@ from .._validation import (
     check_same_length,
     check_unmasked,
     checked,
+    described,
     r2_of_any_size,
     range_of,
 )
@@ -192,14 +193,20 @@ class _Regression(MomentsEstimator):
     def _fit_to(
         self, samples: Samples, shape: tuple[int, ...], known: Any, *, declared: bool
     ) -> Self:
-        if not self._finds_core(shape) and math.prod(shape) > LARGEST_CORE:
-            raise ValueError(
-                f"A core may have at most {LARGEST_CORE} cells. Pass a smaller "
-                f"n_components."
-            )
         facts = {f"{self._declares}_": known}
         n_further = self._n_further(known)
         return self._fit(samples, shape, n_further, declared=declared, **facts)
+
+    def _ranks(self, shape: tuple[int, ...]) -> tuple[int, ...] | int | None:
+        """The numbers of components, of which the moments of a core are released."""
+        ranks = super()._ranks(shape)
+        if isinstance(ranks, tuple) and math.prod(ranks) > LARGEST_CORE:
+            raise ValueError(
+                f"A core may have at most {LARGEST_CORE} cells, but n_components = "
+                f"{described(self.n_components)} makes {math.prod(ranks)}. Pass "
+                f"smaller numbers."
+            )
+        return ranks
 
     def _finds_core(self, shape: tuple[int, ...]) -> bool:
         """Whether the core is smaller than a sample, so that modes are released."""

@@ -137,7 +137,7 @@ def test_the_largest_core_is_no_longer_than_the_bound():
     """Of all columns the same, as a server's basis may have them, and too long."""
     column = math.floor(math.sqrt(1.09) * 2.0**BASIS_BITS / 8)
     bases = tuple(np.full((64, rank), float(column)) for rank in (64, 32))
-    assert 64 * 32 == LARGEST_CORE
+    assert LARGEST_CORE == 64 * 32
     question = Question((64, 64), 1.0, (1.0,), bases=bases, is_joint=True)
     rows = whole(extremes(64 * 64), question)
     squares = [sum(x * x for x in row) for row in rows]
