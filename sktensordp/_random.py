@@ -65,9 +65,16 @@ class NoiseStreams:
         who knows or guesses the integer.
     n_releases : int
         Number of releases that the object made before this one.
+
+    Attributes
+    ----------
+    are_recorded : bool
+        Whether the open budgets have recorded the release. The gate of all releases
+        sets it; sums over people get noise from no other streams.
     """
 
     _key: bytes | None
+    are_recorded = False
 
     def __init__(self, random_state: int | None, n_releases: int) -> None:
         if random_state is None:

@@ -415,6 +415,7 @@ class PrivateEstimatorMixin(SentMixin):
         if self._released_by == "fit":
             self.privacy_guarantee_ = guarantee if total is None else total
         streams = NoiseStreams(self.random_state, count)
+        streams.are_recorded = True
         try:
             yield streams
         finally:

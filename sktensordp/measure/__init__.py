@@ -1,5 +1,6 @@
 """Exact sums over people with noise: what completions and moments release."""
 
+from ._lengths import squared_lengths
 from ._limbs import rounded
 from ._messages import LARGEST, Arrays, message, read_message
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
@@ -47,5 +48,6 @@ __all__ = [
     "read_message",
     "rounded",
     "row_sums",
+    "squared_lengths",
     "whole_shares",
 ]

@@ -8,8 +8,9 @@ that keeps its people's data to itself. It does not matter who adds which sums f
 Noise is added once, to the sums over all people, or by each party to its own.
 
 `Releases.ask` does this in a fixed order. It counts what is asked for against what the
-noise was planned for; it has the release recorded; then the data are read; then noise
-is added. The bound on every vector is the business of `Sums.add` (``_sums.py``).
+noise was planned for; it makes sure that the release is recorded; then the data are
+read; then noise is added. The bound on every vector is the business of `Sums.add`
+(``_sums.py``).
 
 **Tolerance of shares.** Shares are floats, and their sum may exceed 1 by `TOLERANCE`.
 The vectors of all releases together are then longer than planned by a factor of at most
@@ -144,9 +145,9 @@ class Releases:
     ----------
     noise : NoisySums or SharedNoise
         Noise for vectors of length one.
-    begin : callable
-        Has all releases recorded in the open budgets, at its first call, and returns
-        the streams of the noise; None if no noise is drawn here.
+    streams : NoiseStreams or None
+        Streams of a release that the open budgets have recorded; None if no noise is
+        drawn here.
 
     Attributes
     ----------
@@ -157,11 +158,9 @@ class Releases:
     """
 
     def __init__(
-        self,
-        noise: NoisySums | SharedNoise,
-        begin: Callable[[], NoiseStreams | None],
+        self, noise: NoisySums | SharedNoise, streams: NoiseStreams | None
     ) -> None:
-        self._noise, self._begin = noise, begin
+        self._noise, self._streams = noise, streams
         self._asked, self._n_releases = Asked(), 0
         self.sigma, self.step = math.sqrt(noise.noise_variance), noise.step
 
@@ -184,8 +183,8 @@ class Releases:
         Raises
         ------
         RuntimeError
-            If more is asked for than was planned, before anything is recorded or read;
-            or if there is nobody to add the noise.
+            If more is asked for than was planned, before anybody's data are read; if
+            there are no streams to draw the noise from; or if nobody has added it.
         """
         sums = question.sums
         asked = self._asked.with_release(sums)
@@ -194,10 +193,15 @@ class Releases:
                 f"This fit asks for {excess}. Nothing was released; please report this "
                 f"error."
             )
+        needs_noise = self.step > 0 and isinstance(self._noise, NoisySums)
+        if needs_noise and not (self._streams and self._streams.are_recorded):
+            raise RuntimeError(
+                "No budget has recorded this release, so there is no noise for it. "
+                "Nothing was released; please report this error."
+            )
         self._asked = asked
-        streams = self._begin()
         totals, n_answers = people.summed(contribute, question)
-        noisy, sigma = self._noisy(sums, totals, streams, n_answers)
+        noisy, sigma = self._noisy(sums, totals, n_answers)
         self._n_releases += 1
         return [
             (numbers * one.unit, sigma * one.unit)
@@ -208,7 +212,6 @@ class Releases:
         self,
         sums: Sequence[Sums],
         totals: Sequence[NDArray[Any]],
-        streams: NoiseStreams | None,
         n_answers: int | None,
     ) -> tuple[list[NDArray[np.float64]], float]:
         """Sums with noise, and its standard deviation."""
@@ -217,8 +220,6 @@ class Releases:
             if n_answers is None:
                 raise RuntimeError("Nobody has added noise to these sums.")
             return [steps * self.step for steps in totals], noise.sigma(n_answers)
-        if self.step and streams is None:
-            raise RuntimeError("There is no noise for these sums, so none is released.")
         exact = [one.on_lattice(t) for one, t in zip(sums, totals, strict=True)]
-        of_release = streams and streams.step(self._n_releases)
-        return noise.randomize(exact, of_release), self.sigma
+        streams = self._streams and self._streams.step(self._n_releases)
+        return noise.randomize(exact, streams), self.sigma

@@ -22,8 +22,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from functools import cache
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -32,11 +30,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from .._dask import is_dask
+from .._random import NoiseStreams
 from .._sklearn_compat import Interval
 from .._validation import described, warn
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
-from ..measure import NoisySums, plan_gaussian_sums
+from ..measure import NoisySums, Releases, plan_gaussian_sums
 from ..mechanisms._samples import (
     check_sample_shape,
     checked_tensor_shape,
@@ -52,24 +51,22 @@ from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
 _LARGEST_STEP = 2.0**-6
 
 
-class Releases:
+class SampleReleases:
     """The releases of one fit, each chosen by earlier ones.
 
     Parameters
     ----------
     samples : Samples
     noise : NoisySums
-    begin : callable
-        Records the guarantee of all releases in the open budgets, once, and returns
-        the streams of the noise, or None if no noise is added.
+    streams : NoiseStreams or None
+        None if no noise is added.
     """
 
     def __init__(
-        self, samples: Samples, noise: NoisySums, begin: Callable[[], Any]
+        self, samples: Samples, noise: NoisySums, streams: NoiseStreams | None
     ) -> None:
-        self._samples, self._noise, self._begin = samples, noise, begin
-        self._used, self._n_releases = 0.0, 0
-        self.sigma = math.sqrt(noise.noise_variance)
+        self._samples, self._releases = samples, Releases(noise, streams)
+        self.sigma = self._releases.sigma
 
     @property
     def n_samples(self) -> int:
@@ -78,24 +75,7 @@ class Releases:
 
     def ask(self, question: Question) -> list[NDArray[np.float64]]:
         """Release the sums that answer a question; see `Question.read`."""
-        self._used += sum(question.shares)
-        if self._used > 1 + 1e-12:
-            raise RuntimeError("The shares of the releases exceed the budget.")
-        # Samples that are here are read and checked once before a budget is spent.
-        # Parties are asked only once the budgets have admitted the release.
-        if not self._samples.is_here:
-            self._begin()
-        sums = self._samples.total(question)
-        if self.n_samples > CAPACITY:
-            raise ValueError(f"There are more than {CAPACITY} samples. Pass fewer.")
-        streams = self._begin()
-        if not question.exact:
-            return question.read(sums)
-        steps = question.steps(sums, self._noise.step)
-        streams = streams.step(self._n_releases)
-        self._n_releases += 1
-        noisy = self._noise.randomize([steps * self._noise.step], streams)[0]
-        return question.read(noisy)
+        return question.read(self._releases.ask(self._samples, question))
 
     def spectra(self, question: Question) -> list[Spectrum]:
         """Release moments; the spectrum of every matrix."""
@@ -172,7 +152,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If samples of this shape have not so many.
+            If samples of this shape have not so many, or moments of so many cells are
+            not released.
         """
         if self.n_components is None:
             return None
@@ -200,7 +181,14 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     # --- noise and guarantee ----------------------------------------------------------
 
     def _planned_noise(self, shape: tuple[int, ...], n_further: int) -> NoisySums:
-        """Noise with which all releases together keep epsilon and delta."""
+        """Noise with which all releases together keep epsilon and delta.
+
+        Raises
+        ------
+        ValueError
+            If a parameter does not fit the shape, or the noise cannot be drawn.
+        """
+        self._ranks(shape)
         n_cells = math.prod(shape)
         modes = sum(n * (n + 1) // 2 for n in shape)
         core = min(n_cells, LARGEST_CORE) + n_further
@@ -334,7 +322,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 "These batches can be read only once, but are needed again. Pass a "
                 "list, or an object whose __iter__ begins anew."
             )
-        return Samples(batches, rows_of), shape
+        return Samples(batches, rows_of, read_once=is_read_once), shape
 
     def _fit(
         self,
@@ -349,28 +337,21 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
         `facts` are attributes of the fit that follow from public values.
         """
-        self._ranks(shape)
         noise = self._planned_noise(shape, n_further)
+        samples.check()
         bound, bound_is_declared = self._bound(samples)
-        exact = noise.event is not None
-        question = Question(shape, bound, n_further=n_further, exact=exact)
+        question = Question(shape, bound, noise.step, n_further=n_further)
         guarantee = self._guarantee(
             noise.event,
             declared=declared and bound_is_declared,
             conditions=samples.conditions,
         )
+        draws = noise.event is not None
         # Locked, or another thread might store its model under this guarantee.
         with self._progress("step", 2) as on_step, self._count_releases().lock:
-            with ExitStack() as stack:
-
-                @cache
-                def begin() -> Any:
-                    release = self._release(guarantee, anew=True, draws=exact)
-                    streams = stack.enter_context(release)
-                    on_step()
-                    return streams
-
-                learned = self._learn(Releases(samples, noise, begin), question)
+            with self._release(guarantee, anew=True, draws=draws) as streams:
+                on_step()
+                learned = self._learn(SampleReleases(samples, noise, streams), question)
             # One assignment, so that other threads see all of it or nothing.
             fitted = {**learned, "sample_shape_": shape, **facts}
             self.__dict__ = {**vars(self), **fitted}
@@ -381,7 +362,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """Number of times that the samples are summed."""
         raise NotImplementedError
 
-    def _learn(self, releases: Releases, question: Question) -> dict[str, Any]:
+    def _learn(self, releases: SampleReleases, question: Question) -> dict[str, Any]:
         """Attributes of the fit, from releases alone.
 
         `question` holds what is public: shape, bound and further coordinates.

@@ -17,10 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from .._dask import is_dask, loaded
 from .._sklearn_compat import fit_context
 from .._validation import check_numeric, checked
+from ..measure import contribute
 from ..mechanisms._chunks import AS_SAMPLES, in_chunks
 from ..mechanisms._samples import checked_tensor_shape
 from ..privacy._conditions import PROJECTIONS
-from ._base import MomentsEstimator, Releases
+from ._base import MomentsEstimator, SampleReleases
 from ._requests import read_question
 from ._samples import LazySamples, OfParties, Samples
 from ._spectrum import (
@@ -35,7 +36,7 @@ from ._spectrum import (
     shares_of_modes,
     total_energy,
 )
-from ._sums import LARGEST_CORE, Question, contribute, projected, whole_basis
+from ._sums import LARGEST_CORE, Question, projected, whole_basis
 
 # Of the squared budget, for the mean; and of the rest, for the moments by which the
 # ranks are chosen.
@@ -317,17 +318,17 @@ class MultilinearPCA(
         self._validate_params()
         array = checked(check_array, X, **AS_SAMPLES, input_name="X")
         bound = math.inf if self.norm_bound is None else float(self.norm_bound)
-        own = Question(
-            self._shape_of(array),
-            bound,
-            exact=math.isfinite(self.epsilon),
-        )
-        return contribute(array.reshape(len(array), -1), read_question(question, own))
+        shape = self._shape_of(array)
+        own = Question(shape, bound, self._planned_noise(shape, 0).step)
+        asked = read_question(question, own)
+        rows = array.reshape(len(array), -1)
+        totals = contribute(Samples([(rows, None)]), asked)
+        return np.concatenate(totals, axis=-1)
 
     def _n_passes(self, shape: tuple[int, ...]) -> int:
         return 1 + self.centre + isinstance(self._ranks(shape), int)
 
-    def _learn(self, releases: Releases, question: Question) -> dict[str, Any]:
+    def _learn(self, releases: SampleReleases, question: Question) -> dict[str, Any]:
         shape, left = question.shape, 1.0
         mean = np.zeros(math.prod(shape))
         if self.centre:
@@ -352,7 +353,7 @@ class MultilinearPCA(
             one.energies(total)[:r] for one, r in zip(spectra, ranks, strict=True)
         ]
         if method != "modes":
-            bases = tuple(map(whole_basis, factors) if question.exact else factors)
+            bases = tuple(map(whole_basis, factors) if question.step else factors)
             core = replace(question, shares=(left,), bases=bases, is_joint=True)
             (spectrum,) = releases.spectra(core)
             rotation = spectrum.vectors[:, : self.n_components]
@@ -533,7 +534,7 @@ class _Projection:
 
 
 def _chosen(
-    releases: Releases,
+    releases: SampleReleases,
     modes: Question,
     spectra: list[Spectrum],
     n_components: int,

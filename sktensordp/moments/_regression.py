@@ -23,10 +23,11 @@ from .._validation import (
     check_same_length,
     check_unmasked,
     checked,
+    described,
     r2_of_any_size,
     range_of,
 )
-from ._base import MomentsEstimator, Releases
+from ._base import MomentsEstimator, SampleReleases
 from ._samples import Samples
 from ._spectrum import Spectrum, best_ranks, ranks_above, shares_of_modes
 from ._sums import LARGEST_CORE, Question, projected, whole_basis
@@ -192,14 +193,20 @@ class _Regression(MomentsEstimator):
     def _fit_to(
         self, samples: Samples, shape: tuple[int, ...], known: Any, *, declared: bool
     ) -> Self:
-        if not self._finds_core(shape) and math.prod(shape) > LARGEST_CORE:
-            raise ValueError(
-                f"A core may have at most {LARGEST_CORE} cells. Pass a smaller "
-                f"n_components."
-            )
         facts = {f"{self._declares}_": known}
         n_further = self._n_further(known)
         return self._fit(samples, shape, n_further, declared=declared, **facts)
+
+    def _ranks(self, shape: tuple[int, ...]) -> tuple[int, ...] | int | None:
+        """The numbers of components, of which the moments of a core are released."""
+        ranks = super()._ranks(shape)
+        if isinstance(ranks, tuple) and math.prod(ranks) > LARGEST_CORE:
+            raise ValueError(
+                f"A core may have at most {LARGEST_CORE} cells, but n_components = "
+                f"{described(self.n_components)} makes {math.prod(ranks)}. Pass "
+                f"smaller numbers."
+            )
+        return ranks
 
     def _finds_core(self, shape: tuple[int, ...]) -> bool:
         """Whether the core is smaller than a sample, so that modes are released."""
@@ -208,7 +215,7 @@ class _Regression(MomentsEstimator):
     def _n_passes(self, shape: tuple[int, ...]) -> int:
         return 1 + self._finds_core(shape)
 
-    def _learn(self, releases: Releases, question: Question) -> dict[str, Any]:
+    def _learn(self, releases: SampleReleases, question: Question) -> dict[str, Any]:
         shape = question.shape
         core = replace(
             question,
@@ -222,7 +229,7 @@ class _Regression(MomentsEstimator):
             spectra = releases.spectra(replace(question, shares=shares))
             ranks = self._ranks_of(spectra, releases.n_samples)
             factors = [s.vectors[:, :r] for s, r in zip(spectra, ranks, strict=True)]
-            bases = tuple(map(whole_basis, factors) if question.exact else factors)
+            bases = tuple(map(whole_basis, factors) if question.step else factors)
             core = replace(core, shares=(1 - _MODES_SHARE,), bases=bases)
         model = _NormalEquations(releases, core, self._constant)
         alpha = model.best_alpha() if self.alpha == "auto" else float(self.alpha)
@@ -264,7 +271,7 @@ class _NormalEquations:
 
     Parameters
     ----------
-    releases : Releases
+    releases : SampleReleases
         Asked once.
     question : Question
         For the moments of features, then of the constant if any, then of targets.
@@ -272,12 +279,14 @@ class _NormalEquations:
         The constant coordinate of every sample; 0 if there is none.
     """
 
-    def __init__(self, releases: Releases, question: Question, constant: float) -> None:
+    def __init__(
+        self, releases: SampleReleases, question: Question, constant: float
+    ) -> None:
         (matrix,) = releases.ask(question)
         (self._deviation,) = question.deviations(releases.sigma)
         n, n_samples = len(matrix) - question.n_further, releases.n_samples
         # The unit of the further coordinates.
-        unit = question.bound if question.exact else 1.0
+        unit = question.bound if question.step else 1.0
         first = n + (constant > 0)
         gram, cross = matrix[:n, :n], matrix[:n, first:] / unit
         self._means, self._target_means = np.zeros(n), np.zeros(len(matrix) - first)

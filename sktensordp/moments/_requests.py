@@ -34,7 +34,7 @@ def question_bytes(question: Question) -> bytes:
 
 def _settings(question: Question) -> dict[str, object]:
     bound = question.bound if math.isfinite(question.bound) else None
-    return {"shape": list(question.shape), "bound": bound, "exact": question.exact}
+    return {"shape": list(question.shape), "bound": bound, "exact": question.step > 0}
 
 
 def read_question(data: bytes, own: Question) -> Question:
@@ -49,7 +49,7 @@ def read_question(data: bytes, own: Question) -> Question:
     Returns
     -------
     question : Question
-        Without shares, on which contributions do not depend.
+        With shares of 1.
 
     Raises
     ------
@@ -66,7 +66,11 @@ def read_question(data: bytes, own: Question) -> Question:
             "shape, and both a finite epsilon."
         )
     kind = fields.text("kind", "mean|modes|core")
-    question = replace(own, is_mean=kind == "mean", is_joint=kind == "core")
+    # Contributions do not depend on shares.
+    shares = (1.0,) * (len(own.shape) if kind == "modes" else 1)
+    question = replace(
+        own, shares=shares, is_mean=kind == "mean", is_joint=kind == "core"
+    )
     if fields.flag("is_centred"):
         mean = arrays.take("mean", (math.prod(own.shape),), -_LARGEST, _LARGEST)
         question = replace(question, mean=mean)
@@ -81,7 +85,7 @@ def read_question(data: bytes, own: Question) -> Question:
             bases.append(arrays.take(name, shape))
             n_cells *= shape[1]
             # Products are exact for whole numbers alone.
-            if own.exact and np.any(bases[k] != np.rint(bases[k])):
+            if own.step and np.any(bases[k] != np.rint(bases[k])):
                 arrays.refuse(name)
         if n_cells > LARGEST_CORE:
             arrays.refuse("bases")

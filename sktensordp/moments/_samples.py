@@ -1,24 +1,26 @@
 """Where samples lie: in memory or batches, in chunks of Dask, or with parties.
 
-Each form adds up what `contribute` returns for its chunks. It checks every value before
-it returns a sum. So the first sums are computed before a budget is asked, except those
-of parties, which check their own samples.
+Each form adds up what `contribute` returns for its chunks; see ``People``. Before a
+release is recorded, `check` reads all samples for malformed input alone, where that is
+possible: not of parties, which check their own samples, and not of batches that can be
+read only once.
 """
 
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._dask import loaded
+from ..measure import contribute as contributed
 from ..mechanisms._chunks import checked_rows
 from ..privacy._conditions import EXACT_SUMS
 from ._requests import question_bytes
-from ._sums import Question, contribute
+from ._sums import CAPACITY, Chunk, Question
 
 # Chunks of Dask that are added up in one task.
 _ADDED = 16
@@ -34,45 +36,75 @@ class Samples:
     rows_of : callable, default=None
         Checks a chunk; returns its rows, and its further coordinates or None. Without
         it, these are the chunks.
+    read_once : bool, default=False
+        Whether the chunks can be read only once.
+
+    Attributes
+    ----------
+    n_samples : int
+        Number of samples; public.
     """
 
     conditions: tuple[str, ...] = ()
     """Conditions that they add to the guarantee."""
-    is_here = True
-    """Whether sums are computed in this process, or by its workers."""
     n_samples = 0
 
     def __init__(
         self,
         chunks: Iterable[Any],
-        rows_of: Callable[[Any], tuple[Any, Any]] | None = None,
+        rows_of: Callable[[Any], Chunk] | None = None,
+        *,
+        read_once: bool = False,
     ) -> None:
-        self._chunks, self._rows_of = chunks, rows_of
+        self._chunks, self._rows_of, self._read_once = chunks, rows_of, read_once
 
-    def total(self, question: Question) -> NDArray[Any]:
-        """Sums over all samples; sets `n_samples`."""
-        total: Any = 0
-        before, self.n_samples = self.n_samples, 0
+    def check(self) -> None:
+        """Refuse malformed samples, and count them."""
+        if not self._read_once:
+            for _ in self.chunks():
+                pass
+
+    def chunks(self, many: int = 1) -> Iterator[Chunk]:
+        """Yield rows and their further coordinates, chunk by chunk, all checked.
+
+        Raises
+        ------
+        ValueError
+            If there are more samples than sums can hold, or as many as before.
+        """
+        before, n_samples = self.n_samples, 0
         for chunk in self._chunks:
-            rows, further = self._rows_of(chunk) if self._rows_of else chunk
-            self.n_samples += len(rows)
-            total = total + contribute(rows, question, further)
+            found = self._rows_of(chunk) if self._rows_of else chunk
+            n_samples += len(found[0])
+            yield found
             # Before the next chunk is made.
-            del chunk, rows, further
-        if before not in (0, self.n_samples):
+            del chunk, found
+        if before not in (0, n_samples):
             raise ValueError(
                 "The batches held another number of samples when they were read again. "
                 "Every pass must give the same samples."
             )
-        return total
+        self.n_samples = _within_capacity(n_samples)
+
+    def summed(
+        self, contribute: Callable[..., Any], question: Any
+    ) -> tuple[tuple[NDArray[Any], ...], None]:
+        """What all samples contribute to a release; see `People`."""
+        return contribute(self, question), None
 
     def largest_norm(self) -> float:
         """Largest Euclidean norm of a sample in memory."""
-        if self._rows_of is not None or not self.is_here:
+        if self._rows_of is not None:
             raise ValueError(
                 "Pass norm_bound: it cannot be read off samples of batches or parties."
             )
         return max(_largest_norm(rows) for rows, _ in self._chunks)
+
+
+def _within_capacity(n_samples: int) -> int:
+    if n_samples > CAPACITY:
+        raise ValueError(f"There are more than {CAPACITY} samples. Pass fewer.")
+    return n_samples
 
 
 class LazySamples(Samples):
@@ -94,18 +126,24 @@ class LazySamples(Samples):
         task = _delayed(_of_chunk)
         return [task(chunk, self._name, function, *arguments) for chunk in self._chunks]
 
-    def total(self, question: Question) -> NDArray[Any]:
-        """Sums over all samples; sets `n_samples`."""
-        parts = self._asked(contribute, question)
+    def check(self) -> None:
+        """Refuse malformed samples, and count them."""
+        self.n_samples = _within_capacity(sum(loaded(*self._asked(len))))
+
+    def summed(
+        self, contribute: Callable[..., Any], question: Any
+    ) -> tuple[tuple[NDArray[Any], ...], None]:
+        """What all samples contribute to a release; see `People`."""
+        parts = self._asked(_contributed, question)
         while len(parts) > 1:
             starts = range(0, len(parts), _ADDED)
             parts = [_delayed(_added)(parts[k : k + _ADDED]) for k in starts]
-        ((sums, self.n_samples),) = loaded(*parts)
-        return sums
+        (totals,) = loaded(*parts)
+        return totals, None
 
     def largest_norm(self) -> float:
         """Largest Euclidean norm of a sample."""
-        return max(norm for norm, _ in loaded(*self._asked(_largest_norm)))
+        return max(loaded(*self._asked(_largest_norm)))
 
 
 class OfParties(Samples):
@@ -119,23 +157,36 @@ class OfParties(Samples):
     """
 
     conditions = (EXACT_SUMS,)
-    is_here = False
 
     def __init__(self, ask: Callable[[bytes], Any], n_samples: int) -> None:
         super().__init__(())
-        self._ask, self.n_samples = ask, n_samples
+        self._ask, self.n_samples = ask, _within_capacity(n_samples)
 
-    def total(self, question: Question) -> NDArray[Any]:
-        """Sums over all samples."""
+    def check(self) -> None:
+        """Nothing: parties check their own samples."""
+
+    def summed(
+        self, contribute: Callable[..., Any], question: Any
+    ) -> tuple[tuple[NDArray[Any], ...], None]:
+        """What the parties answer; see `People`."""
         sums = np.asarray(self._ask(question_bytes(question)))
-        shape = (2, question.n_cells) if question.exact else (question.n_cells,)
-        kinds = "iu" if question.exact else "f"
+        n_sums = sum(math.prod(one.shape) for one in question.sums)
+        shape, kinds = ((2, n_sums), "iu") if question.step else ((n_sums,), "f")
         if sums.shape != shape or sums.dtype.kind not in kinds:
             raise ValueError(
                 f"ask must return the sum of the parties' contributions, an array of "
                 f"shape {shape}."
             )
-        return sums.astype(np.int64) if question.exact else sums
+        if question.step:
+            sums = sums.astype(np.int64)
+        ends = np.cumsum([math.prod(one.shape) for one in question.sums])[:-1]
+        return tuple(np.split(sums, ends, axis=-1)), None
+
+    def largest_norm(self) -> float:
+        """Nobody here knows it."""
+        raise ValueError(
+            "Pass norm_bound: it cannot be read off samples of batches or parties."
+        )
 
 
 def read_first(batches: Iterable[Any]) -> tuple[Any, Iterable[Any], bool]:
@@ -156,15 +207,17 @@ def _delayed(function: Callable[..., Any]) -> Any:
 
 def _of_chunk(
     chunk: Any, name: str, function: Callable[..., Any], *arguments: Any
-) -> tuple[Any, int]:
-    """What a function returns of a chunk of samples, and their number."""
-    rows = checked_rows(chunk, name)
-    return function(rows, *arguments), len(rows)
+) -> Any:
+    """What a function returns of a chunk of samples."""
+    return function(checked_rows(chunk, name), *arguments)
 
 
-def _added(parts: list[tuple[NDArray[Any], int]]) -> tuple[Any, int]:
-    sums, numbers = zip(*parts, strict=True)
-    return sum(sums), sum(numbers)
+def _contributed(rows: NDArray[np.floating], question: Question) -> Any:
+    return contributed(Samples([(rows, None)]), question)
+
+
+def _added(parts: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
+    return tuple(np.add.reduce(of_sums) for of_sums in zip(*parts, strict=True))
 
 
 def _largest_norm(rows: NDArray[np.floating]) -> float:

@@ -25,28 +25,34 @@ of a sample, so that their products with it are moments, too.
 among them. So each sample becomes integers by itself, in this order: the released mean
 is subtracted; cells are clipped to the bound; they are truncated to whole numbers of up
 to 2^b; the exact squared length is compared with 4^b; a longer sample is scaled down in
-integers. Products of these integers are exact in float64 for up to 2^(52 - 2b) samples
-at a time, because the absolute values of all terms of a cell add up to less than 2^53.
-The sums of such blocks are added in two limbs. Features of a second release are exact
-products with a basis of whole numbers, truncated and clipped once more: rounded
-features can be longer than the sample.
+integers. Lengths are summed in doubles, which are exact below 2^53 and never fall below
+it again: 2^20 cells of 2^22 would wrap integers of 64 bits to a length of 0. The door
+checks them once more before a sample enters a sum (``measure/_sums.py``).
+
+Products of these integers are exact in float64 for up to 2^(52 - 2b) samples at a time,
+because the absolute values of all terms of a cell add up to less than 2^53. The sums of
+such blocks are added in two limbs. Features of a second release are exact products with
+a basis of whole numbers, truncated and clipped once more: rounded features can be
+longer than the sample.
 
 **Rounding.** An exact sum is multiplied by an integer weight and rounded to the lattice
 once. That moves two sums apart by at most a step in each cell.
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measure import rounded
+from ..measure import Sums, rounded, squared_lengths
 
 LARGEST_SAMPLE = 2**20
-"""Largest number of cells of a sample; squared lengths then fit 64 bits."""
+"""Largest number of cells of a sample; 22 bits of a cell then lose little."""
 LARGEST_CORE = 2048
 """Most cells of a core whose moments are released."""
 CAPACITY = 2**26
@@ -57,11 +63,180 @@ _WEIGHT_BITS, _DIAGONAL, _OTHERS = 20, 181, 256
 # Bits of a basis.
 BASIS_BITS = 24
 _LIMB = 2**32 - 1
+# Bits of the lower half of a square.
+_HALF_BITS = 22
+
+# Samples, and their further coordinates or None.
+Chunk = tuple[NDArray[np.floating], NDArray[np.float64] | None]
 
 
-def n_bits_of(n_cells: int) -> int:
+def length_bits_of(n_cells: int) -> int:
     """Bits of the length of a sample, of which truncation then loses little."""
     return min(22, 16 + math.ceil(math.log2(n_cells) / 2))
+
+
+# --- kinds of sums --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _SampleSums(Sums):
+    """Sums over samples of whole numbers; see `Sums`.
+
+    Attributes
+    ----------
+    sides : tuple of int
+        Shape of a sample, or of its core.
+    share : float
+        Share of the squared budget.
+    step : float
+        Step of the lattice; 0 for no noise. Sums are floats then.
+    length_bits : int
+        A sample is at most 2 to the power of this long.
+    """
+
+    sides: tuple[int, ...]
+    share: float
+    step: float
+    length_bits: int
+
+    unit = 1.0
+    """Released sums have weights: `read` takes them off."""
+
+    @property
+    @abstractmethod
+    def _weights(self) -> NDArray[np.int64]:
+        """Weight of each sum, in units of 2^-20."""
+
+    @property
+    @abstractmethod
+    def _bits(self) -> int:
+        """Bits of what a sample adds to a sum."""
+
+    @abstractmethod
+    def _summed(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums over samples, exact for so few of them that they stay below 2^53."""
+
+    @property
+    def limit(self) -> float:
+        """Largest length of a sample."""
+        return 2.0**self.length_bits if self.step else math.inf
+
+    @property
+    def n_changed(self) -> int:
+        """Number of sums that are rounded after they are summed: all."""
+        return math.prod(self.shape)
+
+    def zeros(self) -> NDArray[Any]:
+        """The sums over nobody: two limbs, or floats without noise."""
+        return (
+            np.zeros((2, *self.shape), np.int64) if self.step else np.zeros(self.shape)
+        )
+
+    def on_lattice(self, totals: NDArray[Any]) -> NDArray[np.float64]:
+        """The sums as they enter a release."""
+        return self.rounded(totals) * self.step if self.step else totals
+
+    def rounded(self, totals: NDArray[Any]) -> NDArray[np.float64]:
+        """Weighted sums in whole steps."""
+        high, low = totals[0] + (totals[1] >> 32), totals[1] & _LIMB
+        limbs = np.stack([high * self._weights, low * self._weights])
+        return rounded(limbs, self._bits + _WEIGHT_BITS + round(math.log2(self.step)))
+
+    def largest(self, n_people: int) -> float:
+        """Bound on the steps of any sum over this many samples."""
+        return n_people * (math.sqrt(self.share) / self.step + 1)
+
+    def n_bits(self, n_people: int) -> int:
+        """Number of bits of the limbs, whose sums are exact modulo 2^64."""
+        return 64
+
+    def unweighted(self, released: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Released sums without their weights."""
+        return released * (2**_WEIGHT_BITS / self._weights) if self.step else released
+
+    def _weighed(
+        self, cells: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return np.ones(len(cells)), np.sqrt(squared_lengths(cells))
+
+    def _add(
+        self,
+        totals: NDArray[Any],
+        weights: NDArray[np.float64],
+        cells: NDArray[np.float64],
+    ) -> None:
+        if not weights.all():
+            cells = np.where(weights[:, np.newaxis] > 0, cells, 0.0)
+        if not self.step:
+            totals += self._summed(cells)
+            return
+        size = 2 ** (52 - 2 * self.length_bits)
+        for start in range(0, len(cells), size):
+            whole = self._summed(cells[start : start + size]).astype(np.int64)
+            totals[0] += whole >> 32
+            totals[1] += whole & _LIMB
+
+
+@dataclass(frozen=True)
+class MeanSums(_SampleSums):
+    """Sums of samples. Two samples differ by at most twice a length."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """One sum for each cell."""
+        return (math.prod(self.sides),)
+
+    @property
+    def _weights(self) -> NDArray[np.int64]:
+        one = math.floor(math.sqrt(self.share) / 2 * 2**_WEIGHT_BITS)
+        return np.full(self.shape, one)
+
+    @property
+    def _bits(self) -> int:
+        return self.length_bits
+
+    def _summed(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        return cells.sum(axis=0)
+
+
+@dataclass(frozen=True)
+class MomentSums(_SampleSums):
+    """Sums of second moments of one mode of samples: upper triangles, row by row.
+
+    Attributes
+    ----------
+    mode : int, default=0
+    """
+
+    mode: int = 0
+
+    @property
+    def side(self) -> int:
+        """Number of rows of the matrix of moments."""
+        return self.sides[self.mode]
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        """Number of cells of the upper triangle."""
+        return (self.side * (self.side + 1) // 2,)
+
+    @property
+    def _weights(self) -> NDArray[np.int64]:
+        root = math.floor(math.sqrt(self.share) * 2**_WEIGHT_BITS / _OTHERS)
+        row, column = np.triu_indices(self.side)
+        return root * np.where(row == column, _DIAGONAL, _OTHERS)
+
+    @property
+    def _bits(self) -> int:
+        return 2 * self.length_bits
+
+    def _summed(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
+        tensors = cells.reshape(-1, *self.sides)
+        unfolded = np.moveaxis(tensors, self.mode + 1, 0).reshape(self.side, -1)
+        return (unfolded @ unfolded.T)[np.triu_indices(self.side)]
+
+
+# --- the question ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +249,8 @@ class Question:
         Shape of a sample.
     bound : float
         Largest Euclidean norm of a sample; longer ones are scaled down.
+    step : float
+        Step of the lattice of the noise. Without noise 0: sums are floats then.
     shares : tuple of float, default=()
         Shares of the squared budget: one for each mode of the moments, or one for a
         mean or for the moments of the core.
@@ -81,7 +258,7 @@ class Question:
         Released; subtracted from the samples.
     bases : tuple of ndarray of shape (I_k, r_k), default=None
         Released; the samples are projected on them. Whole numbers in units of 2^-24, if
-        `exact`.
+        there is noise.
     is_mean : bool, default=False
         Whether to sum samples instead of moments.
     is_joint : bool, default=False
@@ -90,12 +267,11 @@ class Question:
     further : float, default=0.0
         Largest length of the further coordinates of a sample, in units of `bound`.
     n_further : int, default=0
-    exact : bool, default=True
-        Whether to sum integers. Without noise, floats are summed.
     """
 
     shape: tuple[int, ...]
     bound: float
+    step: float
     shares: tuple[float, ...] = ()
     mean: NDArray[np.float64] | None = None
     bases: tuple[NDArray[np.float64], ...] | None = None
@@ -103,7 +279,8 @@ class Question:
     is_joint: bool = False
     further: float = 0.0
     n_further: int = 0
-    exact: bool = True
+
+    many = 1
 
     def __post_init__(self) -> None:
         for basis in self.bases or ():
@@ -111,30 +288,28 @@ class Question:
                 raise ValueError("The columns of a basis must be unit vectors.")
 
     @cached_property
-    def n_bits(self) -> int:
-        return n_bits_of(math.prod(self.shape))
+    def length_bits(self) -> int:
+        """Bits of the length of a sample."""
+        return length_bits_of(math.prod(self.shape))
 
-    @property
-    def sides(self) -> tuple[int, ...]:
-        """Number of rows of each matrix of moments; none for a mean."""
+    @cached_property
+    def sums(self) -> tuple[MeanSums | MomentSums, ...]:
+        """A mean; or the moments of every mode, or of a core."""
+        step, bits = self.step, self.length_bits
         if self.is_mean:
-            return ()
+            return (MeanSums(self.shape, self.shares[0], step, bits),)
         sides = self.shape
         if self.bases is not None:
             sides = tuple(basis.shape[1] for basis in self.bases)
-        return (math.prod(sides) + self.n_further,) if self.is_joint else sides
-
-    @cached_property
-    def n_cells(self) -> int:
-        """Number of sums."""
-        if self.is_mean:
-            return math.prod(self.shape)
-        return sum(n * (n + 1) // 2 for n in self.sides)
+        if self.is_joint:
+            sides = (math.prod(sides) + self.n_further,)
+        shares = zip(self.shares, range(len(sides)), strict=True)
+        return tuple(MomentSums(sides, s, step, bits, k) for s, k in shares)
 
     @property
     def limits(self) -> tuple[int, int]:
         """Largest lengths of a sample and of its further coordinates, as integers."""
-        unit = 2**self.n_bits / self._both
+        unit = 2**self.length_bits / self._both
         return math.floor(unit), math.floor(unit * self.further)
 
     @property
@@ -147,102 +322,49 @@ class Question:
         """The same in units of the cells."""
         return self.bound * self._both
 
-    @cached_property
-    def weights(self) -> NDArray[np.int64]:
-        """Weight of each sum, in units of 2^-20."""
-        if self.is_mean:
-            one = math.floor(math.sqrt(self.shares[0]) / 2 * 2**_WEIGHT_BITS)
-            return np.full(self.n_cells, one)
-        weights = []
-        for n, share in zip(self.sides, self.shares, strict=True):
-            root = math.floor(math.sqrt(share) * 2**_WEIGHT_BITS / _OTHERS)
-            row, column = np.triu_indices(n)
-            weights.append(root * np.where(row == column, _DIAGONAL, _OTHERS))
-        return np.concatenate(weights)
-
-    def steps(self, sums: NDArray[np.int64], step: float) -> NDArray[np.float64]:
-        """Weighted sums, rounded to whole steps of the lattice of the noise.
+    def add(self, chunk: Chunk, *totals: NDArray[Any]) -> None:
+        """Add what samples contribute; the same integers in any chunks and any order.
 
         Parameters
         ----------
-        sums : ndarray of shape (2, n_cells), int64
-            What `contribute` returned, for all samples together.
-        step : float
-            A power of two.
+        chunk : tuple of ndarrays
+            Finite rows of shape (n_samples, n_cells), and their further coordinates of
+            shape (n_samples, n_further), in units of the bound, or None.
+        *totals : ndarray
+            Of the sums.
         """
-        high, low = sums[0] + (sums[1] >> 32), sums[1] & _LIMB
-        limbs = np.stack([high * self.weights, low * self.weights])
-        n_bits = self.n_bits * (1 if self.is_mean else 2)
-        return rounded(limbs, n_bits + _WEIGHT_BITS + round(math.log2(step)))
+        rows, further = chunk
+        size = 2 ** (52 - 2 * self.length_bits) if self.step else max(len(rows), 1)
+        for start in range(0, len(rows), size):
+            block = slice(start, start + size)
+            of_block = None if further is None else further[block]
+            cells = _cells(rows[block], self, of_block)
+            for one, total in zip(self.sums, totals, strict=True):
+                one.add(total, cells)
 
-    def read(self, released: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    def read(
+        self, answers: Sequence[tuple[NDArray[np.float64], float]]
+    ) -> list[NDArray[np.float64]]:
         """Sums in units of the cells from what was released: matrices, or one vector.
 
         Off the diagonal, the noise of a matrix has the standard deviation that
         `deviations` gives, and on the diagonal 256/181 times as much.
         """
-        weighted = (
-            released * (2**_WEIGHT_BITS / self.weights) if self.exact else released
-        )
-        unit = self.unit if self.exact else 1.0
-        if self.is_mean:
-            return [weighted * unit]
-        ends = np.cumsum([n * (n + 1) // 2 for n in self.sides])[:-1]
-        parts = np.split(weighted * unit**2, ends)
-        return [symmetric(part, n) for part, n in zip(parts, self.sides, strict=True)]
+        unit = self.unit if self.step else 1.0
+        found = []
+        for one, (released, _) in zip(self.sums, answers, strict=True):
+            if isinstance(one, MeanSums):
+                found.append(one.unweighted(released) * unit)
+            else:
+                upper = one.unweighted(released) * unit**2
+                found.append(symmetric(upper, one.side))
+        return found
 
     def deviations(self, sigma: float) -> list[float]:
         """Standard deviation of the noise of each matrix, off its diagonal."""
         if not sigma:
-            return [0.0] * len(self.sides)
+            return [0.0] * len(self.sums)
         return [sigma * self.unit**2 / math.sqrt(share) for share in self.shares]
-
-
-def contribute(
-    rows: NDArray[np.floating],
-    question: Question,
-    further: NDArray[np.float64] | None = None,
-) -> NDArray[np.int64] | NDArray[np.float64]:
-    """Sum what samples contribute; the same integers in any chunks and any order.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_samples, n_cells)
-        Finite.
-    question : Question
-    further : ndarray of shape (n_samples, n_further), default=None
-        Further coordinates, in units of the bound.
-
-    Returns
-    -------
-    sums : ndarray of shape (2, n_cells), int64
-        Two limbs: sums[0] 2^32 + sums[1]. Add the sums of several chunks. Without noise
-        (``exact=False``), floats of shape (n_cells,).
-    """
-    if not question.exact:
-        return _sums(_cells(rows, question, further), question)
-    total = np.zeros((2, question.n_cells), np.int64)
-    size = 2 ** (52 - 2 * question.n_bits)
-    for start in range(0, len(rows), size):
-        block = slice(start, start + size)
-        of_block = None if further is None else further[block]
-        sums = _sums(_cells(rows[block], question, of_block), question)
-        whole = sums.astype(np.int64)
-        total[0] += whole >> 32
-        total[1] += whole & _LIMB
-    return total
-
-
-def _sums(cells: NDArray[np.float64], question: Question) -> NDArray[np.float64]:
-    """Sums of samples, or of the upper triangles of their moments."""
-    if question.is_mean:
-        return cells.sum(axis=0)
-    sides, moments = question.sides, []
-    tensors = cells.reshape(-1, *sides)
-    for mode, side in enumerate(sides):
-        unfolded = np.moveaxis(tensors, mode + 1, 0).reshape(side, -1)
-        moments.append((unfolded @ unfolded.T)[np.triu_indices(side)])
-    return np.concatenate(moments)
 
 
 def _cells(
@@ -255,7 +377,7 @@ def _cells(
     Without noise, nothing has to be exact, and they are floats.
     """
     exact, bound, (limit, further_limit) = (
-        question.exact,
+        question.step > 0,
         question.bound,
         question.limits,
     )
@@ -290,12 +412,16 @@ def _truncated(cells: NDArray[np.float64], limit: int) -> NDArray[np.float64]:
 
 def _within(cells: NDArray[np.float64], limit: int) -> NDArray[np.float64]:
     """Scale rows of whole numbers that are longer than `limit` down to it, exactly."""
-    whole = cells.astype(np.int64)
-    squares = np.einsum("ij,ij->i", whole, whole).view(np.uint64)
-    is_long = squares > limit**2
+    is_long = ~(squared_lengths(cells) <= limit**2)
+    rows = cells[is_long].astype(np.int64)
+    # The same in any order, added in two halves: 2^20 squares of 2^44 do not fit 64
+    # bits together.
+    cells_squared = np.square(rows)
+    high = (cells_squared >> _HALF_BITS).sum(axis=1)
+    low = (cells_squared & (2**_HALF_BITS - 1)).sum(axis=1)
+    squares = high * 2.0**_HALF_BITS + low
     # An integer above the root: the root in floating point is off by less than 1.
-    roots = np.floor(np.sqrt(squares[is_long].astype(float))).astype(np.int64) + 2
-    rows = whole[is_long]
+    roots = np.floor(np.sqrt(squares)).astype(np.int64) + 2
     scaled = np.abs(rows) * limit // roots[:, np.newaxis]
     cells[is_long] = np.sign(rows) * scaled
     return cells

@@ -444,6 +444,7 @@ def test_noise_has_the_standard_deviation_that_is_accounted_for(release):
 def test_the_diagonal_is_given_back_whole():
     """With twice the noise of the other cells; errors are within five deviations."""
     streams, released_sums = NoiseStreams(0, 0), []
+    streams.are_recorded = True
     for epsilon in (FREE, 300.0):
         noise = plan_noise(epsilon, 1e-3, SHAPE, 30)
         chosen = Choices.of(X[:, 0] * 30 + X[:, 1], 30)

@@ -29,9 +29,8 @@ from sktensordp.model_selection import (
     expected_error,
 )
 from sktensordp.moments import MultilinearPCA
-from sktensordp.moments._base import Releases
 from sktensordp.moments._spectrum import Spectrum, shares_of_modes
-from sktensordp.moments._sums import Question, contribute
+from sktensordp.moments._sums import Question
 from sktensordp.privacy import (
     PrivacyBudget,
     epsilon_per_release,
@@ -39,7 +38,7 @@ from sktensordp.privacy import (
     privacy_of,
 )
 from tests.support import divergence
-from tests.support.noise import drawing, source_of
+from tests.support.noise import drawing
 from tests.support.replaying import accounted, largest_ratios, recorded
 
 DIGITS = load_digits()
@@ -116,6 +115,18 @@ def test_the_same_of_samples_of_other_orders(shape):
     X[3].flat[0] = 1
     _, ratio = largest_ratios(make(), (X,), neighbours(X))
     assert 0.999 < ratio <= 1
+
+
+def test_one_of_the_largest_samples_does_not_show():
+    """Of 2^20 cells, all at the bound; unclipped, it would be the first component.
+
+    False alarms: below 1e-15, by the share of each sphere so near a pole.
+    """
+    X = np.zeros((3, 128, 128, 64))
+    X[2] = 1
+    components = make((1, 1, 1)).fit(X).components_
+    cosines = [abs(c.sum()) / math.sqrt(len(c)) for c in components]
+    assert math.prod(cosines) < 0.5
 
 
 def test_twice_the_sum_is_noticed():
@@ -217,18 +228,6 @@ def test_with_half_the_noise_an_audit_would_tell():
     share = shares_of_modes((3, 4), 1.0)[0]
     ratio = np.mean(noise**2) * share / releases.sigma**2
     assert abs(ratio - 1) < 6.5 * math.sqrt(2 / noise.size)
-
-
-def test_more_than_the_budget_is_refused():
-    question = Question((2,), 1.0, (0.7,))
-    noise = make()._planned_noise((2,), 0)
-    sums = contribute(np.ones((1, 2)), question)
-    samples = mock.Mock(n_samples=1, **{"total.return_value": sums})
-    streams = source_of(0)
-    releases = Releases(samples, noise, lambda: streams)
-    releases.ask(question)
-    with pytest.raises(RuntimeError, match="exceed the budget"):
-        releases.ask(question)
 
 
 def test_an_interrupted_fit_leaves_nothing():

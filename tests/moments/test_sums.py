@@ -3,12 +3,23 @@
 import itertools
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 
-from sktensordp.moments import _sums
-from sktensordp.moments._sums import Question, contribute, whole_basis
+from sktensordp.moments import MultilinearPCA, _sums
+from sktensordp.moments._spectrum import shares_of_modes
+from sktensordp.moments._sums import (
+    BASIS_BITS,
+    CAPACITY,
+    LARGEST_CORE,
+    LARGEST_SAMPLE,
+    whole_basis,
+)
+from sktensordp.privacy import planned_guarantee
+from tests.support.noise import source_of
+from tests.support.samples import STEP, asked, steps_of, summed, weights_of
 
 SHAPES = [(5,), (3, 4), (2, 3, 4)]
 LARGEST = np.finfo(float).max
@@ -54,16 +65,16 @@ def joined(limbs):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sums_are_exact_whatever_the_chunks(shape, monkeypatch):
-    X, question = samples(shape), Question(shape, 1.0, (1 / len(shape),) * len(shape))
-    found = contribute(X, question)
+    X, question = samples(shape), asked(shape, 1.0, (1 / len(shape),) * len(shape))
+    found = summed(X, question)
     assert joined(found) == exact_moments(whole(X, question), shape)
     order = np.random.default_rng(1).permutation(len(X))
-    parts = [contribute(X[part], question) for part in np.array_split(order, 7)]
+    parts = [summed(X[part], question) for part in np.array_split(order, 7)]
     assert joined(sum(parts)) == joined(found)
     # In blocks of one sample, of another layout, and of another data type.
-    monkeypatch.setattr(_sums, "n_bits_of", lambda n: 26)
-    blocks = Question(shape, 1.0, question.shares)
-    assert joined(contribute(np.asfortranarray(X), blocks)) == exact_moments(
+    monkeypatch.setattr(_sums, "length_bits_of", lambda n: 26)
+    blocks = asked(shape, 1.0, question.shares)
+    assert joined(summed(np.asfortranarray(X), blocks)) == exact_moments(
         whole(X, blocks), shape
     )
 
@@ -81,12 +92,68 @@ def test_no_sample_is_longer_than_the_bound(shape, bound, further):
     )
     for m, b in itertools.product((None, mean), (None, bases)):
         options = {"n_further": 2, "further": further} if further else {}
-        question = Question(shape, bound, (1.0,), m, b, is_joint=True, **options)
+        question = asked(shape, bound, (1.0,), m, b, is_joint=True, **options)
         rows = whole(X, question, beside if further else None)
-        assert all(sum(x * x for x in row) <= 4**question.n_bits for row in rows)
+        assert all(sum(x * x for x in row) <= 4**question.length_bits for row in rows)
         # And little is lost: a long sample stays nearly as long.
         longest = max(sum(x * x for x in row) for row in rows)
-        assert longest > 0.99 * 4**question.n_bits
+        assert longest > 0.99 * 4**question.length_bits
+
+
+def extremes(n_cells):
+    """Samples of which every cell is at its bound, and others beyond it."""
+    signs = np.resize([1.0, -1.0, 1.0], n_cells)
+    return np.stack([np.ones(n_cells), 1e300 * signs, signs / n_cells**0.5])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("n_cells", [LARGEST_SAMPLE, LARGEST_SAMPLE - 1])
+@pytest.mark.parametrize("offset", [None, 1.0])
+def test_the_largest_samples_are_no_longer_than_the_bound(n_cells, offset):
+    """Squares of all cells at their bound add up to 2^64, which is 0 in 64 bits."""
+    mean = None if offset is None else np.full(n_cells, -offset)
+    question = asked((n_cells,), 1.0, (1.0,), mean, is_mean=True)
+    rows = _sums._cells(extremes(n_cells), question, None)
+    assert np.array_equal(rows, np.trunc(rows))
+    squares = np.square(rows).sum(axis=1)  # exact below 2^53
+    assert squares.max() <= 4**question.length_bits
+    assert squares[0] > 0.999 * 4**question.length_bits
+    high, low = summed(extremes(n_cells), question)
+    assert np.array_equal(high * 2.0**32 + low, rows.sum(axis=0))
+
+
+@pytest.mark.thorough_after_one
+@pytest.mark.parametrize("shape", [(128, 128, 64), (1024, 1024)])
+def test_the_largest_sample_moves_moments_by_its_share(shape):
+    question = asked(shape, 1.0, shares_of_modes(shape, 1.0), step=2.0**-25)
+    ones = summed(np.ones((1, LARGEST_SAMPLE)), question)
+    moved = steps_of(question, ones) * question.step
+    # Of zeros and this sample; two of any samples are at a distance of at most 1.
+    assert 0.49 < np.square(moved).sum() < 0.501
+
+
+def test_the_largest_core_is_no_longer_than_the_bound():
+    """Of all columns the same, as a server's basis may have them, and too long."""
+    column = math.floor(math.sqrt(1.09) * 2.0**BASIS_BITS / 8)
+    bases = tuple(np.full((64, rank), float(column)) for rank in (64, 32))
+    assert LARGEST_CORE == 64 * 32
+    question = asked((64, 64), 1.0, (1.0,), bases=bases, is_joint=True)
+    rows = whole(extremes(64 * 64), question)
+    squares = [sum(x * x for x in row) for row in rows]
+    assert 0.99 * 4**question.length_bits < max(squares) <= 4**question.length_bits
+
+
+@pytest.mark.parametrize("wrong", [1 + 2**-20, 1e9, math.nan, math.inf])
+def test_a_sample_that_clipping_left_long_enters_no_sum(
+    wrong, monkeypatch, as_released
+):
+    monkeypatch.setattr(_sums, "_cells", lambda *_: cells)
+    question = asked((3, 4), 1.0, (0.5, 0.5))
+    cells = np.zeros((9, 12))
+    cells[4, 5] = 2.0**question.length_bits
+    assert np.any(summed(np.zeros((9, 12)), question))
+    cells[4, 5] *= wrong
+    assert not np.any(summed(np.zeros((9, 12)), question))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -95,7 +162,7 @@ def test_a_sample_does_not_depend_on_the_others(shape):
     bases = tuple(
         whole_basis(np.linalg.qr(np.ones((n, n)) + np.eye(n))[0]) for n in shape
     )
-    question = Question(shape, 0.7, (1.0,), np.resize([0.1, 0.2], X.shape[1]), bases)
+    question = asked(shape, 0.7, (1.0,), np.resize([0.1, 0.2], X.shape[1]), bases)
     together = whole(X, question)
     assert together == [whole(X[k : k + 1], question)[0] for k in range(len(X))]
     assert together[::-1] == whole(np.asfortranarray(X[::-1]), question)
@@ -114,10 +181,10 @@ def neighbours(shape):
 
 def distance(question, one, other):
     """Squared length of the difference of two samples' sums, in units of 1."""
-    parts = [contribute(x[np.newaxis], question) for x in (one, other)]
-    n_bits = question.n_bits * (1 if question.is_mean else 2)
+    parts = [summed(x[np.newaxis], question) for x in (one, other)]
+    n_bits = question.length_bits * (1 if question.is_mean else 2)
     squared = Fraction(0)
-    for a, b, w in zip(*map(joined, parts), question.weights.tolist(), strict=True):
+    for a, b, w in zip(*map(joined, parts), weights_of(question).tolist(), strict=True):
         squared += Fraction((a - b) * w, 2 ** (n_bits + 20)) ** 2
     return squared
 
@@ -127,37 +194,65 @@ def distance(question, one, other):
 def test_one_sample_moves_sums_by_its_share(shape, is_mean):
     """For the worst of these pairs, by nearly all of it."""
     shares = (0.4,) if is_mean else tuple(0.4 / len(shape) for _ in shape)
-    question = Question(shape, 1.0, shares, is_mean=is_mean)
+    question = asked(shape, 1.0, shares, is_mean=is_mean)
     found = [distance(question, *pair) for pair in neighbours(shape)]
     assert 0.39 < max(found) <= 0.4
 
 
 def test_rounding_is_to_the_nearest_step():
     shape, step = (2, 3), 2.0**-15
-    question = Question(shape, 1.0, (0.5, 0.5))
+    question = asked(shape, 1.0, (0.5, 0.5), step=step)
     X = samples(shape, 3000)
-    sums = joined(contribute(X, question))
-    steps = question.steps(contribute(X, question), step)
-    for exact, weight, found in zip(sums, question.weights, steps, strict=True):
-        value = Fraction(exact * int(weight), 2 ** (2 * question.n_bits + 20))
+    sums = joined(summed(X, question))
+    steps = steps_of(question, summed(X, question))
+    for exact, weight, found in zip(sums, weights_of(question), steps, strict=True):
+        value = Fraction(exact * int(weight), 2 ** (2 * question.length_bits + 20))
         assert abs(value / Fraction(step) - Fraction(found)) <= Fraction(1, 2)
 
 
-def test_sums_of_many_samples_do_not_wrap():
+@pytest.mark.parametrize("one", [2**44, 2**44 - 1, -(2**44), 1 - 2**44])
+@pytest.mark.parametrize("is_mean", [False, True])
+def test_sums_of_many_samples_do_not_wrap(one, is_mean, monkeypatch):
     """Limbs of as many samples as there may be, all as long as they may be."""
-    question = Question((1,), 1.0, (1.0,))
-    (one,) = joined(contribute(np.full((1, 1), 0.99), question))
-    assert one & _sums._LIMB > 2**31
-    total = one * _sums.CAPACITY
+    monkeypatch.setattr(_sums, "length_bits_of", lambda n: 22)
+    one = one >> 22 if is_mean else one
+    at = lambda step: asked((1,), 1.0, (1.0,), is_mean=is_mean, step=step)  # noqa: E731
+    question = at(STEP)
     # Low limbs of blocks of one sample each.
-    low = (one & _sums._LIMB) * _sums.CAPACITY
-    limbs = np.array([[(total - low) >> 32], [low]])
-    step = 2.0**-25
-    unit = 2 ** (2 * question.n_bits + 20)
-    expected = Fraction(total * int(question.weights[0]), unit)
-    assert abs(question.steps(limbs, step)[0] - expected / Fraction(step)) <= 0.5
+    limbs = np.array([[(one >> 32) * CAPACITY], [(one & _sums._LIMB) * CAPACITY]])
+    noise = MultilinearPCA(epsilon=600)._planned_noise((1,), 0)
+    assert noise.step == 2.0**-25  # the finest
+    value = Fraction(one * CAPACITY * int(weights_of(question)[0]), 2**64)
+    value *= 2**22 if is_mean else 1
+    for step in (noise.step, 2.0**-6):
+        exact, found = value / Fraction(step), steps_of(at(step), limbs)[0]
+        assert abs(exact - Fraction(found)) <= Fraction(1, 2)
+    # Noise is added to the sum, not to what floating point makes of it.
+    steps = steps_of(at(noise.step), limbs)
+    (noisy,) = noise.randomize([steps * noise.step], source_of(0))
+    drawn = noisy / noise.step - steps
+    assert np.array_equal(drawn, np.rint(drawn))
+    assert 0 < abs(drawn) < 7 * noise.lattice.sigma / noise.step
+
+
+@pytest.mark.parametrize("n_samples", [CAPACITY, CAPACITY + 1])
+def test_more_samples_than_sums_hold_are_refused(n_samples):
+    model = MultilinearPCA((1,), tensor_shape=(1,), norm_bound=1.0, random_state=0)
+    limbs = np.array([[2**30], [0]]) * 2**4
+    if n_samples == CAPACITY:
+        model.fit_aggregated(lambda _: limbs, n_samples)
+    else:
+        with pytest.raises(ValueError, match=f"more than {CAPACITY} samples"):
+            model.fit_aggregated(lambda _: limbs, n_samples)
+
+
+def test_larger_samples_are_refused():
+    make = partial(MultilinearPCA, (1, 1), norm_bound=1.0)
+    planned_guarantee(make(tensor_shape=(1024, 1024)))
+    with pytest.raises(ValueError, match=f"more than {LARGEST_SAMPLE} cells"):
+        planned_guarantee(make(tensor_shape=(17, 61681)))  # one more
 
 
 def test_a_basis_that_is_too_long_is_refused():
     with pytest.raises(ValueError, match="unit vectors"):
-        Question((2,), 1.0, (1.0,), bases=(np.full((2, 1), 2.0**24),))
+        asked((2,), 1.0, (1.0,), bases=(np.full((2, 1), 2.0**24),))

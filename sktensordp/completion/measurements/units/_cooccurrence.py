@@ -246,7 +246,7 @@ def release_sums(
     max_items : int
         Largest number of items whose co-occurrences are released.
     """
-    releases = Releases(noise, lambda: streams)
+    releases = Releases(noise, streams)
     # Without noise: the finest step for which sums of whole steps are exact.
     step = noise.step or 2.0 ** (math.ceil(math.log2(_users_reserved(n_users))) - 50)
     first = [WholeSums((1, p.size), 1.0, p.share, step) for p in PIECES.values()]

@@ -246,7 +246,7 @@ class UnitPerturbation(Measurement):
         Also the totals over units.
         """
         problem = self.problem
-        releases = Releases(self.noise, lambda: streams)
+        releases = Releases(self.noise, streams)
         totals, population = release_totals(units, releases)
         counts = release_counts(units, releases, problem.shape[1:], totals)
         pattern = release_pattern(
