@@ -6,17 +6,23 @@ get sums that are as large as so many people could make them.
 
 import math
 from dataclasses import replace
+from functools import partial
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from dp_accounting import dp_event
 
+from sktensordp._validation import check_coordinates, check_shape
+from sktensordp.completion._domain import Domain
 from sktensordp.completion._noise_shares import NoiseShares, SharedNoise
 from sktensordp.completion._parties import _signed
 from sktensordp.completion._products import ProductSums
 from sktensordp.completion._releases import BoundedSums, Releases
+from sktensordp.completion.measurements._sums import plan_sums_randomizer
 from sktensordp.measure import MOST_STEPS, plan_gaussian_sums, plan_laplace_sums
+from sktensordp.noise import discrete_laplace
 from sktensordp.privacy import PrivacyGuarantee
 from tests.support.noise import source_of
 
@@ -96,6 +102,40 @@ def test_the_largest_sums_of_units_do_not_wrap(make, share, n):
 def decoded(integers, n_bits):
     residues = np.array([int(k) % 2**n_bits for k in integers], np.uint64)
     return _signed(residues, n_bits).tolist()
+
+
+@pytest.mark.parametrize(
+    ("domain", "epsilon", "most"),
+    [
+        (Domain((0.0, 1.0), levels=(0.0, 1.0)), 1.0, 2**53 - 1),
+        (Domain((1.0, 5.0), levels=(1.0, 2.0, 3.0, 4.0, 5.0)), 600.0, 2**51 - 1),
+        (Domain((-1.0, 1.0)), 600.0, 2**42),
+    ],
+)
+def test_the_largest_sums_of_entries_are_exact(domain, epsilon, most):
+    entries = SimpleNamespace(shape=(2, 2), n_entries=most)
+    plan = partial(plan_sums_randomizer, domain, epsilon, by_row=False)
+    randomizer = plan(entries)
+    for total in (most * randomizer.lattice.n_steps, 0):
+        entries.ask = lambda *_, total=total: [float(total)]
+        (found,) = randomizer.randomize(entries, source_of(0))
+        bits, lattice = source_of(0).stream(0), randomizer.lattice
+        (noise,) = discrete_laplace(bits, lattice.numerator, lattice.denominator, 1)
+        assert found == (total + noise) * lattice.step + lattice.low * most
+    with pytest.raises(ValueError, match="too many values to be summed exactly"):
+        plan(SimpleNamespace(shape=(2, 2), n_entries=most + 1))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint32, np.uint64, float])
+def test_indices_fit_32_bits(dtype):
+    shape = check_shape((MOST_UNITS, 2))
+    last = np.array([[MOST_UNITS - 1, 1]], dtype)
+    assert check_coordinates(last, shape=shape).tolist() == [[MOST_UNITS - 1, 1]]
+    for index in (MOST_UNITS, 2**31, 2**32 - 1):
+        with pytest.raises(ValueError, match="below 2"):
+            check_coordinates(np.array([[index, 1]], dtype))
+    with pytest.raises(ValueError, match="shape must hold"):
+        check_shape((MOST_UNITS + 1, 2))
 
 
 @pytest.mark.parametrize("n_bits", [1, 2, 32, 53, 63, 64])
