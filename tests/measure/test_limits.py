@@ -22,7 +22,7 @@ from sktensordp.completion._products import ProductSums
 from sktensordp.completion._releases import BoundedSums, Releases
 from sktensordp.completion.measurements._sums import plan_sums_randomizer
 from sktensordp.measure import MOST_STEPS, plan_gaussian_sums, plan_laplace_sums
-from sktensordp.noise import discrete_laplace
+from sktensordp.noise import discrete_laplace, laplace_lattice
 from sktensordp.privacy import PrivacyGuarantee
 from tests.support.noise import source_of
 
@@ -124,6 +124,18 @@ def test_the_largest_sums_of_entries_are_exact(domain, epsilon, most):
         assert found == (total + noise) * lattice.step + lattice.low * most
     with pytest.raises(ValueError, match="too many values to be summed exactly"):
         plan(SimpleNamespace(shape=(2, 2), n_entries=most + 1))
+
+
+def test_a_range_of_2_to_62_steps_is_the_finest():
+    lattice = laplace_lattice(0.0, 1.0, 2.0**42)
+    assert lattice.n_steps == 2**62
+    ends = np.array([0.0, 1.0, -1e300, 1e300])
+    noisy = lattice.randomize(ends, source_of(0).stream(0))
+    assert np.allclose(noisy, [0, 1, 0, 1], rtol=0, atol=1e-10)
+    assert laplace_lattice(0.0, 1.0, 2.0**42, n_cells=2).l1_steps == 2**62
+    for epsilon, n_cells in ((2.0**43, 1), (2.0**42, 3)):
+        with pytest.raises(ValueError, match="too small or too large"):
+            laplace_lattice(0.0, 1.0, epsilon, n_cells=n_cells)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint32, np.uint64, float])

@@ -3,6 +3,7 @@
 import itertools
 import math
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from unittest import mock
 
@@ -20,6 +21,7 @@ from sktensordp.moments import (
     _requests,
 )
 from sktensordp.moments._base import MomentsEstimator, Releases
+from sktensordp.moments._requests import question_bytes, read_question
 from sktensordp.moments._sums import LARGEST_CORE, Question, contribute
 from sktensordp.privacy import PrivacyBudget, planned_guarantee
 from tests.support.noise import source_of
@@ -134,6 +136,21 @@ def test_larger_cores_are_refused_before_people_are_read(shape, allowed, refused
                 pytest.raises(ValueError, match=rf"at most {LARGEST_CORE} c"),
             ):
                 use(model)
+
+
+@pytest.mark.parametrize(
+    ("shape", "ranks", "is_allowed"),
+    [((81, 81), (64, 32), True), ((3, 683), (3, 683), False)],
+)
+def test_parties_do_not_answer_for_larger_cores(shape, ranks, is_allowed):
+    bases = tuple(map(np.zeros, zip(shape, ranks, strict=True)))
+    own = Question(shape, 1.0)
+    asked = question_bytes(replace(own, bases=bases, is_joint=True))
+    if is_allowed:
+        assert read_question(asked, own).sides == (LARGEST_CORE,)
+    else:
+        with pytest.raises(ValueError, match="not a question"):
+            read_question(asked, own)
 
 
 def test_more_numbers_than_planned_do_not_leave():
