@@ -17,6 +17,7 @@ def rounded(limbs: NDArray[np.int64], shift: int) -> NDArray[np.float64]:
     Returns
     -------
     whole : ndarray of shape (...)
+        Exact below 2^53; beyond 2^63, integers would wrap.
     """
     high, low = limbs[0] + (limbs[1] >> 32), limbs[1] & 0xFFFFFFFF
     if shift > 32:

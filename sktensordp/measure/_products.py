@@ -46,8 +46,6 @@ _CELL_BITS = 2 * SHARE_BITS + _WEIGHT_BITS
 _DIAGONAL_BITS = 1
 # Number of users whose sum fits 64 bits.
 _BLOCK = 2 ** (63 - _CELL_BITS - _DIAGONAL_BITS)
-# A finer lattice would need a finer sum.
-_FINEST = 2.0**-46
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,15 +132,24 @@ class ProductSums(Sums):
             centred_sums(first, last, chosen.starts, chosen.items, weights, *three)
             assemble(*three, self.shares, 2**SHARE_BITS, *limbs)
 
+    @property
+    def _on_diagonal(self) -> NDArray[np.int64]:
+        """Places of the diagonal in the upper triangle."""
+        return np.cumsum(np.append(0, np.arange(len(self.shares), 1, -1)))
+
     def on_lattice(self, limbs: NDArray[np.int64]) -> NDArray[np.float64]:
         """The sums as they enter a release: upper triangles with half the diagonal."""
-        return self.rounded(limbs) * (self.step or _FINEST)
+        if self.step:
+            return self.rounded(limbs) * self.step
+        # Steps fine enough for few users would wrap 64 bits for many.
+        sums = (limbs[0] * 2.0**32 + limbs[1]) * 2.0**-_CELL_BITS
+        sums[self._on_diagonal] *= 2.0**-_DIAGONAL_BITS
+        return sums
 
     def rounded(self, limbs: NDArray[np.int64]) -> NDArray[np.float64]:
         """The upper triangle in whole steps, with half the diagonal."""
-        shift = _CELL_BITS + round(math.log2(self.step or _FINEST))
+        shift, on_diagonal = _CELL_BITS + round(math.log2(self.step)), self._on_diagonal
         steps = rounded(limbs, shift)
-        on_diagonal = np.cumsum(np.append(0, np.arange(len(self.shares), 1, -1)))
         steps[on_diagonal] = rounded(limbs[:, on_diagonal], shift + _DIAGONAL_BITS)
         return steps
 

@@ -351,9 +351,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
     ----------
     n_components : tuple of int, int or None, default=None
         Number of components of every mode, whose products are the features. One number
-        is the number of features in all; None takes the components that stand out from
-        the noise. A fifth of the budget finds components. If they are all cells, the
-        whole budget goes to the regression.
+        is the number of features in all, at most 2048 either way; None takes the
+        components that stand out from the noise. A fifth of the budget finds
+        components. If they are all cells, the whole budget goes to the regression.
     alpha : float or "auto", default="auto"
         Penalty on the squared weights of the components, as in scikit-learn's
         ``Ridge``. "auto" takes the one with the least expected error, by what was
@@ -550,9 +550,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     ----------
     n_components : tuple of int, int or None, default=None
         Number of components of every mode, whose products are the features. One number
-        is the number of features in all; None takes the components that stand out from
-        the noise. A fifth of the budget finds components. If they are all cells, the
-        whole budget goes to the regression.
+        is the number of features in all, at most 2048 either way; None takes the
+        components that stand out from the noise. A fifth of the budget finds
+        components. If they are all cells, the whole budget goes to the regression.
     alpha : float or "auto", default="auto"
         Penalty on the squared weights of the components, as in scikit-learn's
         ``Ridge``. "auto" takes the one with the least expected error, by what was

@@ -1,7 +1,7 @@
 """The door: what is asked for is counted, recorded, bounded and given noise."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,38 +21,18 @@ from sktensordp.measure import (
 from sktensordp.measure._releases import TOLERANCE
 from sktensordp.measure._sums import without_long
 from sktensordp.tensor._choices import Choices
+from tests.support.noise import source_of
+from tests.support.people import Asking, Summed
 
 N_CELLS, N_PRODUCTS = 12, 3
 
 
-class People:
-    """Nobody, who takes down how often they are asked."""
-
-    n_asked = 0
-
-    def summed(self, contribute, question):
-        self.n_asked += 1
-        return [one.zeros() for one in question.sums], None
-
-
-@dataclass(frozen=True)
-class Question:
-    sums: tuple
-    many = 1
-
-
-def recorded():
-    streams = NoiseStreams(0, 0)
-    streams.are_recorded = True
-    return streams
-
-
-def door(streams="recorded"):
+def door(*streams):
     noise = plan_gaussian_sums(
         1.0, 1e-6, within=1.0, n_releases=1, n_cells=N_CELLS, n_changed=N_PRODUCTS,
         n_entries=100,
     )  # fmt: skip
-    return Releases(noise, recorded() if streams == "recorded" else streams), People()
+    return Releases(noise, *(streams or [source_of(0)])), Summed()
 
 
 def bounded(releases, share=0.5, size=4):
@@ -91,7 +71,7 @@ def test_what_exceeds_the_plan_is_refused_before_anybody_is_asked(excess):
     asked, match = EXCESSES[excess]
     releases, people = door()
     questions = [
-        Question(tuple(kinds[kind](releases, **options) for kind, options in release))
+        Asking(tuple(kinds[kind](releases, **options) for kind, options in release))
         for release in asked
     ]
     for question in questions[:-1]:
@@ -106,27 +86,27 @@ def test_what_exceeds_the_plan_is_refused_before_anybody_is_asked(excess):
 def test_everything_at_its_bound_is_released():
     """All shares, with the rounding errors of their sum, all sums and all products."""
     releases, people = door()
-    releases.ask(people, Question((bounded(releases, share=0.9, size=9),)))
+    releases.ask(people, Asking((bounded(releases, share=0.9, size=9),)))
     share = (0.1 + TOLERANCE) * (1 - 1e-6)
-    releases.ask(people, Question((products(releases, share=share),)))
+    releases.ask(people, Asking((products(releases, share=share),)))
     releases, people = door()
-    releases.ask(people, Question((bounded(releases, share=0.9),)))
+    releases.ask(people, Asking((bounded(releases, share=0.9),)))
     with pytest.raises(RuntimeError, match="more than the budget"):
-        releases.ask(people, Question((bounded(releases, share=0.1 + 2 * TOLERANCE),)))
+        releases.ask(people, Asking((bounded(releases, share=0.1 + 2 * TOLERANCE),)))
 
 
 def test_another_lattice_is_refused():
     releases, people = door()
     other = replace(bounded(releases), step=releases.step / 2)
     with pytest.raises(RuntimeError, match="another lattice"):
-        releases.ask(people, Question((other,)))
+        releases.ask(people, Asking((other,)))
 
 
 @pytest.mark.parametrize("streams", [None, NoiseStreams(0, 0)], ids=["none", "others"])
 def test_nothing_leaves_that_no_budget_has_recorded(streams):
     releases, people = door(streams)
     with pytest.raises(RuntimeError, match="No budget has recorded"):
-        releases.ask(people, Question((bounded(releases),)))
+        releases.ask(people, Asking((bounded(releases),)))
     assert not people.n_asked
 
 
@@ -137,7 +117,7 @@ def test_nothing_leaves_without_noise():
     )
     shared = Releases(plan_shared_noise(noise, NoiseShares(2)), None)
     with pytest.raises(RuntimeError, match="Nobody has added noise"):
-        shared.ask(People(), Question((bounded(shared),)))
+        shared.ask(Summed(), Asking((bounded(shared),)))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, np.nextafter(2.0, 3.0)])

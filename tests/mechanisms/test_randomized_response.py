@@ -291,7 +291,7 @@ BAD = [
     ]),
     ({"epsilon": 0.1, "keep_probability": 0.0, "scale": math.inf}, "cannot be removed"),
     ({"epsilon": 1e-15, "delta": 1e-9}, "too small to be represented"),
-    ({"n_levels": 1}, "n_levels"), ({"n_levels": 2000}, "at most 1024"),
+    ({"n_levels": 1}, "n_levels"), ({"n_levels": 1025}, "at most 1024"),
     ({"noise": "cauchy"}, "noise"),
     ({"noise": "geometric", "scale": math.inf}, "infinite scale"),
     ({"weights": [0.5, 2.0, 0, 0]}, r"in \[0, 1\]"),

@@ -3,6 +3,7 @@
 import itertools
 import math
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from unittest import mock
 
@@ -21,9 +22,11 @@ from sktensordp.moments import (
     _requests,
 )
 from sktensordp.moments._base import MomentsEstimator
+from sktensordp.moments._requests import question_bytes, read_question
 from sktensordp.moments._sums import LARGEST_CORE
 from sktensordp.privacy import PrivacyBudget, planned_guarantee
 from tests.support.replaying import recorded
+from tests.support.samples import asked
 
 COMMON = {"norm_bound": 3.0, "delta": 1e-5}
 CLASSES = list(range(5))
@@ -134,3 +137,18 @@ def test_larger_cores_are_refused_before_people_are_read(shape, allowed, refused
                 pytest.raises(ValueError, match=rf"at most {LARGEST_CORE} c"),
             ):
                 use(model)
+
+
+@pytest.mark.parametrize(
+    ("shape", "ranks", "is_allowed"),
+    [((81, 81), (64, 32), True), ((3, 683), (3, 683), False)],
+)
+def test_parties_do_not_answer_for_larger_cores(shape, ranks, is_allowed):
+    bases = tuple(map(np.zeros, zip(shape, ranks, strict=True)))
+    own = asked(shape, 1.0, ())
+    data = question_bytes(replace(own, bases=bases, is_joint=True))
+    if is_allowed:
+        assert read_question(data, own).sums[0].sides == (LARGEST_CORE,)
+    else:
+        with pytest.raises(ValueError, match="not a question"):
+            read_question(data, own)

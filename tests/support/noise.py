@@ -24,8 +24,10 @@ _STREAM = NoiseStreams.stream
 
 
 def source_of(seed, n_releases=0):
-    """What a release takes all its noise from."""
-    return NoiseStreams(seed, n_releases)
+    """What a release takes all its noise from, once it is recorded."""
+    streams = NoiseStreams(seed, n_releases)
+    streams.are_recorded = True
+    return streams
 
 
 def stream_of(seed, block=0):
