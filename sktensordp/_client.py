@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from .base import PrivateEstimatorMixin
 from .privacy import PrivacyGuarantee
 
@@ -38,11 +40,13 @@ class Client(PrivateEstimatorMixin):
 
     def _privatize(self, data: Any) -> Any:
         """Check the data, then randomise them; no data, no release."""
-        checked = self._checked(data)
-        if not len(checked):
-            return checked.copy()
-        with self._release(self.privacy_guarantee_) as streams:
-            return self.randomizer.randomize(checked, streams)
+        # A warning of NumPy, which may be an error here, would tell of the data.
+        with np.errstate(all="ignore"):
+            checked = self._checked(data)
+            if not len(checked):
+                return checked.copy()
+            with self._release(self.privacy_guarantee_) as streams:
+                return self.randomizer.randomize(checked, streams)
 
     def _checked(self, data: Any) -> Any:
         """The data as an array that `randomizer` takes; raises if they are invalid."""

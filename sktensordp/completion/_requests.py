@@ -45,7 +45,8 @@ from .measurements.units._shared_model import SharedModel
 
 _FORMAT, _WHAT = 1, "a request of fit_aggregated of this version"
 # Numbers of a request are of the order of one, variances of at least a millionth of a
-# millionth. No product of such numbers overflows, whatever the entries are.
+# millionth. Products of a few such numbers do not overflow, whatever the entries are.
+# Products of factors of dozens of modes may; a unit for which they do adds nothing.
 _LEAST = 1e-12
 # Most columns of features, and most groups of them.
 _MOST_FEATURES = 2**12

@@ -10,11 +10,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 
 from .._client import Client
 from .._json import Fields
 from .._random import NoiseStreams
-from .._validation import check_numeric
+from .._validation import as_numpy, check_container
 from ..mechanisms._noise import Clipping
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown
@@ -27,6 +28,9 @@ _FORMAT, _WHAT = 1, "an EncoderClient of this version"
 # Characters of a text, and entries of a map.
 _LONGEST, _MOST = 2**28, 2**24
 _LARGEST, _LEAST = 1e300, 1e-300
+# Largest number of a map. Standardised entries are at most 1e100, and what a hidden
+# layer returns is at most 1. So no sum of `_MOST` products overflows.
+_LARGEST_WEIGHT = 1e150
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,9 @@ class LinearMap:
 @dataclass(frozen=True)
 class ClientRandomizer:
     """Encodes, clips and randomises samples.
+
+    Every sample has a finite code, and what it holds decides no step that is taken
+    before the code is randomised.
 
     Attributes
     ----------
@@ -69,24 +76,48 @@ class ClientRandomizer:
         Parameters
         ----------
         rows : ndarray of shape (n_samples, n), float32 or float64
-            Finite.
+            Any numbers. Infinities are clipped like other large numbers; a row whose
+            code is NaN has the code zero.
         streams : NoiseStreams
 
         Returns
         -------
         noisy : ndarray of shape (n_samples, Z), of the type of `rows`
         """
-        # `standardized` limits entries, so that the product has no NaN.
         standard = standardized(rows, self.mean, self.scale)
         if self.columns is not None:
             standard = standard[:, self.columns]
-        noisy = self.noise.randomize(self.encoder(standard), streams)
+        codes = self.encoder(standard)
+        is_finite = np.isfinite(codes).all(axis=1, keepdims=True)
+        noisy = self.noise.randomize(np.where(is_finite, codes, 0.0), streams)
         return noisy.astype(rows.dtype, copy=False)
 
 
 def _is_clipped(noise: Any) -> bool:
     """Whether codes without noise are clipped; true of all others."""
     return not isinstance(noise, Clipping) or noise.domain.norm_bound is not None
+
+
+def _unmasked(data: Any) -> Any:
+    """Data with NaN in place of masked entries, as objects."""
+    if isinstance(data, np.ma.MaskedArray):
+        return np.ma.filled(data.astype(object), np.nan)
+    if isinstance(data, list | tuple):
+        return np.array(list(map(_unmasked, data)), dtype=object)
+    return data
+
+
+def _number(entry: Any) -> float:
+    """An object as a float: infinite if it is too large, NaN if it is no number."""
+    # NumPy would read a number from these, with a warning.
+    if isinstance(entry, np.complexfloating | np.ndarray):
+        return math.nan
+    try:
+        return float(entry)
+    except OverflowError:
+        return math.inf if entry > 0 else -math.inf
+    except Exception:
+        return math.nan
 
 
 def _columns_fields(columns: NDArray[np.int64] | None) -> dict[str, Any]:
@@ -112,7 +143,10 @@ def _read_map(fields: Fields, n_inputs: int) -> tuple[LinearMap | CodeMap, int]:
     if fields.flag("is_linear"):
         rows = fields.list("matrix", _MOST)
         matrix = [
-            [fields.as_number(x, "matrix", -_LARGEST, _LARGEST) for x in row]
+            [
+                fields.as_number(x, "matrix", -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
+                for x in row
+            ]
             if isinstance(row, list) and len(row) == n_inputs
             else fields.refuse("matrix")
             for row in rows
@@ -121,7 +155,7 @@ def _read_map(fields: Fields, n_inputs: int) -> tuple[LinearMap | CodeMap, int]:
             fields.refuse("matrix")
         return LinearMap(np.array(matrix)), len(matrix)
     n_hidden = fields.integer("n_hidden", 0, _MOST)
-    vector = fields.numbers("vector", -_LARGEST, _LARGEST)
+    vector = fields.numbers("vector", -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
     # A and B have a row for each input and hidden unit, and b is one row more.
     n_rest = (n_inputs + 1) * n_hidden
     n_outputs = (len(vector) - n_rest) // (n_inputs + 1 + n_hidden)
@@ -301,32 +335,47 @@ class EncoderClient(Client):
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Finite samples, in the shape that the encoder's `fit` took or as rows.
+            Samples in the shape that the encoder's `fit` took, or as rows. Entries may
+            be any numbers. What is missing or no number counts as NaN.
 
         Returns
         -------
         code : ndarray of shape (n_samples, n_components)
+            float32 if `X` is an array of float32, otherwise float64.
 
         Raises
         ------
+        TypeError
+            If `X` is sparse, a dict, a set or an iterator.
         ValueError
-            If `X` has another shape, or holds NaN or infinity. The error is raised
-            before any noise is drawn.
+            If `X` has another shape, or is an array of text, dates, complex numbers or
+            records. Like every refusal, this follows from the form of `X` alone. It is
+            raised before any noise is drawn.
+
+        Notes
+        -----
+        Whoever made the client may see whether an answer arrives. So no number in a
+        sample decides that: a sample whose code is not finite gets the noisy code of
+        zero. Infinite entries count as very large ones. NaN makes the code NaN, unless
+        the entry does not enter the code.
         """
         return self._privatize(X)
 
     def _checked(self, data: Any) -> NDArray[np.floating]:
-        check_numeric(data, "X")
-        array = np.asarray(data, order="C")
-        if array.dtype != np.float32:
-            with np.errstate(over="ignore"):
-                array = array.astype(float)
+        if issparse(data):
+            raise TypeError("Sparse data was passed as X; dense data is required.")
+        check_container(data, "X")
+        array = as_numpy(_unmasked(data), "X")
         shape = self.sample_shape
         if array.shape[1:] not in (shape, (math.prod(shape),)) or not len(array):
             raise ValueError(
                 f"X must hold samples of shape {shape}, got an array of shape "
                 f"{array.shape}."
             )
-        if not np.all(np.isfinite(array)):
-            raise ValueError("X must not contain NaN or infinity.")
-        return array.reshape(len(array), -1)
+        if array.dtype.kind not in "biufO":
+            raise ValueError("X must hold numbers.")
+        if array.dtype == object:
+            array = np.frompyfunc(_number, 1, 1)(array)
+        if array.dtype != np.float32:
+            array = array.astype(float)
+        return np.ascontiguousarray(array).reshape(len(array), -1)

@@ -144,6 +144,45 @@ def test_numbers_that_are_none_are_refused_in_every_array(fit):
                     assert name in (ask(model, asked) or "")
 
 
+class Reached(Exception):
+    """What was waited for."""
+
+
+@pytest.mark.parametrize("how", ["warn", "raise"])
+def test_products_that_overflow_for_some_entries_do_not_show(how):
+    """A party that stopped would tell of its entries; warnings are errors here."""
+    shape = (60, 2) + (1,) * 36
+    model = CPCompletion(
+        1, unit=0, value_bounds=(0, 1), shape=shape, epsilon=600.0, random_state=0
+    )
+    rng = np.random.default_rng(0)
+    X = np.zeros((600, len(shape)), int)
+    X[:, :2] = rng.integers(0, shape[:2], (600, 2))
+    whole, requests = party(model, X, rng.uniform(0, 1, 600)), []
+
+    def ask(request):
+        if header(request)["question"].get("has_factors"):
+            requests.append(request)
+            raise Reached
+        return whole.answer(request)
+
+    with pytest.raises(Reached):
+        fit_aggregated(model, ask)
+    (request,) = requests
+    for name, _, sizes in header(request)["arrays"]:
+        if name.startswith("factors"):
+            # The first row of the first other mode has products that overflow.
+            rows = np.full(sizes, 1e9)
+            rows[1:] = 0.0
+            request = with_array(request, name, lambda _, rows=rows: rows)
+    for row in (0, 1):
+        one = np.zeros((3, len(shape)), int)
+        one[:, 1] = row
+        with np.errstate(all=how):
+            answer = party(model, one, [0.2, 0.7, 0.9]).answer(request)
+        assert len(answer) == header(request)["n_numbers"]
+
+
 def test_shares_that_add_up_to_too_much_are_refused(fit):
     """Each may be one; integers are exact as long as they add up to about one."""
     model, requests = fit

@@ -42,7 +42,6 @@ MASKED_WHERE = np.ma.array(WHERE, mask=WHERE == 2)
         lambda: LaplaceMechanism(bounds=(0, 1)).fit([list(MASKED_ROWS)] * 2),
         lambda: LaplaceMechanism(bounds=(0, 1)).fit(MASKED_ROWS),
         lambda: ENCODER.privatize(MASKED_ROWS),
-        lambda: ENCODER.client().privatize(MASKED_ROWS),
         lambda: ENCODER.decode(MASKED_ROWS),
         lambda: mean(MASKED_ROWS),
         lambda: MODEL.fit(MASKED_WHERE, VALUES),
