@@ -403,12 +403,17 @@ def test_features():
     )  # fmt: skip
 
 
+# Epsilons of the table of covariances.
+SHOWN = "0.1", "1", "10"
+
+
 def covariance():
     """Errors of a private covariance matrix."""
     return shown(
-        "covariance", 0, first="epsilon", columns=("0.1", "1", "10"),
+        "covariance", 0, first="epsilon", columns=SHOWN,
         labels={
-            "i.i.d., symmetrised": "i.i.d. Gaussian",
+            "i.i.d., symmetrised": "i.i.d. Gaussian, symmetrised",
+            "i.i.d., PSD": "i.i.d. Gaussian, positive semidefinite",
             "TVG, weights of ranges": "TVG, weights of ranges",
             "MVG, directions": "MVG, directions",
             "Johnson-Lindenstrauss": "Johnson-Lindenstrauss",
@@ -416,6 +421,25 @@ def covariance():
             "UDN, published": "UDN as published", "IDN, published": "IDN as published",
         },
     )  # fmt: skip
+
+
+def covariance_gain():
+    """How much weights lessen the error, in a sentence."""
+    _, epsilons, rows = table_of("covariance")
+    equal, weighted = (
+        [float(mean(cell)) for cell in dict(map(tuple, rows))[label]]
+        for label in ("i.i.d., PSD", "TVG, weights of ranges")
+    )
+    gains = dict(
+        zip(
+            epsilons, (a / b for a, b in zip(equal, weighted, strict=True)), strict=True
+        )
+    )
+    low, middle, high = (f"{gains[epsilon]:.1f}" for epsilon in SHOWN)
+    return (
+        f"Equal noise has {low} times the error of noise with weights at epsilon "
+        f"{SHOWN[0]}, {middle} times at {SHOWN[1]}, and {high} times\nat {SHOWN[2]}."
+    )
 
 
 def federated():

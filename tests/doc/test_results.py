@@ -340,3 +340,65 @@ def test_a_run_that_is_stored_is_not_measured_again(load, tmp_path, monkeypatch)
     stored = json.loads((tmp_path / "doc" / "results.json").read_text())
     assert list(stored["runs"]) == ["first", "second"]
     assert stored["runs"]["first"]["tables"][0]["head"] == ["new:", ["a", "b"]]
+
+
+def stored(run, table=0):
+    """Numbers of a stored table, by row and column."""
+    figures = RESULTS["runs"][run]["tables"][table]["figures"]
+    return {(label, column): number for label, column, number, *_ in figures}
+
+
+def test_sentences_about_a_quarter_of_the_budget():
+    """results.md compares PrivUnit with Gaussian noise at four times the budget."""
+    for run, table, gauss, privunit in (
+        ("test features", 0, "i.i.d. Gaussian", "PrivUnit (delta = 0)"),
+        ("test features", 1, "i.i.d. Gaussian", "PrivUnit (delta = 0)"),
+        ("response", 0, "Gaussian = MVG = IDN", "PrivUnit"),
+        ("response", 1, "Gaussian = MVG = IDN", "PrivUnit"),
+    ):
+        found = stored(run, table)
+        pairs = [
+            (found[privunit, str(epsilon)], found[gauss, str(4 * epsilon)])
+            for epsilon in (4, 8, 16, 32)
+            if (gauss, str(4 * epsilon)) in found
+        ]
+        assert len(pairs) >= 3
+        assert all(own >= other for own, other in pairs)
+    features = stored("test features", 1)
+    for epsilon in (1, 2):
+        own = features["PrivUnit (delta = 0)", str(epsilon)]
+        assert abs(own - features["i.i.d. Gaussian", str(4 * epsilon)]) < 0.01
+    images = stored("response", 0)
+    most = images["response, 2 levels", "16"]
+    assert images["Gaussian = MVG = IDN", "16"] < images["PrivUnit", "4"] < most
+
+
+def test_sentences_about_claims():
+    """claims.md names true epsilons of claims of 1."""
+    text = " ".join((DOC / "claims.md").read_text().split())
+    true = {
+        label.removesuffix(", published"): number
+        for (label, column), number in stored("claims").items()
+        if column == "true" and label.endswith(", published")
+    }
+    tensors, matrices = (
+        max(true[f"Yang et al., {kind}, {name}"] for name in names)
+        for kind, names in (
+            ("tensors", ("TVG", "UDN", "IDN")), ("matrices", ("MGM", "UDN", "IDN")),
+        )
+    )  # fmt: skip
+    assert f"at most {tensors:g} for a tensor of 16 entries" in text
+    assert f"really {matrices:g} or less for 12 entries" in text
+    printed = true["Yang et al., tensors, IDN as printed"]
+    assert f"a claim of 1 is {printed:.1f} for a tensor of 16 entries" in text
+    tldp = [number for label, number in true.items() if "TLDP" in label]
+    images = stored("response", 0)
+    least, most = (
+        images[f"TLDP-{kind} as published: true epsilon", "1"] for kind in "LG"
+    )
+    assert (
+        f"really {min(tldp):.0f} to {max(tldp):.0f} for 16 entries, and {least:.0f} to "
+        f"{most:.0f} for an image of 64 pixels" in text
+    )
+    chien = true["Chien et al., code, least squares"]
+    assert f"a claim of 1 is really {chien:.1f}." in text
