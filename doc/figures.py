@@ -23,7 +23,7 @@ SPLITS_WITHOUT_OPTION = {"gradients": 10}
 # Runs that print scores. All others print errors.
 SCORES = {
     "federated", "response", "choices", "gradients", "vertical", "test features",
-    "directional",
+    "directional", "synthetic",
 }  # fmt: skip
 # Rows that say more about the row above them.
 SET_IN = {

@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGES = (
     "README.md", "doc/index.md", "doc/production.md", "doc/results.md", "doc/claims.md",
-    "doc/playground.md",
+    "doc/playground.md", "doc/synthetic.md",
 )  # fmt: skip
 PLACE = re.compile(
     r"<!-- figures: ([a-z_]+) -->\n.*?<!-- end of figures -->", flags=re.DOTALL
@@ -317,6 +317,14 @@ def choices():
     ]
     table = markdown(["epsilon of one user", *epsilons], rows)
     return f"{table}\n\n{measured('choices')}"
+
+
+def synthetic():
+    """Recalls of recommenders that learned from synthetic users."""
+    _, epsilons, rows = table_of("synthetic")
+    heads = [f"epsilon {epsilons[0]}", *epsilons[1:-1], "real users"]
+    table = markdown(["", *heads], [[label, *cells] for label, cells in rows])
+    return f"{table}\n\n{measured('synthetic')}"
 
 
 def claim_rows(variant):

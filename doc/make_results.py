@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Measure all that the results page shows, write doc/results.json, and fill the pages.
 
-    python doc/make_results.py --ratings FILE --published DOUBAN FLIXSTER YAHOO_MUSIC
+    python doc/make_results.py --ratings FILE --choices MSWEB
+        --published DOUBAN FLIXSTER YAHOO_MUSIC
 
 One command, at most 25 minutes on two cores. It prints what is done, stores every run
 as soon as it ends, and leaves out the runs that are stored for the same code already,
 so you can stop it and start it again. `--anew` measures everything again.
 
 FILE has film ratings (a header, then user, item, rating and seconds): MovieLens
-latest-small, the edition of 2016. The three other files keep their names, and are
-described in tests/benchmarks/bench_published.py. Without the files, the stored runs on
-them stay as they are.
+latest-small, the edition of 2016. The other files keep their names, and are described
+in tests/benchmarks/bench_synthetic.py and bench_published.py. Without the files, the
+stored runs on them stay as they are.
 
 Beside the printed tables, it stores their figures (doc/figures.py), which
 doc/compare_results.py compares with those of an earlier commit. A script with the
@@ -61,6 +62,7 @@ RUNS = {
     "response": f"{PAPERS}/tensor_response.py {SEED} --splits 5 --all-epsilons",
     "users": f"examples/user_privacy.py {RATINGS} {SEED} --splits 5",
     "choices": f"examples/recommend_from_choices.py {SEED}",
+    "synthetic": "tests/benchmarks/bench_synthetic.py msweb.npz",
     "gradients": "examples/private_gradients.py",
     "errors": f"{PAPERS}/mechanism_errors.py {SEED} --shapes 3 --values 2000000",
     "vertical": f"{PAPERS}/vertical_features.py {SEED} --runs 20"
@@ -217,10 +219,14 @@ def main():
         "--published", type=Path, nargs=3, default=[], metavar="FILE",
         help="the splits of Douban, Flixster and YahooMusic",
     )  # fmt: skip
+    parser.add_argument(
+        "--choices", type=Path, metavar="FILE", help="visits of pages, msweb.npz"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
     parser.add_argument("--anew", action="store_true", help="measure everything again")
     arguments = parser.parse_args()
-    files = {path.name: path for path in arguments.published}
+    choices = [arguments.choices] if arguments.choices else []
+    files = {path.name: path for path in [*arguments.published, *choices]}
     if arguments.ratings:
         files["ratings.csv"] = arguments.ratings.resolve()
     stored, start, failed = read(), time.monotonic(), []
