@@ -321,10 +321,12 @@ def choices():
 
 def synthetic():
     """Recalls of recommenders that learned from synthetic users."""
-    _, epsilons, rows = table_of("synthetic")
-    heads = [f"epsilon {epsilons[0]}", *epsilons[1:-1], "real users"]
-    table = markdown(["", *heads], [[label, *cells] for label, cells in rows])
-    return f"{table}\n\n{measured('synthetic')}"
+    tables = []
+    for number, data in enumerate(("visits of a website", "purchases of games")):
+        _, epsilons, rows = table_of("synthetic", number)
+        heads = [data, f"epsilon {epsilons[0]}", *epsilons[1:-1], "real users"]
+        tables.append(markdown(heads, [[label, *cells] for label, cells in rows]))
+    return "\n\n".join([*tables, measured("synthetic")])
 
 
 def claim_rows(variant):

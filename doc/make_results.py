@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure all that the results page shows, write doc/results.json, and fill the pages.
 
-    python doc/make_results.py --ratings FILE --choices MSWEB
+    python doc/make_results.py --ratings FILE --choices MSWEB STEAM
         --published DOUBAN FLIXSTER YAHOO_MUSIC
 
 One command, at most 25 minutes on two cores. It prints what is done, stores every run
@@ -62,7 +62,7 @@ RUNS = {
     "response": f"{PAPERS}/tensor_response.py {SEED} --splits 5 --all-epsilons",
     "users": f"examples/user_privacy.py {RATINGS} {SEED} --splits 5",
     "choices": f"examples/recommend_from_choices.py {SEED}",
-    "synthetic": "tests/benchmarks/bench_synthetic.py msweb.npz",
+    "synthetic": "tests/benchmarks/bench_synthetic.py msweb.npz steam.npz",
     "gradients": "examples/private_gradients.py",
     "errors": f"{PAPERS}/mechanism_errors.py {SEED} --shapes 3 --values 2000000",
     "vertical": f"{PAPERS}/vertical_features.py {SEED} --runs 20"
@@ -220,13 +220,13 @@ def main():
         help="the splits of Douban, Flixster and YahooMusic",
     )  # fmt: skip
     parser.add_argument(
-        "--choices", type=Path, metavar="FILE", help="visits of pages, msweb.npz"
-    )
+        "--choices", type=Path, nargs=2, default=[], metavar="FILE",
+        help="visits of a website, and purchases of games",
+    )  # fmt: skip
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
     parser.add_argument("--anew", action="store_true", help="measure everything again")
     arguments = parser.parse_args()
-    choices = [arguments.choices] if arguments.choices else []
-    files = {path.name: path for path in [*arguments.published, *choices]}
+    files = {path.name: path for path in arguments.published + arguments.choices}
     if arguments.ratings:
         files["ratings.csv"] = arguments.ratings.resolve()
     stored, start, failed = read(), time.monotonic(), []

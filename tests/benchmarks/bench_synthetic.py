@@ -1,17 +1,16 @@
 """How well recommenders work for real users if they learned from synthetic ones.
 
-    python tests/benchmarks/bench_synthetic.py msweb.npz
+    python tests/benchmarks/bench_synthetic.py msweb.npz steam.npz
 
 A file holds `train` and `test` (user and item of every choice, from 0) and `shape`. A
 private model is fitted to the training choices, and synthetic users are drawn from it.
 Each recommender learns from these alone, and recommends to the real users from their
-own training choices. The tables show Recall@20 of the real users' test choices, the mean of
-all fits. The first row is the private model itself. The last column, "inf", is the same
-without noise, and below it each recommender trained on the real users.
+own training choices. The tables show Recall@20 of the real users' test choices, the
+mean of all fits. The first row is the private model itself. Below "inf" it has no
+noise, and each recommender learned from the real users.
 
-The page of the documentation shows visits of 296 areas of microsoft.com by 32,711
-people (Anonymous Microsoft Web Data of the UCI repository), a fifth of them held out.
-More than 5,000 items take many minutes, most of them for EASE.
+The documentation shows visits of areas of a website and purchases of games, a fifth of
+them held out. The time grows with the cube of the number of items.
 
 - *EASE*: linear weights between items in closed form (Steck 2019), with an L2 penalty
   of 200;
