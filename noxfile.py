@@ -52,6 +52,12 @@ def machines(session: nox.Session) -> None:
 
 
 @nox.session
+def results(session: nox.Session) -> None:
+    """Name the stored results that became worse: ``nox -s results -- COMMIT``."""
+    session.run("python", "doc/compare_results.py", *(session.posargs or ["HEAD"]))
+
+
+@nox.session
 def doc(session: nox.Session) -> None:
     """Build the documentation with its gallery in doc/_build."""
     session.install("--editable", ".[doc]")

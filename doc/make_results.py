@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Measure all that the results page shows, write doc/results.json, and fill the pages.
 
-    python doc/make_results.py --ratings FILE --published DOUBAN FLIXSTER YAHOO_MUSIC
+    python doc/make_results.py --ratings FILE --choices MSWEB STEAM
+        --published DOUBAN FLIXSTER YAHOO_MUSIC
 
 One command, at most 25 minutes on two cores. It prints what is done, stores every run
 as soon as it ends, and leaves out the runs that are stored for the same code already,
 so you can stop it and start it again. `--anew` measures everything again.
 
 FILE has film ratings (a header, then user, item, rating and seconds): MovieLens
-latest-small, the edition of 2016. The three other files keep their names, and are
-described in tests/benchmarks/bench_published.py. Without the files, the stored runs on
-them stay as they are.
+latest-small, the edition of 2016. The other files keep their names, and are described
+in tests/benchmarks/bench_synthetic.py and bench_published.py. Without the files, the
+stored runs on them stay as they are.
+
+Beside the printed tables, it stores their figures (doc/figures.py), which
+doc/compare_results.py compares with those of an earlier commit. A script with the
+option `--table FILE` writes the score of every seed there.
 
 The pages are filled by doc/make_pages.py, which measures nothing.
 """
@@ -29,6 +34,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.metadata import version
 from pathlib import Path
+
+from figures import figures_of, scores_of
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "doc" / "results.json"
@@ -55,6 +62,7 @@ RUNS = {
     "response": f"{PAPERS}/tensor_response.py {SEED} --splits 5 --all-epsilons",
     "users": f"examples/user_privacy.py {RATINGS} {SEED} --splits 5",
     "choices": f"examples/recommend_from_choices.py {SEED}",
+    "synthetic": "tests/benchmarks/bench_synthetic.py msweb.npz steam.npz",
     "gradients": "examples/private_gradients.py",
     "errors": f"{PAPERS}/mechanism_errors.py {SEED} --shapes 3 --values 2000000",
     "vertical": f"{PAPERS}/vertical_features.py {SEED} --runs 20"
@@ -104,6 +112,15 @@ def tables_of(text):
     return tables
 
 
+def with_figures(name, run, scores=None):
+    """A run as it is stored: every table has its figures."""
+    tables = [
+        table | {"figures": figures_of(name, run["command"], table, scores)}
+        for table in run["tables"]
+    ]
+    return run | {"tables": tables}
+
+
 def code_of(command):
     """A hash of the package and of the script: whether a stored run still counts."""
     files = [*sorted((ROOT / "sktensordp").rglob("*.py")), ROOT / command.split()[0]]
@@ -118,12 +135,14 @@ def needs(command):
     return re.findall(r"\w+\.(?:csv|npz)", command)
 
 
-def measure(command, files, folder):
+def measure(name, command, files, folder):
     """Run a command, and return what is stored of it, with its processor time."""
     script, *arguments = command.split()
     arguments = [str(files.get(one, one)) for one in arguments]
-    if "--output" in (ROOT / script).read_text():
-        arguments += ["--output", str(Path(folder, f"{code_of(command)}.png"))]
+    written = Path(folder, f"{code_of(command)}.csv")
+    for option, file in ("--output", written.with_suffix(".png")), ("--table", written):
+        if f'"{option}"' in (ROOT / script).read_text():
+            arguments += [option, str(file)]
     environment = {
         **os.environ,
         "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1",
@@ -142,13 +161,14 @@ def measure(command, files, folder):
         printed.seek(0)
         lines = [line.rstrip() for line in printed.read().splitlines()]
     text = "\n".join(line for line in lines if not line.startswith("Picture"))
-    return {
+    run = {
         "command": command,
         "code": code_of(command),
         "commit": commit(),
         "seconds": round(used.ru_utime + used.ru_stime),
         "tables": tables_of(text),
     }
+    return with_figures(name, run, scores_of(written) if written.exists() else None)
 
 
 def commit():
@@ -179,8 +199,8 @@ def write(stored):
     runs = {name: stored["runs"][name] for name in RUNS if name in stored["runs"]}
     part = RESULTS.with_suffix(".part")
     text = json.dumps({"made": made, "runs": runs}, indent=1, ensure_ascii=False)
-    # A row of a table in one line.
-    text = re.sub(r"\[\s+((?:\"[^\"]*\",?\s+)+)\]", one_line, text)
+    # A row of a table, or a figure, in one line.
+    text = re.sub(r"\[\s+((?:(?:\"[^\"]*\"|null|[-+.\de]+),?\s+)+)\]", one_line, text)
     text = re.sub(r"\[\s+(\"[^\"]*\"),\s+(\[[^\]]*\])\s+\]", r"[\1, \2]", text)
     part.write_text(text + "\n")
     part.replace(RESULTS)
@@ -199,10 +219,14 @@ def main():
         "--published", type=Path, nargs=3, default=[], metavar="FILE",
         help="the splits of Douban, Flixster and YahooMusic",
     )  # fmt: skip
+    parser.add_argument(
+        "--choices", type=Path, nargs=2, default=[], metavar="FILE",
+        help="visits of a website, and purchases of games",
+    )  # fmt: skip
     parser.add_argument("--jobs", type=int, default=2, help="runs at a time")
     parser.add_argument("--anew", action="store_true", help="measure everything again")
     arguments = parser.parse_args()
-    files = {path.name: path for path in arguments.published}
+    files = {path.name: path for path in arguments.published + arguments.choices}
     if arguments.ratings:
         files["ratings.csv"] = arguments.ratings.resolve()
     stored, start, failed = read(), time.monotonic(), []
@@ -221,7 +245,7 @@ def main():
         ThreadPoolExecutor(arguments.jobs) as pool,
     ):
         waiting = {
-            pool.submit(measure, command, files, folder): name
+            pool.submit(measure, name, command, files, folder): name
             for name, command in missing.items()
         }
         for number, done in enumerate(as_completed(waiting), start=1):
@@ -232,6 +256,7 @@ def main():
                 said = f"{stored['runs'][name]['seconds']:5d} s"
             else:
                 failed.append(name)
+                print(done.exception(), file=sys.stderr)
                 said = "failed "
             print(f"[{number}/{len(missing)}] {said}  {name}", flush=True)
     print(f"{(time.monotonic() - start) / 60:.0f} minutes", flush=True)

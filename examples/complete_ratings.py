@@ -54,6 +54,7 @@ options = SimpleNamespace(
 )
 # sphinx_gallery_start_ignore
 import argparse  # noqa: E402
+import csv  # noqa: E402
 import sys  # noqa: E402
 
 parser = argparse.ArgumentParser(
@@ -69,6 +70,7 @@ parser.add_argument("--epsilons", nargs="+", type=float)
 parser.add_argument("--splits", type=int, help="90/10 splits to average")
 parser.add_argument("--random-state", type=int, help="seed of the noise, for tests")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -122,9 +124,10 @@ models = {
 }
 print(f"RMSE of held-out ratings, mean of {options.splits} random 90/10 split(s)\n")
 print("without privacy")
-references = {}
+references, scores = {}, {}
 for name, model in models.items():
-    references[f"{name}, no noise"] = error = np.mean(held_out_errors(model))
+    scores[name, "inf"] = held_out_errors(model)
+    references[f"{name}, no noise"] = error = np.mean(scores[name, "inf"])
     print(f"{name:24}{error:15.3f}")
 
 # %%
@@ -168,6 +171,18 @@ for epsilon in options.epsilons:
         row += f"{np.mean(errors[name][-1]):15.3f}"
         guarantees[name] = model[-1].privacy_guarantee_
     print(f"{row}   {model[-1].perturbation_}")
+# sphinx_gallery_start_ignore
+if options.table is not None:
+    for name, found in errors.items():
+        names = [(name, f"{epsilon:g}") for epsilon in options.epsilons]
+        scores.update(zip(names, found, strict=True))
+    with open(options.table, "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["measure", "method", "epsilon", "seed", "score"])
+        for method, found in scores.items():
+            for seed, error in enumerate(found):
+                rows.writerow(["RMSE", *method, seed, error])
+# sphinx_gallery_end_ignore
 
 # %%
 # The picture shows the cost of privacy as the distance of a curve from the lowest grey

@@ -173,11 +173,11 @@ def print_row(name, epsilon, mechanism, released):
     error = mechanism.expected_squared_error_ / len(released)
     estimate = np.clip(released.mean(axis=0, dtype=float), *BOUNDS)
     found = np.sum((estimate - truth) ** 2)
-    print(f"{name:28}{epsilon:>9}{error:12.4g}{found:12.4g}")
+    print(f"{name:28}{epsilon:>9}{error:13.4g}{found:12.4g}")
 
 
 print("(1, 1e-6)-differential privacy against the server")
-print(f"{'':28}{'message':>9}{'closed form':>12}{'clipped':>12}")
+print(f"{'':28}{'message':>9}{'closed form':>13}{'clipped':>12}")
 alone = PrivUnit(1.0, bounds=BOUNDS, random_state=0)
 print_row("PrivUnit", "1.00", alone, alone.fit_transform(X))
 

@@ -51,6 +51,7 @@ options = SimpleNamespace(
 )
 # sphinx_gallery_start_ignore
 import argparse  # noqa: E402
+import csv  # noqa: E402
 import sys  # noqa: E402
 
 parser = argparse.ArgumentParser(
@@ -67,6 +68,7 @@ parser.add_argument("--fits", type=int, help="fits of a split to average")
 parser.add_argument("--k", type=int, help="items to recommend")
 parser.add_argument("--random-state", type=int, help="seed of the noise, for tests")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -156,9 +158,10 @@ methods = {"ImplicitCompletion": completion, "popularity": popularity}
 # The column "items" shows of how many items co-occurrences were released, in the last
 # fit.
 
-references = {}
+references, scores = {}, {}
 for name, method in methods.items():
     without_noise, _ = recalls_of(method, np.inf)
+    scores[f"{name}, no noise", "inf"] = without_noise
     references[f"{name}, no noise"] = np.mean(without_noise)
 
 print(
@@ -179,6 +182,18 @@ for epsilon in options.epsilons:
         f"{epsilon:<22g}{np.mean(private):18.3f}{len(model.items_):8d}"
         f"{np.mean(popular):12.3f}"
     )
+# sphinx_gallery_start_ignore
+if options.table is not None:
+    for name, values in recalls.items():
+        names = [(name, f"{epsilon:g}") for epsilon in options.epsilons]
+        scores.update(zip(names, values, strict=True))
+    with open(options.table, "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["measure", "method", "epsilon", "seed", "score"])
+        for method, values in scores.items():
+            for seed, recall in enumerate(values):
+                rows.writerow([f"Recall@{options.k}", *method, seed, recall])
+# sphinx_gallery_end_ignore
 
 # %%
 # On the synthetic choices, the model is hardly better than popularity at the smallest

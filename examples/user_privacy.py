@@ -50,6 +50,7 @@ options = SimpleNamespace(
 )  # fmt: skip
 # sphinx_gallery_start_ignore
 import argparse  # noqa: E402
+import csv  # noqa: E402
 import sys  # noqa: E402
 
 parser = argparse.ArgumentParser(
@@ -73,6 +74,7 @@ parser.add_argument(
 )  # fmt: skip
 parser.add_argument("--random-state", type=int, help="seed of the noise, for tests")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -172,6 +174,7 @@ references = {
     "CP with biases, no noise": errors_of(completion(np.inf, **no_pattern)),
 }
 print(f"RMSE of held-out ratings, mean of {options.splits} split(s)\n")
+scores = {(name, "inf"): errors for name, errors in references.items()}
 for name, errors in references.items():
     references[name] = np.mean(errors)
     print(f"{name:30}{references[name]:12.3f}")
@@ -202,11 +205,21 @@ for epsilon in [*options.epsilons, np.inf]:
     for name, params in methods.items():
         model = completion(epsilon, unit=0, **params)
         found = errors_of(model)
+        scores[name, f"{epsilon:g}"] = found
         row += f"{np.mean(found):16.3f}"
         if np.isfinite(epsilon):
             errors[name].append(found)
             guarantee = model.privacy_guarantee_
     print(row)
+# sphinx_gallery_start_ignore
+if options.table is not None:
+    with open(options.table, "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["measure", "method", "epsilon", "seed", "score"])
+        for method, found in scores.items():
+            for seed, error in enumerate(found):
+                rows.writerow(["RMSE", *method, seed, error])
+# sphinx_gallery_end_ignore
 
 # %%
 # Users who come later

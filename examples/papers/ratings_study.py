@@ -67,6 +67,7 @@ options = SimpleNamespace(
 )
 # sphinx_gallery_start_ignore
 import argparse  # noqa: E402
+import csv  # noqa: E402
 import sys  # noqa: E402
 
 parser = argparse.ArgumentParser(
@@ -86,6 +87,7 @@ parser.add_argument("--epsilons", nargs="+", type=float)
 parser.add_argument("--splits", type=int, help="random 90/10 splits")
 parser.add_argument("--gradient-clip", type=float, help="m, and L, of the paper")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -235,6 +237,17 @@ for name, found in errors.items():
     print(f"{name:36}{row}  {what_holds(name)}")
 if diverged:
     print("* the descent diverged; the last finite factors are used")
+# sphinx_gallery_start_ignore
+if options.table is not None:
+    with open(options.table, "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["measure", "method", "epsilon", "seed", "score"])
+        for name, found in errors.items():
+            epsilons = options.epsilons if name in guarantees else [np.inf]
+            for seed, of_split in enumerate(found):
+                for epsilon, error in zip(epsilons, of_split, strict=True):
+                    rows.writerow(["RMSE", name, f"{epsilon:g}", seed, error])
+# sphinx_gallery_end_ignore
 
 # %%
 # The guarantees, in the words of the fitted models:

@@ -81,6 +81,7 @@ arguments = SimpleNamespace(
 )
 # sphinx_gallery_start_ignore
 import argparse  # noqa: E402
+import csv  # noqa: E402
 
 parser = argparse.ArgumentParser(
     description="Loss of a task over epsilon, for encoders that know it or not.",
@@ -95,6 +96,7 @@ parser.add_argument(
 parser.add_argument("--jobs", type=int, help="processes")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="also save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(arguments))
 arguments, _ = parser.parse_known_args()
 # sphinx_gallery_end_ignore
@@ -381,6 +383,21 @@ def table(name, results):
 
 for name, results in found.items():
     table(name, results)
+# sphinx_gallery_start_ignore
+if arguments.table is not None:
+    with open(arguments.table, "w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["measure", "method", "epsilon", "seed", "score"])
+        for name, results in found.items():
+            classifies = "no noise" in results
+            loss = "cross-entropy" if classifies else "loss over variance"
+            measures = loss, "accuracy"
+            for label, array in results.items():
+                for seed, at, kind in np.argwhere(~np.isnan(array)):
+                    measure, epsilon = measures[kind], EPSILONS[name][at]
+                    score = array[seed, at, kind]
+                    rows.writerow([f"{name}: {measure}", label, epsilon, seed, score])
+# sphinx_gallery_end_ignore
 
 # %%
 # The picture

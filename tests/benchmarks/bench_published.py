@@ -11,6 +11,7 @@ Without it, the second table is that of users who are answered from their own ra
 """
 
 import argparse
+import csv
 import math
 from pathlib import Path
 from time import process_time
@@ -35,7 +36,7 @@ def domain(values):
 
 
 def errors(path, n_seeds, epsilons, options):
-    """Mean errors at every epsilon, and seconds of processor time without noise."""
+    """Errors of all seeds at every epsilon, and processor seconds without noise."""
     data = np.load(path)
     X, test = (data[name].astype(np.int64) for name in ("train", "test"))
     y, truth = (data[f"{name}_values"].astype(float) for name in ("train", "test"))
@@ -53,7 +54,7 @@ def errors(path, n_seeds, epsilons, options):
         ]
         if epsilon == math.inf:
             seconds = process_time() - start
-        found.append(np.mean([root_mean_squared_error(truth, p) for p in each]))
+        found.append([root_mean_squared_error(truth, p) for p in each])
     return found, seconds
 
 
@@ -62,19 +63,31 @@ def main():
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--seeds", type=int, default=3, help="fits with noise")
     parser.add_argument("--users", action="store_true", help="protect whole users")
+    parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
     arguments = parser.parse_args()
-    epsilons, tables = EPSILONS, {"epsilon": {}, "own ratings": {"personal": True}}
+    epsilons, tables = EPSILONS, {"RMSE": {}, "own ratings": {"personal": True}}
     if arguments.users:
-        epsilons, tables = FOR_USERS, {"epsilon": {"unit": 0, "delta": 1e-5}}
+        epsilons, tables = FOR_USERS, {"RMSE": {"unit": 0, "delta": 1e-5}}
     warm = np.argwhere(np.ones((5, 5)))
     CPCompletion(epsilon=math.inf, value_bounds=(0, 1)).fit(warm, np.eye(5).ravel())
+    scores = []
     for label, options in tables.items():
         print(f"{label:14}" + "".join(f"{e:>9g}" for e in epsilons) + "  seconds")
         for path in arguments.files:
             found, seconds = errors(path, arguments.seeds, epsilons, options)
-            row = "".join(f"{error:9.4f}" for error in found)
+            row = "".join(f"{np.mean(each):9.4f}" for each in found)
+            scores += [
+                (label, path.stem, f"{epsilon:g}", seed, error)
+                for epsilon, each in zip(epsilons, found, strict=True)
+                for seed, error in enumerate(each)
+            ]
             print(f"{path.stem:14}{row}{seconds:9.1f}", flush=True)
         print()
+    if arguments.table:
+        with open(arguments.table, "w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow(["measure", "method", "epsilon", "seed", "score"])
+            rows.writerows(scores)
 
 
 if __name__ == "__main__":

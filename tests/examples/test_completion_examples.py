@@ -5,16 +5,20 @@ import re
 
 import pytest
 
+from tests.support.scripts import printed_means
+
 pytestmark = pytest.mark.slow
 STARS = {"levels": [1, 2, 3, 4, 5]}
 
 
-def test_complete_ratings(run, ratings_file):
+def test_complete_ratings(run, ratings_file, tmp_path):
     path = ratings_file(60, 80, 3000, more=lambda k: ",0", **STARS)
     printed = run(
         "complete_ratings.py", "--epsilons", 1, 8, "--rank", 3, "--random-state", 0,
-        "--ratings", path, "--levels", 1, 5, 1,
+        "--ratings", path, "--levels", 1, 5, 1, "--splits", 2,
+        "--table", tmp_path / "scores.csv",
     )  # fmt: skip
+    assert len(printed_means(tmp_path / "scores.csv", printed)) == 4 + 6 * 2
     rows = dict(re.findall(r"^(.*?) {2,}(\d\.\d{3})", printed, flags=re.MULTILINE))
     error = {name: float(value) for name, value in rows.items()}
     assert error["CP and biases"] < error["global mean"]
@@ -45,8 +49,9 @@ def test_user_privacy(run, ratings_file, tmp_path):
     printed = run(
         "user_privacy.py", "--epsilons", 1, 32, "--rank", 3, "--random-state", 0,
         "--ratings", ratings_file(300, 50, 9000, **STARS), "--levels", 1, 5, 1,
-        "--per-user", 3, "--features", features,
+        "--per-user", 3, "--features", features, "--table", tmp_path / "scores.csv",
     )  # fmt: skip
+    assert len(printed_means(tmp_path / "scores.csv", printed)) == 5 + 5 * 3
     rows = re.findall(r"^(.*?) {2,}(\d\.\d{3})$", printed, flags=re.MULTILINE)
     error = {name: float(value) for name, value in rows[:5]}
     mean, own = error["global mean"], error["user's own mean, no budget"]
@@ -72,11 +77,13 @@ def test_user_privacy(run, ratings_file, tmp_path):
     )
 
 
-def test_recommend_from_choices(run, ratings_file):
+def test_recommend_from_choices(run, ratings_file, tmp_path):
     printed = run(
         "recommend_from_choices.py", "--epsilons", 0.5, 20, "--random-state", 0,
         "--splits", 1, "--choices", ratings_file(500, 60, 9000, **STARS),
+        "--table", tmp_path / "scores.csv",
     )  # fmt: skip
+    assert len(printed_means(tmp_path / "scores.csv", printed)) == 2 + 2 * 2
     assert "9,000 choices of 60 items by 500 users" in printed
     rows = re.findall(r"^(0\.5|20) +(0\.\d+) +(\d+) +(0\.\d+)$", printed, re.MULTILINE)
     small, large = ([float(n) for n in row] for row in rows)
@@ -134,14 +141,15 @@ def test_simulation_study(run):
     assert large["auto"] < 0.5 * mean < large["published input"]
 
 
-def test_ratings_study(run, ratings_file):
+def test_ratings_study(run, ratings_file, tmp_path):
     path = ratings_file(
         60, 80, 3000, more=lambda k: f",{1_000_000 * (k % 12)}", **STARS
     )
     printed = run(
         "papers/ratings_study.py", "--ratings", path, "--levels", 1, 5, 1, "--rank", 3,
-        "--epsilons", 1, 16, "--splits", 1,
+        "--epsilons", 1, 16, "--splits", 1, "--table", tmp_path / "scores.csv",
     )  # fmt: skip
+    assert len(printed_means(tmp_path / "scores.csv", printed)) == 5 + 14 * 2
     assert "(60, 80, 5), 5 times with ratings" in printed
     rows = re.findall(
         r"^(\S.*?) {2,}(\d\.\d{3})\*? +(\d\.\d{3})\*? +(\S.*)$", printed, re.MULTILINE

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import EXAMPLES
-from tests.support.scripts import load_definitions, rows_of
+from tests.support.scripts import load_definitions, printed_means, rows_of
 
 pytestmark = pytest.mark.thorough
 slow = pytest.mark.slow
@@ -338,9 +338,12 @@ def losses(text):
 
 
 @slow
-def test_task_aware_encoders(run):
+def test_task_aware_encoders(run, tmp_path):
     arguments = ["--data", "load", "diabetes", "--splits", "1"]
+    arguments += ["--table", tmp_path / "scores.csv"]
     printed = run("papers/task_aware.py", *arguments)
+    # Losses of seven approaches to two tasks at four epsilons.
+    assert len(printed_means(tmp_path / "scores.csv", printed)) == 7 * 2 * 4
     _, load, diabetes, headlines = re.split(r"^(?=load:|diabetes:|the paper's)",
                                             printed, flags=re.MULTILINE)  # fmt: skip
     for table in (load, diabetes):

@@ -4,11 +4,15 @@ The canary has items that nobody else has together. A table is a release of the 
 it may tell no more. A false alarm has a probability of at most 1e-4 in each audit.
 """
 
+import sys
+
 import numpy as np
 import pytest
 
 from sktensordp.audit import audit_mechanism
 from sktensordp.completion import ImplicitCompletion, _synthetic
+from tests.benchmarks import bench_synthetic
+from tests.support.scripts import printed_means
 
 pytestmark = [
     pytest.mark.slow,
@@ -80,3 +84,24 @@ def test_tables_tell_no_more_than_is_claimed():
 def test_a_sampler_that_copies_users_is_found():
     by_canaries = {"log_likelihood_ratio": lambda outputs: outputs[:, 1]}
     assert audited(copying, 1000, **by_canaries).violated
+
+
+def test_the_benchmark_of_other_recommenders(tmp_path, monkeypatch, capsys):
+    """Who learned from users of two groups finds what the group chooses."""
+    groups = np.repeat([0, 1], 40)
+    chosen = np.argwhere(groups[:, np.newaxis] == np.repeat([0, 1], 30))
+    held = (chosen[:, 0] + chosen[:, 1]) % 4 == 0
+    parts = {"train": chosen[~held], "test": chosen[held], "shape": (80, 60)}
+    train, test = (
+        bench_synthetic.matrix_of(parts[name], (80, 60)) for name in ("train", "test")
+    )
+    known = bench_synthetic.ease, bench_synthetic.neighbours, bench_synthetic.svd(2)
+    for learn in known:
+        assert bench_synthetic.recall(learn, train, train, test) == 1
+    assert bench_synthetic.recall(None, train, train, test) < 0.9
+    file, table = tmp_path / "choices.npz", tmp_path / "scores.csv"
+    np.savez(file, **parts)
+    arguments = ["--epsilons", "8", "--table", str(table), str(file)]
+    monkeypatch.setattr(sys, "argv", ["bench_synthetic.py", *arguments])
+    bench_synthetic.main()
+    assert len(printed_means(table, capsys.readouterr().out)) == 2 * 6

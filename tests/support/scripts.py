@@ -1,8 +1,11 @@
 """Scripts of examples/ and doc/, which are no modules of a package."""
 
 import ast
+import csv
 import re
 import runpy
+from collections import defaultdict
+from statistics import mean
 from types import SimpleNamespace
 
 
@@ -50,3 +53,22 @@ def rows_of(printed):
             float(cell.split("±")[0]) for cell in found[3].replace(",", "").split()
         ]
     return rows
+
+
+def printed_means(file, printed):
+    """The mean scores in a script's --table, by measure, method and epsilon.
+
+    Each must be printed.
+    """
+    scores = defaultdict(list)
+    with file.open(newline="", encoding="utf-8") as lines:
+        for row in csv.DictReader(lines):
+            key = row["measure"], row["method"], row["epsilon"]
+            assert int(row["seed"]) == len(scores[key])
+            scores[key].append(float(row["score"]))
+    means = {key: mean(each) for key, each in scores.items()}
+    numbers = set(re.findall(r"\d+\.\d+", printed))
+    decimals = {text: len(text.partition(".")[2]) for text in numbers}
+    for key, value in means.items():
+        assert any(f"{value:.{n}f}" == text for text, n in decimals.items()), key
+    return means
