@@ -20,11 +20,12 @@ LOWEST = {
     "_show_versions", "_sides", "_json", "_waiting",
 }  # fmt: skip
 MIDDLE = LOWEST | {"tensor", "privacy", "noise"}
-UPPER = MIDDLE | {"base", "_client", "mechanisms"}
+UPPER = MIDDLE | {"ids", "base", "_client", "mechanisms"}
 MAY_IMPORT = {
     "": {"_show_versions"},
     **dict.fromkeys(LOWEST, frozenset()),
     **dict.fromkeys(["tensor", "privacy", "noise"], LOWEST),
+    "ids": LOWEST,
     "base": MIDDLE | {"__version__"},
     "_client": MIDDLE | {"base"},
     "mechanisms": MIDDLE | {"base"},

@@ -26,12 +26,13 @@ from .._validation import (
     warn,
 )
 from ..exceptions import PrivacyLeakWarning
+from ..ids import Known
 from ..privacy.budgets._open import OPEN
 from ..privacy.budgets._reserved import current_reservation
 from ._base import USUAL_RANK, BaseCompletion
 from ._checks import entries_from_sparse, is_sparse
 from ._domain import declared_domain
-from ._encoder import CoordinateEncoder, calendar_bins, index_of, seconds_of
+from ._encoder import CoordinateEncoder, calendar_bins, index_of_ids, seconds_of
 from ._implicit import ImplicitCompletion
 from ._likely_mistakes import MOST_BINS
 from ._recommender import Recommender
@@ -179,7 +180,8 @@ def _of_ids(
     for k, catalogue in enumerate(declared):
         if catalogue is not None and k < len(columns):
             is_id, column = ~missing[k], columns[k]
-            is_id[is_id] = index_of(np.asarray(catalogue), column[is_id]) < 0
+            known = Known(np.asarray(catalogue))
+            is_id[is_id] = index_of_ids(known, column[is_id]) < 0
             unknown = len(set(column[is_id].tolist()))
             found[f"ids of column {labels[k]} that are not declared"] = unknown
             left_out |= is_id

@@ -29,10 +29,12 @@ from .._validation import (
     check_same_length,
     check_unmasked,
     checked,
+    filled,
     names_of,
     warn,
 )
 from ..base import EstimatorMixin, SentMixin
+from ..ids import kinds_of, kinds_of_type
 from ..privacy import PrivacyGuarantee
 from ._base import BaseCompletion
 from ._checks import check_entries, is_empty_list, is_sparse
@@ -42,8 +44,6 @@ from ._encoder import (
     check_kinds,
     checked_ids,
     exact_rows,
-    kinds_of,
-    kinds_of_type,
     numbers_of,
     types_of,
 )
@@ -741,7 +741,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             return None
         # All of it, so that no refusal depends on which rows are left out.
         check_numeric(y, "y")
-        values = as_numpy(y, "y")
+        values = as_numpy(filled(y), "y")
         if not values.ndim:  # scikit-learn's message would show its value
             raise ValueError("y must be array-like, not a scalar.")
         with np.errstate(over="ignore"):

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._client import Client
 from .._json import Fields
 from .._random import NoiseStreams
-from .._validation import check_numeric
+from .._validation import check_numeric, filled
 from ..mechanisms._noise import Clipping
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown
@@ -317,7 +317,7 @@ class EncoderClient(Client):
 
     def _checked(self, data: Any) -> NDArray[np.floating]:
         check_numeric(data, "X")
-        array = np.asarray(data, order="C")
+        array = np.asarray(filled(data), order="C")
         if array.dtype != np.float32:
             with np.errstate(over="ignore"):
                 array = array.astype(float)

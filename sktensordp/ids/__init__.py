@@ -1,0 +1,21 @@
+"""What users pass for people: ids and labels, each read by itself."""
+
+from ._each import one_each
+from ._known import (
+    Known,
+    are_equal,
+    declared_labels,
+    index_of,
+    kinds_of,
+    kinds_of_type,
+)
+
+__all__ = [
+    "Known",
+    "are_equal",
+    "declared_labels",
+    "index_of",
+    "kinds_of",
+    "kinds_of_type",
+    "one_each",
+]
