@@ -6,6 +6,7 @@ kinds are numbers, booleans, text, bytes and times; all else are other objects. 
 are never rounded to floats for a comparison, whatever the types of two arrays.
 """
 
+import re
 from collections.abc import Hashable
 from datetime import date, time, timedelta
 from functools import cached_property
@@ -22,11 +23,11 @@ from ._each import one_each
 # The kind of all elements of an array, by NumPy's letter for its type.
 _KINDS = {"b": "booleans", "U": "text", "S": "bytes"}
 _KINDS |= dict.fromkeys("iuf", "numbers") | dict.fromkeys("mM", "times")
-# How the names of types of pandas and polars begin.
-_NAMES = {"bool": "booleans", "bytes": "bytes", "binary": "bytes"}
-_NAMES |= dict.fromkeys(("str", "utf8"), "text")
+# The first words in the names of types of pandas and polars.
+_NAMES = {"boolean": "booleans", "binary": "bytes"}
+_NAMES |= dict.fromkeys(("str", "string", "utf"), "text")
 _NAMES |= dict.fromkeys(("int", "uint", "float", "decimal"), "numbers")
-_NAMES |= dict.fromkeys(("date", "time", "duration"), "times")
+_NAMES |= dict.fromkeys(("date", "datetime", "time", "duration"), "times")
 _TIMES = date, time, timedelta, np.datetime64, np.timedelta64
 # Values of these types are their own keys.
 _PLAIN = {bytes, float, int, str}
@@ -57,10 +58,11 @@ def kinds_of_type(dtype: Any) -> set[str]:
 
     Reads no value.
     """
-    kind, name = getattr(dtype, "kind", ""), str(dtype).lower()
-    if isinstance(dtype, np.dtype) and kind != "O":
-        return {_KINDS.get(kind, "other objects")}
-    return {found for start, found in _NAMES.items() if name.startswith(start)}
+    if isinstance(dtype, np.dtype) and dtype.kind not in "O" + "".join(_KINDS):
+        return {"other objects"}
+    found = _KINDS.get(getattr(dtype, "kind", ""))
+    word = re.match("[a-z]*", str(dtype).lower())
+    return {found or _NAMES.get(word[0] if word else "", "")} - {""}
 
 
 def declared_labels(values: Any, name: str) -> NDArray[Any]:

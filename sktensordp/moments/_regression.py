@@ -565,9 +565,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         to it. If None, it is read off the data with a `PrivacyLeakWarning`, and no
         finite epsilon holds; without noise, samples are not clipped then.
     classes : array-like of shape (n_classes,), default=None
-        Public, all different. A sample with another label counts as one without a
-        label. If None, they are read off the data with a `PrivacyLeakWarning`, and no
-        finite epsilon holds.
+        Public, of one kind, all different. A sample with another label, of whatever
+        type, counts as one without a label. If None, they are read off the data with a
+        `PrivacyLeakWarning`, and no finite epsilon holds.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
