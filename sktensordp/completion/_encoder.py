@@ -290,8 +290,9 @@ class CoordinateEncoder(
         ------
         ValueError
             If an id or a time is missing, ids are of another type than those of `fit`
-            (numbers, text or other objects), ids are floats too large to represent
-            integers exactly, or the last column cannot be read as times.
+            (numbers, booleans, text, bytes, times or other objects), ids are floats too
+            large to represent integers exactly, or the last column cannot be read as
+            times.
         """
         check_is_fitted(self)
         ids, times = self._split(X, reset=False)
@@ -664,8 +665,8 @@ def _catalogue(ids: Any, name: str = "categories") -> NDArray[Any]:
         given = declared_list(np.array(ids, dtype=object), name)
         if len(kinds_of(given)) > 1:
             raise ValueError(
-                f"{name} mixes numbers, text or other objects. Convert its ids to one "
-                f"type."
+                f"{name} mixes {', '.join(sorted(kinds_of(given)))}. Convert its ids "
+                f"to one type."
             )
     array = declared_list(exact_rows(ids), name)
     _check_single(array)

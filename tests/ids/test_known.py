@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+from array import array
 from decimal import Decimal
 from fractions import Fraction
 from uuid import UUID
@@ -140,6 +141,12 @@ def test_containers_hold_the_same_labels(container, values):
     expected = [sorted(values).index(value) for value in values]
     assert index_of(known, column).tolist() == expected
     assert are_equal(declared_labels(container(values), "classes"), known).all()
+
+
+def test_buffers_have_a_type():
+    for y in (array("l", [2, 1]), memoryview(np.array([2, 1]))):
+        column = one_each(y, "y")
+        assert (column.dtype, column.tolist()) == (np.int64, [2, 1])
 
 
 @pytest.mark.parametrize(
