@@ -18,22 +18,22 @@ PICTURE = Path(__file__).parent / "images" / "architecture.png"
 # What each part does, and the column in which it is drawn. The row follows from the
 # imports: a part is drawn above all that it imports.
 PARTS = {
-    "plotting": (3, "displays"),
+    "plotting": (4, "displays"),
     "model_selection": (2, "expected errors,\nprivate searches"),
     "papers": (1, "the five papers\nas printed"),
     "encoding": (1, "task-aware encoders"),
-    "recommend": (2, "tables with ids"),
+    "recommend": (2.45, "tables with ids"),
     "completion": (2, "private CP and\nTucker models"),
-    "moments": (0, "components of\npeople's tensors"),
+    "moments": (3.3, "components of\npeople's tensors"),
     "measure": (0, "exact sums\nwith noise"),
     "mechanisms": (1, "noise for samples"),
     "_client": (2, "base class of clients"),
     "datasets": (0, "data to download\nor generate"),
     "base": (2, "the gate of\nevery release"),
-    "audit": (3, "lower bounds\non epsilon"),
+    "audit": (4, "lower bounds\non epsilon"),
+    "ids": (3, "what users pass,\none by one"),
     "tensor": (0.12, "tensor mathematics,\nno privacy"),
     "noise": (1, "exact samplers"),
-    "ids": (3, "what users pass"),
     "privacy": (2, "guarantees, budgets,\naccounting"),
 }
 HELPERS = {
@@ -175,7 +175,7 @@ def draw(imports):
     arrows = list(arrows_of(imports))
     rows = rows_of(arrows)
     centres = {part: ACROSS * column for part, (column, _) in PARTS.items()}
-    figure = Figure(figsize=(8, 8.5), layout="constrained")
+    figure = Figure(figsize=(9.5, 8.5), layout="constrained")
     axes = figure.subplots()
     for (part, other), (start, end) in ends_of(arrows, centres).items():
         axes.annotate(

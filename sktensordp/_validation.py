@@ -191,7 +191,17 @@ def check_numeric(values: Any, name: str) -> None:
 
 
 def filled(values: Any) -> Any:
-    """Data with NaN in place of pandas.NA, which is no number; all else as it is."""
+    """Data with NaN in place of pandas.NA, which is no number.
+
+    A list becomes an array of doubles or, if it does not hold numbers alone, of
+    objects, which turn into doubles one by one: in a type that NumPy finds in all of
+    them, one element would decide how others are rounded. All else stays as it is.
+    """
+    if isinstance(values, list | tuple):
+        array = as_numpy(values, "X")
+        if array.dtype.kind in "biuf":
+            return array.astype(np.float64)
+        values = np.array(values, dtype=object)
     if isinstance(values, np.ndarray) and values.dtype != object:
         return values
     array = as_numpy(values, "X")
@@ -214,6 +224,8 @@ def as_numpy(values: Any, name: str) -> NDArray[Any]:
     if isinstance(values, np.ndarray) or not hasattr(values, "__array_namespace__"):
         try:
             return np.asarray(values)
+        except UnicodeDecodeError:  # bytes beside text
+            return np.array(values, dtype=object)
         except ValueError as error:
             ragged = "inhomogeneous" in str(error)
             if not ragged:

@@ -20,12 +20,13 @@ LOWEST = {
     "exceptions", "_validation", "_random", "_sklearn_compat", "_dask", "_docstrings",
     "_show_versions", "_json", "_waiting",
 }  # fmt: skip
-MIDDLE = LOWEST | {"ids", "tensor", "privacy", "noise"}
-UPPER = MIDDLE | {"base", "_client", "mechanisms"}
+MIDDLE = LOWEST | {"tensor", "privacy", "noise"}
+UPPER = MIDDLE | {"ids", "base", "_client", "mechanisms"}
 MAY_IMPORT = {
     "": {"_show_versions"},
     **dict.fromkeys(LOWEST, frozenset()),
-    **dict.fromkeys(["ids", "tensor", "privacy", "noise"], LOWEST),
+    **dict.fromkeys(["tensor", "privacy", "noise"], LOWEST),
+    "ids": LOWEST,
     "base": MIDDLE | {"__version__"},
     "_client": MIDDLE | {"base"},
     "mechanisms": MIDDLE | {"base"},

@@ -91,6 +91,9 @@ def _targets(y: ArrayLike) -> NDArray[np.float64]:
     """Numbers to predict: `y` itself, or an indicator of every class for labels."""
     check_unmasked(y, "y")
     labels = np.asarray(y)
+    if isinstance(y, list | tuple) and labels.dtype.kind in "US":
+        # Numbers beside text stay numbers, which text cannot be sorted with.
+        labels = np.array(y, dtype=object)
     if labels.ndim == 1 and labels.dtype.kind in "OUSbiu":
         try:
             classes, indices = np.unique(labels, return_inverse=True)

@@ -1,1 +1,21 @@
-"""What users pass: containers, ids and folds."""
+"""What users pass for people: ids, labels and folds, each value read by itself."""
+
+from ._each import one_each
+from ._known import (
+    Known,
+    are_equal,
+    declared_labels,
+    index_of,
+    kinds_of,
+    kinds_of_type,
+)
+
+__all__ = [
+    "Known",
+    "are_equal",
+    "declared_labels",
+    "index_of",
+    "kinds_of",
+    "kinds_of_type",
+    "one_each",
+]

@@ -134,8 +134,8 @@ def _words_of_numbers(numbers: NDArray[Any]) -> NDArray[np.uint64]:
     return np.where(np.isnan(found), np.uint64(_digest("missing")), words)
 
 
-def _nanoseconds(times: NDArray[Any]) -> NDArray[np.float64]:
-    """Nanoseconds since 1970, or of a duration; NaN for NaT."""
+def nanoseconds_of(times: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Integers: nanoseconds since 1970, or of a duration; and whether it is missing."""
     unit, step = np.datetime_data(times.dtype)
     if unit not in _UNITS:
         # Months and years may be too long for nanoseconds, other units are shorter.
@@ -145,7 +145,13 @@ def _nanoseconds(times: NDArray[Any]) -> NDArray[np.float64]:
     counts = np.where(is_missing, 0, times.astype(np.int64))
     if np.any(np.abs(counts) > (2**63 - 1) // length):
         counts = counts.astype(object)
-    return np.where(is_missing, np.nan, (counts * length).astype(np.float64))
+    return counts * length, is_missing
+
+
+def _nanoseconds(times: NDArray[Any]) -> NDArray[np.float64]:
+    """Nanoseconds since 1970, or of a duration; NaN for NaT."""
+    counts, is_missing = nanoseconds_of(times)
+    return np.where(is_missing, np.nan, counts.astype(np.float64))
 
 
 def _form(id_: Any) -> float | str:
@@ -183,7 +189,7 @@ def _as_number(id_: Any) -> complex | None:
     elif isinstance(id_, np.datetime64 | np.timedelta64):
         return complex(_nanoseconds(np.array([id_]))[0])
     elif isinstance(id_, date | time | timedelta):
-        return complex(_length(id_))
+        return complex(length_of(id_))
     try:
         return complex(id_)
     except OverflowError:
@@ -198,10 +204,10 @@ def _as_written(day: str, clock: str, fraction: str, zone: str) -> complex | Non
         moment = datetime.fromisoformat(f"{day}T{clock or '00:00'}{zone}")
     except ValueError:
         return None
-    return complex(_length(moment) + int(fraction.ljust(9, "0")))
+    return complex(length_of(moment) + int(fraction.ljust(9, "0")))
 
 
-def _length(value: date | time | timedelta) -> int:
+def length_of(value: date | time | timedelta) -> int:
     """Nanoseconds since 1970, since midnight, or of a duration."""
     if isinstance(value, timedelta):
         length = value

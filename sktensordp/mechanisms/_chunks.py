@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from .._random import NoiseStreams, SentStreams
-from .._validation import check_numeric, checked
+from .._validation import check_numeric, checked, filled
 
 DTYPES = (np.float64, np.float32)
 AS_SAMPLES = {"allow_nd": True, "dtype": DTYPES, "order": "C"}
@@ -25,7 +25,7 @@ def checked_rows(chunk: Any, name: str, input_name: str = "X") -> NDArray[np.flo
     check_numeric(chunk, input_name)
     array = checked(
         check_array,
-        chunk,
+        filled(chunk),
         **AS_SAMPLES,
         input_name=input_name,
         estimator=name,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from .._validation import check_numeric, checked
+from .._validation import check_numeric, checked, filled
 from ..privacy.calibration._sensitivity import declared_set
 
 # Number of entries processed at a time.
@@ -117,7 +117,7 @@ def mean(
     check_numeric(released, "released")
     samples = checked(
         check_array,
-        released,
+        filled(released),
         dtype=(np.float64, np.float32),
         allow_nd=True,
         order="C",

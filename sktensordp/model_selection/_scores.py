@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 from sklearn.metrics import get_scorer
 
+from ..ids import are_equal, one_each
 from ._plan import steps_of
 
 # The score of a row is rounded to this many steps over the declared range.
@@ -108,7 +109,8 @@ def _error_bounds(scoring: Any, estimator: Any) -> tuple[float, float] | None:
 
 
 def _accuracy(estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
-    return np.asarray(estimator.predict(X)) == np.asarray(y)
+    # Each label by itself: in an array, one of another type would change all of them.
+    return are_equal(one_each(estimator.predict(X), "y"), one_each(y, "y"))
 
 
 def _numbers(values: ArrayLike) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask, loaded
 from .._sklearn_compat import fit_context
-from .._validation import check_numeric, checked
+from .._validation import check_numeric, checked, filled
 from ..measure import contribute
 from ..mechanisms._chunks import AS_SAMPLES, in_chunks
 from ..mechanisms._samples import checked_tensor_shape
@@ -416,7 +416,7 @@ class MultilinearPCA(
         """
         check_is_fitted(self)
         check_numeric(Z, "Z")
-        rows = checked(check_array, Z, input_name="Z", dtype=float)
+        rows = checked(check_array, filled(Z), input_name="Z", dtype=float)
         if rows.shape[1] != self.n_components_:
             raise ValueError(
                 f"Z has {rows.shape[1]} columns, but there are {self.n_components_} "

@@ -24,8 +24,17 @@ from .._validation import (
     check_unmasked,
     checked,
     described,
+    filled,
     r2_of_any_size,
     range_of,
+)
+from ..ids import (
+    are_equal,
+    declared_labels,
+    index_of,
+    kinds_of,
+    kinds_of_type,
+    one_each,
 )
 from ._base import MomentsEstimator, SampleReleases
 from ._samples import Samples
@@ -94,8 +103,8 @@ class _Regression(MomentsEstimator):
         """The same from the targets themselves."""
         raise NotImplementedError
 
-    def _valid_targets(self, targets: NDArray[Any]) -> NDArray[Any]:
-        """Targets of the right kind, or an error."""
+    def _valid_targets(self, y: Any) -> NDArray[Any]:
+        """Targets of the right kind as one column, or an error."""
         raise NotImplementedError
 
     def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
@@ -123,10 +132,9 @@ class _Regression(MomentsEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 f"None."
             )
-        check_unmasked(y, "y")
-        targets = checked(column_or_1d, y, warn=True)
+        targets = self._valid_targets(y)
         check_same_length(X, targets)
-        return self._valid_targets(targets)
+        return targets
 
     # --- fit --------------------------------------------------------------------------
 
@@ -525,9 +533,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
     def _read_off(self, targets: NDArray[Any]) -> tuple[float, float]:
         return range_of(targets)
 
-    def _valid_targets(self, targets: NDArray[Any]) -> NDArray[Any]:
-        check_numeric(targets, "y")
-        values = targets.astype(float)
+    def _valid_targets(self, y: Any) -> NDArray[Any]:
+        check_numeric(y, "y")
+        values = checked(column_or_1d, filled(y), warn=True).astype(float)
         if not np.all(np.isfinite(values)):
             raise ValueError("Input y contains NaN or infinity.")
         return values
@@ -566,9 +574,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         to it. If None, it is read off the data with a `PrivacyLeakWarning`, and no
         finite epsilon holds; without noise, samples are not clipped then.
     classes : array-like of shape (n_classes,), default=None
-        Public, all different. A sample with another label counts as one without a
-        label. If None, they are read off the data with a `PrivacyLeakWarning`, and no
-        finite epsilon holds.
+        Public, of one kind, all different. A sample with another label, of whatever
+        type, counts as one without a label. If None, they are read off the data with a
+        `PrivacyLeakWarning`, and no finite epsilon holds.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -714,7 +722,7 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         """
         predicted = self.predict(X)  # First: it checks X.
         # scikit-learn's metrics quote labels of another type.
-        is_right = self._checked_targets(predicted, y) == predicted
+        is_right = are_equal(self._checked_targets(predicted, y), predicted)
         if sample_weight is None:
             return float(is_right.mean())
         return float(np.average(is_right, weights=np.asarray(sample_weight, float)))
@@ -725,17 +733,31 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     def _declared(self) -> NDArray[Any] | None:
         if self.classes is None:
             return None
-        classes, counts = np.unique(np.asarray(self.classes), return_counts=True)
-        if classes.ndim != 1 or not len(classes) or np.any(counts > 1):
-            raise ValueError("classes must be a list of labels that are all different.")
-        return classes
+        return declared_labels(self.classes, "classes")
 
     def _read_off(self, targets: NDArray[Any]) -> NDArray[Any]:
         return np.unique(targets)
 
-    def _valid_targets(self, targets: NDArray[Any]) -> NDArray[Any]:
-        checked(check_classification_targets, targets)
-        return targets
+    def _valid_targets(self, y: Any) -> NDArray[Any]:
+        classes = self._declared()
+        if classes is None:
+            check_unmasked(y, "y")
+            targets = checked(column_or_1d, y, warn=True)
+            checked(check_classification_targets, targets)
+            return targets
+        labels = one_each(y, "y")
+        # By the type alone: a label of another kind in a list is just no label.
+        kinds = kinds_of_type(getattr(y, "dtype", labels.dtype))
+        if not kinds <= kinds_of(classes):
+            raise ValueError(
+                f"y holds {' or '.join(kinds)}, but classes are "
+                f"{' or '.join(kinds_of(classes))}. Convert one of them."
+            )
+        if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
+            raise ValueError("Input y contains NaN or infinity.")
+        return labels
 
     def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
-        return (targets[:, np.newaxis] == known).astype(float)
+        # An unknown label is -1.
+        index = index_of(known, targets)
+        return (index[:, np.newaxis] == np.arange(len(known))).astype(float)

@@ -31,10 +31,11 @@ from ..completion._implicit import ImplicitCompletion
 from ..completion._likely_mistakes import MOST_BINS
 from ..completion._tucker import TuckerCompletion
 from ..exceptions import PrivacyLeakWarning
+from ..ids import Known
 from ..ids._folds import columns_of
 from ..privacy.budgets._open import OPEN
 from ..privacy.budgets._reserved import current_reservation
-from ._encoder import CoordinateEncoder, calendar_bins, index_of, seconds_of
+from ._encoder import CoordinateEncoder, calendar_bins, index_of_ids, seconds_of
 from ._recommender import Recommender
 
 
@@ -179,7 +180,8 @@ def _of_ids(
     for k, catalogue in enumerate(declared):
         if catalogue is not None and k < len(columns):
             is_id, column = ~missing[k], columns[k]
-            is_id[is_id] = index_of(np.asarray(catalogue), column[is_id]) < 0
+            known = Known(np.asarray(catalogue))
+            is_id[is_id] = index_of_ids(known, column[is_id]) < 0
             unknown = len(set(column[is_id].tolist()))
             found[f"ids of column {labels[k]} that are not declared"] = unknown
             left_out |= is_id

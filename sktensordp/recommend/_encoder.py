@@ -7,8 +7,8 @@ import reprlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import date
-from functools import cached_property, partial
-from numbers import Integral, Number
+from functools import partial
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -41,7 +41,8 @@ from ..completion._likely_mistakes import (
     in_columns_with_missing,
     warn_of_times,
 )
-from ..completion._local import Lookups, looked_up
+from ..completion._local import Lookups
+from ..ids import Known, kinds_of, kinds_of_type
 from ..ids._folds import columns_of
 from ..privacy.budgets._budget import record_ids
 
@@ -241,7 +242,7 @@ class CoordinateEncoder(
                 learned.append(
                     ids_seen if first else _extended(self.categories_[k], ids_seen)
                 )
-            elif np.any(index_of(catalogue, column) == -1):
+            elif np.any(index_of_ids(Known(catalogue), column) == -1):
                 raise ValueError(
                     f"Some ids of column {k} are not among categories[{k}]. List every "
                     f"public id there, including those that may come later."
@@ -289,8 +290,9 @@ class CoordinateEncoder(
         ------
         ValueError
             If an id or a time is missing, ids are of another type than those of `fit`
-            (numbers, text or other objects), ids are floats too large to represent
-            integers exactly, or the last column cannot be read as times.
+            (numbers, booleans, text, bytes, times or other objects), ids are floats too
+            large to represent integers exactly, or the last column cannot be read as
+            times.
         """
         check_is_fitted(self)
         ids, times = self._split(X, reset=False)
@@ -300,7 +302,7 @@ class CoordinateEncoder(
 
     def _coordinates(self, ids: list[NDArray[Any]], times: Any) -> NDArray[np.int64]:
         """Encode columns of ids, and times in seconds since 1970 if they are binned."""
-        columns = [self._known(k).of(column) for k, column in enumerate(ids)]
+        columns = [index_of_ids(self._known(k), column) for k, column in enumerate(ids)]
         if self._has_time:
             columns += [self._bins_of(times)]
         return np.column_stack(columns)
@@ -348,14 +350,14 @@ class CoordinateEncoder(
     def _indices_of(self, values: NDArray[Any], column: int) -> NDArray[np.int64]:
         """Encode ids or times of one column; -1 for an unknown one."""
         if column < len(self.categories_):
-            return self._known(column).of(values)
+            return index_of_ids(self._known(column), values)
         return self._bins_of(seconds_of(values))
 
-    def _known(self, column: int) -> _Known:
+    def _known(self, column: int) -> Known:
         """The known ids of a column, which are sorted or hashed on first use."""
         known = self.categories_[column]
         lookups = self.__dict__.setdefault("_lookups", Lookups())
-        return lookups.get(f"column {column}", known, lambda: _Known(known))
+        return lookups.get(f"column {column}", known, lambda: Known(known))
 
     def _ids_at(self, indices: NDArray[np.integer], column: int) -> NDArray[Any]:
         """The ids, or the first times, of indices of a column, as objects; None for -1.
@@ -470,7 +472,7 @@ class CoordinateEncoder(
             if catalogue is not None:
                 kinds = kinds_of_type(types[k]) if by_type else kinds_of(column)
                 check_kinds(kinds_of(catalogue), kinds, first_column + k)
-                declared &= index_of(catalogue, column) != -1
+                declared &= index_of_ids(Known(catalogue), column) != -1
         return declared
 
     def _unprotected(self) -> list[str]:
@@ -611,37 +613,6 @@ def types_of(X: Any) -> list[Any]:
     return [X.dtype] * X.shape[1]
 
 
-def kinds_of_type(dtype: Any) -> set[str]:
-    """Kinds of ids that a column of some type holds; empty if the type does not tell.
-
-    Reads no id.
-    """
-    name, kind = str(dtype).lower(), getattr(dtype, "kind", "")
-    if kind in tuple("biuf") or name.startswith(("int", "uint", "float")):
-        return {"numbers"}
-    is_text = kind in ("S", "U") or name.startswith(("str", "utf8"))
-    return {"text"} if is_text else set()
-
-
-def kinds_of(ids: NDArray[Any]) -> set[str]:
-    """Whether ids are numbers, text or objects of another type.
-
-    Each id is looked at on its own.
-    """
-    if ids.dtype.kind in "biuf":
-        return {"numbers"}
-    if ids.dtype.kind in "SU":
-        return {"text"}
-    found = set()
-    for kind in set(map(type, ids.tolist())):
-        is_number = issubclass(kind, Number | np.bool_) and not issubclass(
-            kind, complex | np.complexfloating
-        )
-        is_text = issubclass(kind, str | bytes)
-        found.add("numbers" if is_number else "text" if is_text else "other objects")
-    return found
-
-
 def _are_distinct(ids: NDArray[Any]) -> Any:
     """Whether ids are no floats too large to represent integers exactly."""
     if ids.dtype.kind != "f":
@@ -694,8 +665,8 @@ def _catalogue(ids: Any, name: str = "categories") -> NDArray[Any]:
         given = declared_list(np.array(ids, dtype=object), name)
         if len(kinds_of(given)) > 1:
             raise ValueError(
-                f"{name} mixes numbers, text or other objects. Convert its ids to one "
-                f"type."
+                f"{name} mixes {', '.join(sorted(kinds_of(given)))}. Convert its ids "
+                f"to one type."
             )
     array = declared_list(exact_rows(ids), name)
     _check_single(array)
@@ -712,7 +683,7 @@ def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
             "A column that held numbers must stay numbers, and one that held other ids "
             "must not get numbers."
         )
-    new = ids[index_of(known, ids) == -1]
+    new = ids[index_of_ids(Known(known), ids) == -1]
     if not len(new):
         return known
     if {known.dtype.kind, new.dtype.kind} == {"i", "u"}:
@@ -720,44 +691,12 @@ def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([known, new])
 
 
-def index_of(known: NDArray[Any], column: NDArray[Any]) -> NDArray[np.int64]:
-    """Index of every id among the known ones; -1 if it is not known."""
-    return _Known(known).of(column)
+def index_of_ids(known: Known, column: NDArray[Any]) -> NDArray[np.int64]:
+    """Index of every id among the known ones; -1 if it is not known.
 
-
-class _Known:
-    """Known ids, among which others are found; it sorts or hashes them once."""
-
-    def __init__(self, known: NDArray[Any]) -> None:
-        self._known = known
-
-    @cached_property
-    def kinds(self) -> set[str]:
-        """See `kinds_of`."""
-        return kinds_of(self._known)
-
-    @cached_property
-    def _order(self) -> NDArray[np.intp]:
-        return np.argsort(self._known, kind="stable")
-
-    @cached_property
-    def _sorted(self) -> NDArray[Any]:
-        return self._known[self._order]
-
-    @cached_property
-    def _index(self) -> dict[Any, int]:
-        return {id_: k for k, id_ in enumerate(self._known.tolist())}
-
-    def of(self, column: NDArray[Any]) -> NDArray[np.int64]:
-        """Index of every id; -1 if it is not known."""
-        kinds = {self._known.dtype.kind, column.dtype.kind}
-        # Signed and unsigned integers would be compared as floats.
-        if kinds <= set("iubf") and kinds != {"i", "u"}:
-            place = np.searchsorted(self._sorted, column)
-            nearest = self._order[np.minimum(place, len(self._order) - 1)]
-            is_known = (self._known[nearest] == column) & _are_distinct(column)
-            return np.where(is_known, nearest, -1)
-        return looked_up(self._index, column)
+    Floats too large to represent integers exactly are unknown.
+    """
+    return np.where(_are_distinct(column), known.of(column), -1)
 
 
 def seconds_of(column: NDArray[Any]) -> NDArray[np.float64]:

@@ -29,6 +29,7 @@ from .._validation import (
     check_same_length,
     check_unmasked,
     checked,
+    filled,
     names_of,
     warn,
 )
@@ -48,14 +49,13 @@ from ..completion._likely_mistakes import (
 from ..completion._local import N_RESERVED, LocalUsers
 from ..completion._ranking import lists_of
 from ..completion._tucker import TuckerCompletion
+from ..ids import kinds_of, kinds_of_type
 from ..privacy import PrivacyGuarantee
 from ._encoder import (
     CoordinateEncoder,
     check_kinds,
     checked_ids,
     exact_rows,
-    kinds_of,
-    kinds_of_type,
     numbers_of,
     types_of,
 )
@@ -741,7 +741,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             return None
         # All of it, so that no refusal depends on which rows are left out.
         check_numeric(y, "y")
-        values = as_numpy(y, "y")
+        values = as_numpy(filled(y), "y")
         if not values.ndim:  # scikit-learn's message would show its value
             raise ValueError("y must be array-like, not a scalar.")
         with np.errstate(over="ignore"):

@@ -149,7 +149,13 @@ class TestTask:
             one.task_, TaskAwareEncoder().fit(low_rank, indicators).task_
         )
 
-    @pytest.mark.parametrize("y", [np.ones(5), ["a"] * 300, np.full(300, np.nan)])
+    @pytest.mark.parametrize(
+        "y",
+        [
+            np.ones(5), ["a"] * 300, np.full(300, np.nan), [0.5] * 299 + ["guest"],
+            ["a"] * 299 + [1], ["a"] * 299 + [True],
+        ],
+    )  # fmt: skip
     def test_bad_y(self, y, low_rank):
         with pytest.raises(ValueError, match=r"^y must"):
             TaskAwareEncoder().fit(low_rank, y)

@@ -5,6 +5,8 @@ import pickle
 from functools import partial
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
@@ -224,9 +226,17 @@ def test_bad_targets_cost_nothing(bad):
     targets = y.astype(object)
     targets[2] = bad
     with PrivacyBudget(10, 1e-5) as budget, drawing() as drawn:
-        for model in (ridge(), classifier()):
+        with pytest.raises((ValueError, TypeError)):
+            ridge().fit(X, targets)
+        for malformed in (
+            np.where(np.arange(9) == 2, np.inf, y), y + 0j, y.astype(str), y > 0,
+            y.astype("S"), y.astype("M8[s]"), pd.Series(y.astype(str)),
+            pl.Series(y.astype(str)), np.column_stack([y, y]), "012012012",
+            np.column_stack([y, y]).tolist(), np.ma.array(y, mask=y == 1), None, 3,
+        ):  # fmt: skip
             with pytest.raises((ValueError, TypeError)):
-                model.fit(X, targets)
+                classifier().fit(X, malformed)
+        for model in (ridge(), classifier()):
             with pytest.raises(ValueError, match=r"same length|inconsistent"):
                 model.fit(X, y[:-1])
     assert budget.spent is None

@@ -299,6 +299,21 @@ def test_ids_keep_their_kind():
     assert encoder.transform([[1, 1], [2, 2]]).tolist() == [[0, 0], [1, 1]]
 
 
+def test_true_is_not_the_id_one_and_bytes_are_no_text():
+    encoder = CoordinateEncoder().fit([[0, "a"], [1, "b"]])
+    numbers = CoordinateEncoder().fit([[0, 1], [1, 2]])
+    for table in ([[True, "a"]], [[0, b"a"]], [[0, np.bytes_(b"b")]]):
+        with pytest.raises(ValueError, match="known ids of column"):
+            encoder.transform(np.array(table, dtype=object))
+    with pytest.raises(ValueError, match="known ids of column 0 are numbers"):
+        numbers.transform(np.array([[True, False]]))
+    odd = np.array([[True, "a"]], dtype=object)
+    flags = CoordinateEncoder(categories=[[False, True], ["b", "a"]]).fit(odd)
+    assert flags.transform(odd).tolist() == [[1, 1]]
+    with pytest.raises(ValueError, match="mixes booleans, numbers"):
+        CoordinateEncoder(categories=[[1, True], ["a"]]).fit(odd)
+
+
 @pytest.mark.parametrize(
     "params", [{"freq": "D"}, {"freq": None}, {"freq": None, "time_bins": 2}]
 )

@@ -10,6 +10,7 @@ from collections import Counter
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from sklearn.base import is_classifier
 from sklearn.exceptions import (
     DataConversionWarning,
     NotFittedError,
@@ -239,7 +240,11 @@ def _wrong(case, estimator, outcome):
         if len(case.arguments) < 2:  # of samples alone
             return None if math.isfinite(outcome) else "it is not finite"
         y = case.arguments[1].plain
-        return None if len(X) < 2 else _wrong_score(outcome, estimator.predict(X), y)
+        predicted = estimator.predict(X)
+        if is_classifier(estimator):  # a label that is no class is never right
+            right = float(np.mean(predicted == y))
+            return None if outcome == right else f"the score {outcome} is {right}"
+        return None if len(X) < 2 else _wrong_score(outcome, predicted, y)
     if method == "parameters" and hasattr(estimator, "privacy_guarantee_"):
         if found := _wrong_guarantee(estimator):
             return found

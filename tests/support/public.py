@@ -7,7 +7,7 @@ import pkgutil
 import sktensordp
 
 # Kernels, and what estimators inherit: not in the reference.
-INNER = {"base", "measure", "tensor"}
+INNER = {"base", "ids", "measure", "tensor"}
 
 
 def public():

@@ -1,0 +1,196 @@
+"""Ids and labels among known ones: each is looked up by itself.
+
+Two values are one if they are of one kind, and equal as values of Python are: 1, 1.0
+and ``np.float32(1)`` are one number, but "1" is a text, and True is a truth value. The
+kinds are numbers, booleans, text, bytes and times; all else are other objects. Integers
+are never rounded to floats for a comparison, whatever the types of two arrays.
+"""
+
+import re
+from collections.abc import Hashable
+from datetime import date, time, timedelta
+from functools import cached_property
+from numbers import Number
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import declared_list
+from ._each import one_each
+from ._folds import length_of, nanoseconds_of
+
+# The kind of all elements of an array, by NumPy's letter for its type.
+_KINDS = {"b": "booleans", "U": "text", "S": "bytes"}
+_KINDS |= dict.fromkeys("iuf", "numbers") | dict.fromkeys("mM", "times")
+# The first words in the names of types of pandas and polars.
+_NAMES = {"boolean": "booleans", "binary": "bytes"}
+_NAMES |= dict.fromkeys(("str", "string", "utf"), "text")
+_NAMES |= dict.fromkeys(("int", "uint", "float", "decimal"), "numbers")
+_NAMES |= dict.fromkeys(("date", "datetime", "time", "duration"), "times")
+_TIMES = date, time, timedelta, np.datetime64, np.timedelta64
+# Values of these types are their own keys.
+_PLAIN = {bytes, float, int, str}
+
+
+def kinds_of(values: NDArray[Any]) -> set[str]:
+    """Kinds of values, each of which is looked at on its own."""
+    if values.dtype != object:
+        return {_KINDS.get(values.dtype.kind, "other objects")}
+    return set(map(_kind_of, set(map(type, values.tolist()))))
+
+
+def _kind_of(kind: type) -> str:
+    if issubclass(kind, bool | np.bool_):
+        return "booleans"
+    # NumPy's durations are numbers of its own.
+    if issubclass(kind, _TIMES):
+        return "times"
+    if issubclass(kind, str | bytes):
+        return "text" if issubclass(kind, str) else "bytes"
+    is_complex = issubclass(kind, complex | np.complexfloating)
+    is_number = issubclass(kind, Number) and not is_complex
+    return "numbers" if is_number else "other objects"
+
+
+def kinds_of_type(dtype: Any) -> set[str]:
+    """Kinds of values that a column of some type holds; empty if it does not tell.
+
+    Reads no value.
+    """
+    if isinstance(dtype, np.dtype) and dtype.kind not in "O" + "".join(_KINDS):
+        return {"other objects"}
+    found = _KINDS.get(getattr(dtype, "kind", ""))
+    word = re.match("[a-z]*", str(dtype).lower())
+    return {found or _NAMES.get(word[0] if word else "", "")} - {""}
+
+
+def declared_labels(values: Any, name: str) -> NDArray[Any]:
+    """A public list of labels that are all different and of one kind, sorted.
+
+    Raises
+    ------
+    ValueError
+        If it is no such list.
+    """
+    given = one_each(values, name)
+    labels, kinds = declared_list(given, name), kinds_of(given)
+    if len(kinds) > 1 or "other objects" in kinds:
+        raise ValueError(
+            f"{name} must hold labels of one kind: numbers, booleans, text, bytes or "
+            f"times."
+        )
+    keys: list[Any] = _keys_of(labels)
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"{name} must be a list of labels that are all different.")
+    labels = labels[sorted(range(len(keys)), key=keys.__getitem__)]
+    if labels.dtype != object:
+        return labels
+    typed = np.array(labels.tolist())
+    # In one type, integers beside floats may have been rounded.
+    return typed if _keys_of(typed) == sorted(keys) else labels
+
+
+def index_of(known: NDArray[Any], values: NDArray[Any]) -> NDArray[np.int64]:
+    """Index of every value among the known ones; -1 if it is not known."""
+    return Known(known).of(values)
+
+
+def are_equal(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:
+    """Whether values are the same in two columns of equal length, pair by pair."""
+    pairs = zip(_keys_of(first), _keys_of(second), strict=True)
+    # As in a dictionary: what has another hash is not even compared.
+    return np.array([a is not None and a in {b} for a, b in pairs], dtype=bool)
+
+
+class Known:
+    """Known ids or labels, among which others are found; sorts or hashes them once.
+
+    Parameters
+    ----------
+    known : ndarray of shape (n,)
+        All different.
+    """
+
+    def __init__(self, known: NDArray[Any]) -> None:
+        self._known = known
+
+    @cached_property
+    def kinds(self) -> set[str]:
+        """See `kinds_of`."""
+        return kinds_of(self._known)
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        return np.argsort(self._known, kind="stable")
+
+    @cached_property
+    def _sorted(self) -> NDArray[Any]:
+        return self._known[self._order]
+
+    @cached_property
+    def _index(self) -> dict[Any, int]:
+        return {key: k for k, key in enumerate(_keys_of(self._known))}
+
+    def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Index of every value; -1 if it is not known."""
+        kinds = self._known.dtype.kind + values.dtype.kind
+        if kinds in ("bb", "ii", "uu", "ff"):
+            return self._of_numbers(values)
+        if kinds == "if":
+            # As floats, known integers beyond 2**53 would be rounded.
+            floats = values.astype(np.promote_types(values.dtype, np.float64))
+            is_within = (floats >= -(2.0**63)) & (floats < 2.0**63)
+            whole = np.where(is_within, floats, 0).astype(np.int64)
+            return np.where(whole == floats, self._of_numbers(whole), -1)
+        numbers = [self._index.get(key, -1) for key in _keys_of(values)]
+        return np.array(numbers, dtype=np.int64)
+
+    def _of_numbers(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        place = np.searchsorted(self._sorted, values)
+        nearest = self._order[np.minimum(place, len(self._order) - 1)]
+        return np.where(self._known[nearest] == values, nearest, -1)
+
+
+def _keys_of(values: NDArray[Any]) -> list[Hashable]:
+    """What stands for each value in a dictionary: equal if and only if they are one.
+
+    None stands for what has no equal: missing values and what has no hash.
+    """
+    if values.dtype.kind in "iufSU":
+        return values.tolist()
+    return [v if type(v) in _PLAIN and v == v else _key_of(v) for v in values]
+
+
+def _key_of(value: Any) -> Hashable:
+    if isinstance(value, np.generic) and not isinstance(value, _TIMES):
+        value = value.item()
+    kind = _kind_of(type(value))
+    if kind == "booleans":
+        return kind, value
+    if kind == "times":
+        return _time_of(value)
+    if kind == "numbers":
+        return value if value == value else None
+    try:
+        hash(value)
+    except TypeError:
+        return None
+    return None if type(value).__name__ == "NAType" else value
+
+
+def _time_of(value: Any) -> Hashable:
+    """The nanosecond of a time, or the length of a duration, as an exact integer."""
+    if value != value:  # NaT
+        return None
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        kind = "durations" if isinstance(value, np.timedelta64) else "times"
+        (length,) = nanoseconds_of(np.array([value]))[0].tolist()
+        return kind, length, False
+    kind = next(
+        name
+        for name, types in (("durations", timedelta), ("hours", time), ("times", date))
+        if isinstance(value, types)
+    )
+    # A time in a zone equals none without.
+    return kind, length_of(value), getattr(value, "tzinfo", None) is not None
