@@ -687,7 +687,7 @@ def _collect_search(search: Any, context: Context) -> Findings:
         if not (context.noisy or findings.learners):
             findings.learners += [name]
         findings.learners_of_y += [name]
-    findings.unprotected += [SCORES_CAVEAT]
+    findings.unprotected += [SCORES_CAVEAT, *counts.unprotected]
     if not planned and stored_cv(search) is None:
         findings.unprotected += [READS_CV]
     return findings
