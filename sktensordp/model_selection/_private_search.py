@@ -677,6 +677,13 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             "is known only after its fit."
         )
 
+    @property
+    def _conditions_since(self) -> tuple[str, ...]:
+        """Conditions to which the best estimator has come since the fit."""
+        if not hasattr(self, "best_estimator_"):
+            return ()
+        return privacy_of(self.best_estimator_).guarantee.conditions
+
     def _unprotected(self) -> list[str]:
         unprotected = [
             sentence

@@ -212,10 +212,14 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     if not made and (context.planned or guarantee is not None):
         made = {guarantee: 1}
     in_pass = int(method == "transform")
+    since = () if context.planned else getattr(obj, "_conditions_since", ())
     findings.releases += [
-        Release(f"{method} of {name}", each, count, in_pass, why, _protected(obj, each))
+        Release(
+            f"{method} of {name}", each and each.under(*since), count, in_pass, why,
+            _protected(obj, each),
+        )
         for each, count in made.items()
-    ]
+    ]  # fmt: skip
     if guarantee is not None and guarantee.protects and in_pass:
         findings.noisy = True
     return findings
