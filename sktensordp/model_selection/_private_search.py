@@ -542,6 +542,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             delta=mean * one_try.delta if mean * one_try.delta < 1 else one_try.delta,
             statement=statement,
             source="; ".join([_SOURCE, one_try.source]),
+            local=False,
         )
         if not self._refits:
             return chosen

@@ -199,7 +199,7 @@ def _guarantee_of(
     event = PureDpEvent(float(epsilon))
     if lattice is not None:
         event = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
-    return entry_guarantee(event, _INPUT, source, void_for=void_for)
+    return entry_guarantee(event, _INPUT, source, void_for=void_for, local=None)
 
 
 def _generator(streams: NoiseStreams, number: int) -> np.random.Generator:
