@@ -1,6 +1,8 @@
 """What fits will guarantee, and the epsilon that a plan leaves for each."""
 
+import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from sktensordp import papers
+from sktensordp.base import PrivateEstimatorMixin
 from sktensordp.completion import (
     CoordinateEncoder,
     CPCompletion,
@@ -338,3 +341,118 @@ def test_why_no_epsilon_is_small_enough():
         epsilon_per_release(1.0, 0.0, 2, raw)
     with pytest.raises(ValueError, match="Give the estimator a smaller delta"):
         epsilon_per_release(1.0, 0.0, 2, PLACES["alone"](NOISES["Gaussian"]))
+
+
+# --- what a plan and a fit refuse ----------------------------------------------------
+
+
+class Reached(BaseException):
+    """A fit came to its release, so that no parameter was refused."""
+
+
+def reach(self, guarantee):
+    raise Reached
+
+
+def refused_by_fit(model, *data):
+    """What a fit refuses before it releases anything; "" if it refuses nothing."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setattr(PrivateEstimatorMixin, "_record", reach)
+        warnings.simplefilter("ignore")
+        try:
+            model.fit(*data).transform(data[0])  # one of which releases
+        except Reached:
+            return ""
+        except (TypeError, ValueError) as error:
+            return str(error)
+    raise AssertionError("It releases nothing.")
+
+
+def refused_by_plan(model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            planned_guarantee(model)
+        except ValueError as error:
+            return str(error).partition(": ")[2]
+    return ""
+
+
+SMALL = np.argwhere(np.ones((4, 3)))
+SMALL_VALUES = np.linspace(0.1, 0.9, 12)
+OF_COMPLETIONS = {
+    "unit": ["entry", 0, 1],
+    "perturbation": ["auto", "input", "gradient", "output", "statistics", "sums"],
+    "biases": [True, False],
+    "range": [
+        {}, {"value_bounds": (0, 1)}, {"levels": [0, 0.5, 1]},
+        {"levels": [0, 0.1, 1], "level_prior": [0.2, 0.3, 0.5],
+         "value_bounds": (-1, 2)},
+        {"level_prior": [0.5, 0.5]},
+    ],
+    "shape": [None, (4, 3)],
+    "personal": [False, True],
+    "smooth_modes": [None, [0], [1]],
+    "side_information": [
+        None, {1: np.eye(3)}, {0: np.eye(4)}, {1: np.full((3, 1), np.nan)}
+    ],
+    "rank": [0, 1, None],
+}  # fmt: skip
+# Those whose shape must be known for what is wrong to be known.
+OF_SHAPES = {
+    "epsilon": [1.0, math.inf],
+    "unit": ["entry", 0, 1, 2],
+    "shape": [(4, 3)],
+    "rank": [1, 2, 9],
+    "smooth_modes": [None, [], [-1], [-2], [5]],
+    "side_information": [None, {}, {1: np.eye(4)}, [None, np.eye(3)], [np.eye(4)]],
+    "personal": [False, True],
+}  # fmt: skip
+OF_PUBLISHED = {
+    "perturbation": ["input", "gradient", "output"],
+    "value_bounds": [None, (0, 1), (1, 0)],
+    "shape": [None, (4, 3)],
+    "rank": [0, 1],
+}
+
+
+def settings(kind, grid):
+    for values in itertools.product(*grid.values()):
+        params = dict(zip(grid, values, strict=True))
+        yield kind(**{**params.pop("range", {}), **params})
+
+
+def drawn(grid, n):
+    """The same number of settings each time, spread over the grid."""
+    rng = np.random.default_rng(0)
+    for _ in range(n):
+        yield {name: [values[rng.integers(len(values))]]
+               for name, values in grid.items()}  # fmt: skip
+
+
+def compare(model, *data):
+    """A plan refuses what a fit refuses, for the same reason, and nothing else."""
+    in_fit, in_plan = refused_by_fit(model, *data), refused_by_plan(model)
+    assert in_plan == in_fit, model
+
+
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+def test_a_plan_refuses_what_a_fit_of_entries_refuses(kind):
+    for grid in drawn(OF_COMPLETIONS, 60):
+        compare(*settings(kind, grid), SMALL, SMALL_VALUES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grid", [OF_COMPLETIONS, OF_SHAPES], ids=["all", "shapes"])
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+def test_a_plan_refuses_what_a_fit_refuses_at_every_setting(kind, grid):
+    for model in settings(kind, grid):
+        compare(model, SMALL, SMALL_VALUES)
+
+
+@pytest.mark.parametrize(
+    "kind", [papers.PublishedCPCompletion, papers.PublishedTuckerCompletion]
+)
+def test_a_plan_refuses_what_a_fit_of_a_published_algorithm_refuses(kind):
+    for model in settings(kind, OF_PUBLISHED):
+        compare(model, SMALL, SMALL_VALUES)
