@@ -36,7 +36,7 @@ from ._entries import check_values
 from ._fitted import fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_after, warn_before
 from ._own_rows import for_own_eyes
-from ._problem import Problem, domain_of
+from ._problem import Problem, check_parameters, domain_of
 from ._ranking import RankingEstimator
 from ._synthetic import LENGTHS_ARE_PUBLIC, Request, sample_entries
 from ._values import plan_entry_randomizer
@@ -909,10 +909,10 @@ or list of these and None, default=None
         return choose_measurement(problem, name, unit=self._unit, shared_noise=noise)
 
     def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
-        shape, unit = self._declared_shape(), self._unit
+        problem = check_parameters(self)
         has_range = not self.value_bounds is self.levels is None
-        if fitted is self and unit is not None and has_range and shape is not None:
-            return self._measurement(Problem.of(self, shape)).guarantee
+        if fitted is self and self._unit is not None and has_range and problem:
+            return self._measurement(problem).guarantee
         return planned_guarantee(self)
 
     @fit_context(prefer_skip_nested_validation=True)

@@ -131,16 +131,17 @@ class Problem:
             What the fit is to, if there is a fit; see `observed_entries`.
         """
         n_modes, unit = len(shape), estimator._unit
-        has_public_shape = check_unit(estimator, n_modes)
+        if unit is not None and unit >= n_modes:
+            raise ValueError(
+                f"unit = {unit} is not a mode: the tensor has modes 0 to {n_modes - 1}."
+            )
+        smooth_modes = check_modes(estimator.smooth_modes, n_modes, "smooth_modes")
+        check_combination(estimator, smooth_modes)
+        has_public_shape = _is_shape_public(estimator)
         order = [unit or 0, *(mode for mode in range(n_modes) if mode != (unit or 0))]
         form = estimator._form(order, shape)
-        if not (form or estimator.biases):
-            raise ValueError("There is nothing to fit: rank is 0 and biases is False.")
-        declared = side_features(estimator.side_information, shape, order[1])
-        smooth_modes = check_modes(estimator.smooth_modes, n_modes, "smooth_modes")
+        declared = side_features(estimator.side_information, order[1], shape)
         is_personal = unit is None and bool(estimator.personal)
-        if is_personal and 0 in smooth_modes:
-            raise ValueError(TIED)
         n_components: Any = estimator.n_pattern_components
         n_components = None if n_components == "auto" else int(n_components)
         places = None
@@ -176,28 +177,57 @@ class Problem:
         return None if is_public else float(self.epsilon)
 
 
-def check_unit(estimator: Any, n_modes: int) -> bool:
-    """Check `unit`; return whether the shape is public wherever it must be.
+def check_parameters(estimator: Any) -> Problem | None:
+    """Refuse what a fit would refuse because of its parameters, before there are data.
+
+    Returns
+    -------
+    problem : Problem or None
+        The problem of a fit, if its shape is declared.
+    """
+    shape = estimator._declared_shape()
+    if shape is not None:
+        return Problem.of(estimator, shape)
+    check_combination(estimator, estimator.smooth_modes)
+    side_features(estimator.side_information, _mode_of_features(estimator))
+    domain_of(estimator)
+    return None
+
+
+def check_combination(estimator: Any, smooth_modes: Any) -> None:
+    """Refuse parameters that no fit admits together, whatever the shape.
 
     Raises
     ------
     ValueError
-        If there is no such mode, or the perturbation does not protect units.
+        If they contradict each other.
     """
-    unit, is_public = estimator._unit, estimator.shape is not None
-    if unit is None:
-        return True
-    if unit >= n_modes:
-        raise ValueError(
-            f"unit = {unit} is not a mode: the tensor has modes 0 to {n_modes - 1}."
-        )
-    if estimator.perturbation not in _PERTURBATIONS_OF_UNITS:
+    unit, perturbation = estimator._unit, estimator.perturbation
+    is_smooth = smooth_modes is not None and len(smooth_modes) > 0
+    if unit is not None and perturbation not in _PERTURBATIONS_OF_UNITS:
         raise ValueError(
             f"With unit = {unit}, perturbation must be one of "
             f"{_PERTURBATIONS_OF_UNITS}."
         )
-    if estimator.perturbation == "sums" and not estimator.biases:
+    if perturbation == "sums" and not estimator.biases:
         raise ValueError('perturbation="sums" fits biases alone: set biases=True.')
+    if is_smooth and unit is not None:
+        raise ValueError(
+            "unit as a mode does not support smooth_modes; pass smooth_modes=None."
+        )
+    if is_smooth and perturbation not in ("auto", "input"):
+        raise ValueError(
+            f'perturbation="{perturbation}" does not support smooth_modes; pass None.'
+        )
+    if estimator.rank is not None and not (np.any(estimator.rank) or estimator.biases):
+        raise ValueError("There is nothing to fit: rank is 0 and biases is False.")
+    if is_smooth and estimator.personal and 0 in smooth_modes:
+        raise ValueError(TIED)
+
+
+def _is_shape_public(estimator: Any) -> bool:
+    """Whether the shape is public wherever it must be; warn if it is not."""
+    is_public = estimator._unit is None or estimator.shape is not None
     if not is_public and math.isfinite(estimator.epsilon):
         warn(
             "`shape` is not declared, so it is read off the private coordinates, "
@@ -207,6 +237,11 @@ def check_unit(estimator: Any, n_modes: int) -> bool:
             PrivacyLeakWarning,
         )
     return is_public
+
+
+def _mode_of_features(estimator: Any) -> int:
+    """The only mode whose rows may have declared features."""
+    return 0 if estimator._unit else 1
 
 
 def domain_of(
@@ -237,7 +272,7 @@ def domain_of(
 
 
 def side_features(
-    declared: Any, shape: Sequence[int], mode: int
+    declared: Any, mode: int, shape: Sequence[int] | None = None
 ) -> NDArray[np.float64]:
     """Centre and scale the declared features of a mode's rows.
 
@@ -245,13 +280,14 @@ def side_features(
     ----------
     declared : dict, list, tuple or None
         See `side_information` of a completion.
-    shape : sequence of int
     mode : int
         The only mode that may have features.
+    shape : sequence of int, default=None
+        None if it is not known yet.
 
     Returns
     -------
-    features : ndarray of shape (shape[mode], n_features)
+    features : ndarray of shape (n_rows, n_features)
 
     Raises
     ------
@@ -260,14 +296,14 @@ def side_features(
     """
     declared = declared or {}
     if not isinstance(declared, dict):
-        if len(declared) != len(shape):
+        if shape is not None and len(declared) != len(shape):
             raise ValueError(
                 f"side_information must have one item for each of the {len(shape)} "
                 f"modes, got {len(declared)}."
             )
         declared = {k: rows for k, rows in enumerate(declared) if rows is not None}
     declared = dict(declared)
-    rows = np.zeros((shape[mode], 0))
+    rows = np.zeros((0 if shape is None else shape[mode], 0))
     if mode in declared:
         name = f"side_information of mode {mode}"
         given = declared_array(declared.pop(mode), name)
@@ -278,11 +314,12 @@ def side_features(
             rows = np.array(np.nan)
         if rows.ndim == 0:
             raise ValueError(f"{name} must be an array of numbers.")
-        if rows.ndim != 2 or len(rows) != shape[mode]:
-            is_vector = rows.shape == (shape[mode],)
+        size = len(rows) if shape is None else shape[mode]
+        if rows.ndim != 2 or len(rows) != size:
+            is_vector = rows.shape == (size,)
             advice = " Pass rows.reshape(-1, 1)." * is_vector
             raise ValueError(
-                f"{name} must have shape ({shape[mode]}, n_features), got "
+                f"{name} must have shape ({size}, n_features), got "
                 f"{rows.shape}.{advice}"
             )
         if not np.all(np.isfinite(rows)):
@@ -292,6 +329,8 @@ def side_features(
             f"side_information must describe the rows of mode {mode} alone; leave out "
             f"the features of modes {list(declared)}."
         )
+    if not len(rows):
+        return rows
     rows = rows / np.maximum(np.abs(rows).max(axis=0, initial=0.0), 1e-300)
     rows -= rows.mean(axis=0)
     # Unit variance, but less for rare features, so that no row is an outlier.

@@ -249,7 +249,7 @@ def plan_entry_randomizer(epsilon: float, domain: Domain) -> EntryRandomizer:
         f"these draws and the coordinates."
     )
     void_for = None if domain.is_declared else float(epsilon)
-    guarantee = entry_guarantee(event, statement, _PAPER, void_for=void_for)
+    guarantee = entry_guarantee(event, statement, _PAPER, void_for=void_for, local=None)
     return EntryRandomizer(domain, guarantee, variance, mechanism)
 
 
@@ -286,6 +286,7 @@ def entry_guarantee(
     delta: float = 0.0,
     void_for: float | None = None,
     claimed: tuple[float, float] | None = None,
+    local: bool | None = False,
 ) -> PrivacyGuarantee:
     """Guarantee for the value of one entry.
 
@@ -300,6 +301,9 @@ def entry_guarantee(
         no finite epsilon holds.
     claimed : tuple of (float, float), default=None
         The (epsilon, delta) that a paper claims, if the claim is false.
+    local : bool or None, default=False
+        False if there is noise on what entries have in common; None if each value is
+        randomised by itself, and sent with its coordinates.
 
     Returns
     -------
@@ -320,4 +324,5 @@ def entry_guarantee(
         statement=statement,
         source=source,
         claimed=claimed,
+        local=local,
     )

@@ -115,6 +115,13 @@ class LinearEncoder(
     _learns_in_fit = True
     """Whether `fit` publishes what it learns from samples, without noise."""
 
+    @property
+    def _learns_from_y(self) -> bool:
+        """Whether `fit` learns from y, too, if there is one."""
+        has_gradient = callable(getattr(self.task, "value_and_gradient", None))
+        has_targets = callable(getattr(self.task, "outputs", None))
+        return self.task is None or (has_gradient and not has_targets)
+
     def __sklearn_clone__(self) -> Self:
         copy = super().__sklearn_clone__()
         # A model that is the task stays fitted; cloning would unfit it.

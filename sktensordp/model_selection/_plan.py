@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import process_routing
 from .._sklearn_compat import routing_enabled
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
-from ..privacy._parts import Context, Findings, collect, keeps_shape
+from ..privacy._parts import Context, Findings, collect, keeps_shape, learned_by
 from ..recommend import Recommender
 
 
@@ -92,14 +92,23 @@ def checked_fit_guarantee(
     Raises
     ------
     ValueError
-        As `fit_guarantee`, and if a step publishes what it learns from raw X; the
-        message names the step.
+        As `fit_guarantee`, and if a step publishes what it learns from raw X, or from a
+        y that another step protects; the message names the step.
     """
     steps = list(_findings_by_step(estimator))
+    protects_y = any(getattr(step, "_protects_y", False) for _, step, _ in steps)
     if any(hasattr(type(step), "_planned_guarantee") for _, step, _ in steps):
         for name, step, findings in steps:
             if findings.learners:
                 _refuse_learner(name, step, findings.learners)
+            if protects_y and findings.learners_of_y:
+                kinds = ", ".join(dict.fromkeys(findings.learners_of_y))
+                raise ValueError(
+                    f"Step {name!r} may learn from y in its fit ({kinds}), which "
+                    f"another step protects and the guarantee would not cover. Drop "
+                    f"this step, or fit it to public data beforehand and wrap it in "
+                    f"FrozenEstimator."
+                )
     guarantee = fit_guarantee(estimator, sample_shape)
     for name, _, findings in steps:
         if findings.publishers and guarantee.unit != "entry":
@@ -211,9 +220,9 @@ def _findings_by_step(estimator: Any) -> Iterator[tuple[str, Any, Findings]]:
         if not hasattr(type(step), "_planned_guarantee"):
             yield name, step, collect(step, Context("plan", noisy=noisy))
             continue
-        learns = getattr(step, "_learns_in_fit", False) and not noisy
-        learners = [type(step).__name__] if learns else []
-        yield name, step, Findings(unprotected=step._unprotected(), learners=learners)
+        findings = Findings(unprotected=step._unprotected())
+        findings.learners, findings.learners_of_y = learned_by(step, noisy=noisy)
+        yield name, step, findings
         noisy = noisy or step._released_by == "transform"
 
 

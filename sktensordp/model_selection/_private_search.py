@@ -543,6 +543,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             delta=mean * one_try.delta if mean * one_try.delta < 1 else one_try.delta,
             statement=statement,
             source="; ".join([_SOURCE, one_try.source]),
+            local=False,
         )
         if not self._refits:
             return chosen
@@ -677,6 +678,13 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             "The guarantee of a private search depends on the shape of its data, and "
             "is known only after its fit."
         )
+
+    @property
+    def _conditions_since(self) -> tuple[str, ...]:
+        """Conditions to which the best estimator has come since the fit."""
+        if not hasattr(self, "best_estimator_"):
+            return ()
+        return privacy_of(self.best_estimator_).guarantee.conditions
 
     def _unprotected(self) -> list[str]:
         unprotected = [

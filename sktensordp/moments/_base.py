@@ -242,6 +242,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             "source": "Dong, Roth and Su (2022), Corollary 3.3",
             "conditions": (*self._conditions, *conditions),
             "statement": self._statement,
+            "local": False,
         }
         epsilon, delta = float(self.epsilon), float(self.delta)
         if event is not None and declared:

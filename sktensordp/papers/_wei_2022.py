@@ -29,7 +29,7 @@ from ..completion import CPCompletion, TuckerCompletion
 from ..completion._base import BaseCompletion
 from ..completion._domain import Domain
 from ..completion._entries import Entries
-from ..completion._problem import Problem, domain_of
+from ..completion._problem import Problem, check_parameters, domain_of
 from ..completion._values import (
     domain_lattice,
     entry_guarantee,
@@ -199,7 +199,7 @@ def _guarantee_of(
     event = PureDpEvent(float(epsilon))
     if lattice is not None:
         event = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
-    return entry_guarantee(event, _INPUT, source, void_for=void_for)
+    return entry_guarantee(event, _INPUT, source, void_for=void_for, local=None)
 
 
 def _generator(streams: NoiseStreams, number: int) -> np.random.Generator:
@@ -292,6 +292,7 @@ class _PublishedCompletion(BaseCompletion):
         return algorithm
 
     def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
+        check_parameters(self)
         epsilon, domain = float(self.epsilon), domain_of(self)
         if math.isinf(epsilon):
             return guarantee_without_noise()

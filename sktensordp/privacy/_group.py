@@ -40,6 +40,12 @@ def for_group(guarantee: Any, size: int, *, local: bool, delta: float | None) ->
             f"{guarantee.unit!r} with relation {relation!r} does not allow. Leave it "
             f"out."
         )
+    if local and guarantee.local is False:
+        raise ValueError(
+            "local=True is for units that are randomised one by one, but this release "
+            "has noise on what several units have in common, such as a sum. Leave it "
+            "out."
+        )
     if local and ShuffledDpEvent in kinds_in(guarantee.event):
         raise ValueError(
             "local=True is for messages that are randomised one by one. These were "

@@ -73,10 +73,12 @@ class PrivacyGuarantee:
         which ``doc/guarantee.md`` lists. They are printed with the guarantee. Those
         that the event implies are added: for shuffled messages, a sample that was drawn
         or a try that was selected.
-    local : bool, default=False
+    local : bool or None, default=None
         Whether the release is one message per person: each unit is randomised on its
         own, all by the same randomizer, and nothing else is sent. Only such messages
-        can be `shuffled`.
+        can be `shuffled`. False if noise was added to what several units have in
+        common, such as a sum; None if it is not known, or if there are several
+        messages.
 
     Attributes
     ----------
@@ -116,7 +118,7 @@ class PrivacyGuarantee:
     relation: str = "replace-one"
     claimed: tuple[float, float] | None = None
     conditions: tuple[str, ...] = ()
-    local: bool = False
+    local: bool | None = None
 
     def __post_init__(self) -> None:
         check_number(self.epsilon, "epsilon")
@@ -187,7 +189,8 @@ class PrivacyGuarantee:
         """Guarantee of a release that is built on this one, about the same unit.
 
         Its epsilon is computed at `delta`. The unit, relation, statement, source and
-        conditions are those of this guarantee; `claimed` and `local` are not.
+        conditions are those of this guarantee; `claimed` is not. What is built on a
+        release that is not `local` is not, either; otherwise it is not known.
 
         Parameters
         ----------
@@ -204,6 +207,7 @@ class PrivacyGuarantee:
         """
         names = ("unit", "relation", "statement", "source", "conditions")
         kept = {name: getattr(self, name) for name in names}
+        kept["local"] = local_of([self])
         return type(self).of(event, delta=delta, **{**kept, **changes})
 
     def under(self, *conditions: str) -> Self:
@@ -389,12 +393,12 @@ class PrivacyGuarantee:
         local : bool, default=False
             Whether every unit is randomised by itself, as on people's own devices: by
             a mechanism with `bounds` or `norm_bound`, an encoder, or a client. Then
-            `size` messages change, and the guarantee is that of `size` releases. You
-            vouch for this: only the guarantee of a single release records it, as its
-            `local`. It does not hold where noise is added to sums, as by a completion
-            with a perturbation other than "input". The default holds for every release,
-            but is larger for such messages: with Gaussian noise, mu grows by a factor
-            of `size`, and not of its square root.
+            `size` messages change, and the guarantee is that of `size` releases. Where
+            the `local` of this guarantee is None, you vouch for this. It does not hold,
+            and is refused, where noise is added to sums, as by a completion with a
+            perturbation other than "input". The default holds for every release, but is
+            larger for such messages: with Gaussian noise, mu grows by a factor of
+            `size`, and not of its square root.
         delta : float, default=None
             The delta at which to state the epsilon. By default that of this guarantee;
             if no finite epsilon holds there, its delta times
@@ -409,9 +413,10 @@ class PrivacyGuarantee:
         Raises
         ------
         ValueError
-            If `size` is less than 1, or if `local` is set although the unit is not
-            "sample" or "entry", the relation is not replace-one, or the messages were
-            shuffled: several people in one shuffle are a group.
+            If `size` is less than 1, or if `local` is set although the noise was not
+            added to each unit by itself, the unit is not "sample" or "entry", the
+            relation is not replace-one, or the messages were shuffled: several people
+            in one shuffle are a group.
         TypeError
             If `size` is not an integer.
 
@@ -777,6 +782,7 @@ def compose(
         statement=f"Composition of {len(guarantees)} releases about the same data.",
         source=sources_of(guarantees),
         claimed=claimed,
+        local=local_of(guarantees),
         conditions=conditions_of(guarantees),
     )
 
@@ -835,6 +841,7 @@ def compose_parallel(
         statement=f"Releases about {len(guarantees)} disjoint parts of the data.",
         source=sources_of(guarantees),
         claimed=claimed,
+        local=local_of(guarantees),
         conditions=conditions_of(guarantees),
     )
 
@@ -890,3 +897,8 @@ def sources_of(guarantees: Iterable[PrivacyGuarantee]) -> str:
 def conditions_of(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str, ...]:
     """The conditions on which all of the guarantees hold together."""
     return tuple(condition for g in guarantees for condition in g.conditions)
+
+
+def local_of(guarantees: Iterable[PrivacyGuarantee]) -> bool | None:
+    """The `local` of what is built on releases: False if it is that of any of them."""
+    return False if any(g.local is False for g in guarantees) else None

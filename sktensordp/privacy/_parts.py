@@ -24,7 +24,7 @@ from ._searches import (
     record_counts,
     stored_cv,
 )
-from ._stateless import reads_nothing
+from ._stateless import ignores_y, reads_nothing
 from .budgets._open import contents
 
 
@@ -154,10 +154,14 @@ def collect(obj: Any, context: Context) -> Findings:
         f"passes it the data of its fit."
         for callback in getattr(obj, "_skl_callbacks", ())
         # Estimators of this package pass no data, and a progress bar reads none.
-        if not type(obj).__module__.startswith(f"{__name__.split('.')[0]}.")
-        and type(callback).__name__ != "ProgressBar"
+        if not _is_ours(obj) and type(callback).__name__ != "ProgressBar"
     ]
     return findings
+
+
+def _is_ours(obj: Any) -> bool:
+    """Whether the class of an object is one of this package, and no subclass of one."""
+    return type(obj).__module__.startswith(f"{__name__.split('.')[0]}.")
 
 
 def _rule(obj: Any, context: Context) -> _Rule:
@@ -196,8 +200,7 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
     findings.unprotected += obj._unprotected()
     name, method = type(obj).__name__, obj._released_by
-    if getattr(obj, "_learns_in_fit", False) and not context.noisy:
-        findings.learners.append(name)
+    findings.learners, findings.learners_of_y = learned_by(obj, noisy=context.noisy)
     guarantee: PrivacyGuarantee | None
     guarantee, why = getattr(obj, "privacy_guarantee_", None), ""
     made: dict[PrivacyGuarantee | None, int] = {}
@@ -209,13 +212,37 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     if not made and (context.planned or guarantee is not None):
         made = {guarantee: 1}
     in_pass = int(method == "transform")
+    since = () if context.planned else getattr(obj, "_conditions_since", ())
     findings.releases += [
-        Release(f"{method} of {name}", each, count, in_pass, why, _protected(obj, each))
+        Release(
+            f"{method} of {name}", each and each.under(*since), count, in_pass, why,
+            _protected(obj, each),
+        )
         for each, count in made.items()
-    ]
+    ]  # fmt: skip
     if guarantee is not None and guarantee.protects and in_pass:
         findings.noisy = True
     return findings
+
+
+def learned_by(obj: Any, *, noisy: bool) -> tuple[list[str], list[str]]:
+    """What an estimator with a guarantee learns from X, and from y, without noise.
+
+    Parameters
+    ----------
+    obj : estimator
+    noisy : bool
+        Whether its input X already has noise.
+
+    Returns
+    -------
+    learners, learners_of_y : list of str
+        See `Findings`.
+    """
+    if not getattr(obj, "_learns_in_fit", False):
+        return [], []
+    name = type(obj).__name__
+    return [name] * (not noisy), [name] * obj._learns_from_y
 
 
 def _protected(obj: Any, guarantee: PrivacyGuarantee | None) -> str:
@@ -288,17 +315,18 @@ def _collect_other(obj: Any, context: Context) -> Findings:
                 f"not checked."
             ]
         return findings
-    if context.noisy:
-        findings.unprotected += [_learned_from_y(obj)]
-    elif hasattr(obj, "_unprotected"):
-        findings.unprotected += obj._unprotected()
+    if _is_ours(obj) and hasattr(obj, "_unprotected"):
+        # An encoder of coordinates, which ignores y.
+        findings.unprotected += [] if context.noisy else obj._unprotected()
         return findings
-    else:
+    if not context.noisy:
         findings.unprotected += [
             f"What {name} learned in its fit; it gives no guarantee."
         ]
         findings.learners += [name]
-    findings.learners_of_y += [name] if _may_read_y(obj) else []
+    if not ignores_y(obj):
+        findings.unprotected += [_learned_from_y(obj)] if context.noisy else []
+        findings.learners_of_y += [name]
     return findings
 
 
@@ -313,15 +341,6 @@ def _learned_from_y(obj: Any) -> str:
     kind = {"classifier": "the labels y", "regressor": "the targets y"}
     y = kind.get(str(tags.estimator_type), "y")
     return f"{name} learned from {y} without noise."
-
-
-def _may_read_y(obj: Any) -> bool:
-    """Whether a fit may learn from y; most scalers of scikit-learn do not."""
-    from sklearn.utils import get_tags
-
-    if not type(obj).__module__.startswith("sklearn.") or hasattr(obj, "estimator"):
-        return True
-    return hasattr(obj, "predict") or get_tags(obj).target_tags.required
 
 
 def _hidden_in(holder: Any, like: Any, name: str) -> Findings:
@@ -530,13 +549,24 @@ def _selects_by_function(union: Any) -> bool:
 
 
 def _collect_voting(voting: Any, context: Context) -> Findings:
+    from sklearn.ensemble import VotingClassifier
+
     like = context.like if context.planned else voting
     fitted = dict(getattr(like, "named_estimators_", {}))
     given = voting.estimators if context.planned else fitted.items()
-    return _collect_each(
+    findings = _collect_each(
         [(one, fitted.get(name)) for name, one in given if not _is_dropped(one)],
         context,
     )
+    if isinstance(voting, VotingClassifier):
+        # It passes on numbers of classes in place of labels, all of which one label may
+        # change.
+        name = type(voting).__name__
+        findings.unprotected += [
+            f"The labels that occur in y, which {name} lists as its classes_."
+        ]
+        findings.learners_of_y += [name]
+    return findings
 
 
 def _collect_fits(fits: list[Any], context: Context) -> Findings:
@@ -655,7 +685,13 @@ def _collect_search(search: Any, context: Context) -> Findings:
             ]
         findings.add(refit)
         findings.noisy = refit.noisy
-    findings.unprotected += [SCORES_CAVEAT]
+    if not findings.releases:
+        # It chooses by scores, whatever its candidates learn.
+        name = type(search).__name__
+        if not (context.noisy or findings.learners):
+            findings.learners += [name]
+        findings.learners_of_y += [name]
+    findings.unprotected += [SCORES_CAVEAT, *counts.unprotected]
     if not planned and stored_cv(search) is None:
         findings.unprotected += [READS_CV]
     return findings

@@ -13,6 +13,8 @@ from .budgets._budget import PrivacyBudget
 
 # How far below the largest epsilon the answer may be, as a share of it.
 _PRECISION = 9e-5
+# Larger ones are not looked for: some guarantees stay finite at any.
+_LARGEST_EPSILON = 1e6
 # The share of an equal part of the budget below which delta must be what is in the way.
 _SMALLEST = 1e-3
 # The largest share that counts, and the least logarithm of one.
@@ -132,7 +134,10 @@ def epsilon_per_release(
     -------
     epsilon : float
         A `PrivacyBudget` with these parameters admits all the fits. The largest such
-        epsilon is at most .01% larger.
+        epsilon, of those up to a million that the estimator admits, is at most .01%
+        larger. It exceeds that of the budget where one fit reveals less than its
+        epsilon says, as with some algorithms of :mod:`sktensordp.papers`, or where the
+        budget has the larger delta.
 
     Raises
     ------
@@ -200,28 +205,42 @@ def epsilon_per_release(
 
 
 def _largest(
-    excess: Callable[[float], float], most: float, start: float
+    excess: Callable[[float], float], first: float, start: float
 ) -> float | None:
-    """Largest epsilon up to `most` without an excess; None if there is none.
+    """Largest epsilon without an excess; None if there is none.
 
-    It is looked for from `start` on.
+    It is looked for from `first` on, or below, from `start` on.
     """
     from scipy.optimize import brentq
 
-    if (at_most := excess(most)) <= 0:
-        return most
-    known = {math.log(most): at_most}
+    low = high = math.log(first)
+    known = {low: excess(first)}
 
     def at(log: float) -> float:
         if log not in known:
-            known[log] = excess(math.exp(log))
+            try:
+                known[log] = excess(math.exp(log))
+            except ValueError:
+                if log <= math.log(first):
+                    raise
+                known[log] = math.log(_MOST)  # which the estimator does not admit
         return known[log]
 
-    low = math.log(start)
-    while at(low) > 0:
-        low -= math.log(2)
-        if low < math.log(start * _SMALLEST):
-            return None
+    if at(low) <= 0:
+        high = low + _PRECISION
+        if at(high) > 0:
+            return first
+        most = max(math.log(_LARGEST_EPSILON), high)
+        while at(high) <= 0:
+            if high == most:
+                return math.exp(most)
+            low, high = high, min(high + math.log(2), most)
+    else:
+        low = math.log(start)
+        while at(low) > 0:
+            low -= math.log(2)
+            if low < math.log(start * _SMALLEST):
+                return None
     # The brackets that it leaves have an admitted end and another one.
-    brentq(at, low, math.log(most), xtol=_PRECISION)
+    brentq(at, low, high, xtol=_PRECISION)
     return max(math.exp(log) for log, found in known.items() if found <= 0)

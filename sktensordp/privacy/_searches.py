@@ -10,8 +10,8 @@ _SEARCHES = (
     "HalvingRandomSearchCV",
 )
 # Of the splitters of scikit-learn, those of which each repetition tests every record
-# once; those whose training and test sets are disjoint and hold no record twice; and
-# those that read the values.
+# once; those whose training and test sets are disjoint and hold no record twice; those
+# that read the values; and those that read groups.
 _TEST_ONCE = (
     "GroupKFold",
     "KFold",
@@ -35,6 +35,13 @@ _STRATIFIED = (
     "StratifiedKFold",
     "StratifiedShuffleSplit",
 )
+_BY_GROUPS = (
+    "GroupKFold",
+    "GroupShuffleSplit",
+    "LeaveOneGroupOut",
+    "LeavePGroupsOut",
+    "StratifiedGroupKFold",
+)
 SCORES_CAVEAT = (
     "The scores and the choice of the best candidate (cv_results_, best_score_, "
     "best_params_, best_index_): they are computed from the raw values held out."
@@ -55,6 +62,10 @@ _OTHERS_MOVE = (
 _BY_VALUES = (
     "{} splits by the values, so that one value decides which other records each fit "
     "gets. Use KFold or ShuffleSplit, or UserKFold."
+)
+_GROUPS_CAVEAT = (
+    "The groups passed to fit, which are treated as public: {} splits by them, so that "
+    "one row in another group may move many other rows to other fits."
 )
 _DRAWS_ROWS = (
     'A halving search with resource="n_samples" draws rows by position, so that it is '
@@ -180,6 +191,12 @@ class RecordCounts:
             scored = in_pass * self.passes_per_score
         trained = in_fit + scored * self.scores_training_sets
         return max(train * trained + test * scored for train, test in memberships)
+
+    @property
+    def unprotected(self) -> list[str]:
+        """Sentences on what the counts suppose to be public."""
+        name = type(self.cv).__name__
+        return [_GROUPS_CAVEAT.format(name)] if name in _BY_GROUPS else []
 
     def _memberships(
         self, unit: str | int, protects_y: bool

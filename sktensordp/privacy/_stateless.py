@@ -1,11 +1,16 @@
-"""Steps of scikit-learn whose fit reads no value, and which transform each row alone.
+"""Steps of scikit-learn whose fit reads no value at all, or no value of y.
 
-The tag `requires_fit` is no substitute for this list: it is also false for
-PatchExtractor, which makes several rows of one, and for GaussianProcessRegressor, which
-does learn in `fit`. Without mean and scale, StandardScaler still counts the values that
-are not missing. A test compares what each step learns from two data sets.
+The first transform each row alone. The tag `requires_fit` is no substitute for their
+list: it is also false for PatchExtractor, which makes several rows of one, and for
+GaussianProcessRegressor, which does learn in `fit`. Without mean and scale,
+StandardScaler still counts the values that are not missing. A test compares what each
+step learns from two data sets.
+
+Nor do tags tell who reads y: it is not required by SelectKBest, whose function may or
+may not read it. A test fits each step of the second list to a y that nobody may touch.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -58,9 +63,69 @@ _READ_NOTHING: dict[str, Callable[[Any], bool]] = {
 }
 
 
+# With any parameters. Those of the list above ignore y, too.
+_IGNORE_Y = frozenset(
+    {
+        "BernoulliRBM",
+        "Birch",
+        "BisectingKMeans",
+        "DictVectorizer",
+        "DictionaryLearning",
+        "FactorAnalysis",
+        "FastICA",
+        "FeatureAgglomeration",
+        "IncrementalPCA",
+        "Isomap",
+        "KBinsDiscretizer",
+        "KMeans",
+        "KNNImputer",
+        "KNeighborsTransformer",
+        "KernelCenterer",
+        "KernelPCA",
+        "LatentDirichletAllocation",
+        "LocallyLinearEmbedding",
+        "MaxAbsScaler",
+        "MinMaxScaler",
+        "MiniBatchDictionaryLearning",
+        "MiniBatchKMeans",
+        "MiniBatchNMF",
+        "MiniBatchSparsePCA",
+        "MissingIndicator",
+        "NMF",
+        "Nystroem",
+        "PCA",
+        "PatchExtractor",
+        "PowerTransformer",
+        "QuantileTransformer",
+        "RadiusNeighborsTransformer",
+        "RandomTreesEmbedding",
+        "SparsePCA",
+        "StandardScaler",
+        "TfidfVectorizer",
+        "TruncatedSVD",
+        "VarianceThreshold",
+    }
+)
+
+
 def reads_nothing(step: Any) -> bool:
     """Whether a fitted or planned step has learned nothing from any value."""
+    condition = _READ_NOTHING.get(_name_in_sklearn(step))
+    return condition is not None and condition(step)
+
+
+def ignores_y(step: Any) -> bool:
+    """Whether the fit of a step reads no value of y, whatever its parameters are."""
+    return _name_in_sklearn(step) in _READ_NOTHING.keys() | _IGNORE_Y
+
+
+def _name_in_sklearn(step: Any) -> str:
+    """Name of the class of a step; "" if it is not a class of scikit-learn itself.
+
+    A subclass may read more, whatever its name is.
+    """
     kind = type(step)
-    condition = _READ_NOTHING.get(kind.__name__)
-    is_of_sklearn = kind.__module__.startswith("sklearn.")
-    return condition is not None and is_of_sklearn and condition(step)
+    if not kind.__module__.startswith("sklearn."):
+        return ""
+    found = getattr(sys.modules.get(kind.__module__), kind.__name__, None)
+    return kind.__name__ if found is kind else ""

@@ -241,6 +241,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 self._made = dict(completion._made)
             kinds = kinds_of_type(types_of(table)[0])
             frame = type(table) if hasattr(table, "columns") else None
+            if earlier := self._fitted_steps():
+                # On the conditions to which the earlier fit has come since.
+                self._made = earlier[1]._made
             self._fitted = _Fitted(encoder, completion, local, kinds, frame=frame)
             on_step()
         return self

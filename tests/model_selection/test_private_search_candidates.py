@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import BaggingRegressor, VotingRegressor
-from sklearn.feature_selection import SelectFromModel
+from sklearn.feature_selection import SelectFromModel, SelectKBest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
@@ -23,6 +23,7 @@ from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMechanism
 from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.moments import MultilinearRidge
 from sktensordp.papers import BiScaler
 from sktensordp.privacy import privacy_of
 from tests.support import refusing
@@ -144,6 +145,24 @@ def test_a_step_that_learns_from_raw_X_is_refused(case, last):
     of_public = kind == "TaskAwareEncoder"
     advice = "Fit it to public data" if of_public else "Put a private step first"
     match = rf"Step '{name}' learns from raw X in its fit \({kind}\).*{advice}"
+    refused(search, X, Y, match)
+    with pytest.raises(ValueError, match=match):
+        search.planned_guarantee(X)
+
+
+@pytest.mark.parametrize("step", [SelectKBest(k=2), TaskAwareEncoder(1.0), PCA(2)])
+def test_a_step_that_reads_a_protected_y_is_refused(step):
+    """X has noise already, so that nothing but y is at stake."""
+    noise = GaussianMechanism(1.0, delta=1e-6, norm_bound=1.0)
+    last = MultilinearRidge((2,), norm_bound=1.0, target_bounds=(-3, 3), delta=1e-6)
+    search = PrivateSearchCV(
+        Pipeline([("noise", noise), ("step", step), ("last", last)]),
+        {"last__alpha": [0.1, 1.0]}, n_iter=2, score_bounds=(-4, 0),
+    )  # fmt: skip
+    if isinstance(step, PCA):
+        search.planned_guarantee(X)  # is not refused
+        return
+    match = rf"Step 'step' may learn from y in its fit \({type(step).__name__}\)"
     refused(search, X, Y, match)
     with pytest.raises(ValueError, match=match):
         search.planned_guarantee(X)

@@ -9,13 +9,19 @@ import re
 import sqlite3
 
 import pytest
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import VotingRegressor
 from sklearn.feature_selection import VarianceThreshold
-from sklearn.model_selection import GridSearchCV
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
 from sktensordp.completion import (
+    CoordinateEncoder,
     CPCompletion,
     NoiseShares,
+    Recommender,
     fit_aggregated,
     party,
 )
@@ -249,6 +255,56 @@ def test_a_plan_states_them():
     assert planned.conditions == (OWN_ANSWERS,)
     bound = CPCompletion(1, **{**USERS, "shape": None})._planned_guarantee()
     assert bound.conditions == (OWN_ANSWERS,)
+
+
+ENTRIES = CPCompletion(0, perturbation="input", value_bounds=(0, 1))
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        ENTRIES,
+        Recommender(ENTRIES),
+        PrivateSearchCV(ENTRIES, {"rank": [0]}, n_iter=2),
+        PrivateSearchCV(Recommender(ENTRIES), {"completion__rank": [0]}, n_iter=2),
+        GridSearchCV(ENTRIES, {"rank": [0]}, cv=KFold(2)),
+        GridSearchCV(Recommender(ENTRIES), {"completion__rank": [0]}, cv=KFold(2)),
+        make_pipeline(CoordinateEncoder(), ENTRIES),
+        make_pipeline(Recommender(ENTRIES)),
+        VotingRegressor([("a", ENTRIES), ("b", clone(ENTRIES))]),
+        TransformedTargetRegressor(ENTRIES, check_inverse=False),
+    ],
+    ids=lambda one: f"{one:.50}" if isinstance(one, str) else type(one).__name__,
+)
+def test_who_was_folded_in_is_remembered_whatever_holds_the_model(wrapped):
+    """Whoever was answered from own rows, before a further fit and after it."""
+    model = clone(wrapped).fit(WHERE, VALUES)
+    assert OWN_ANSWERS not in privacy_of(model).guarantee.conditions
+    for _ in range(2):
+        _innermost(model).fold_in(WHERE[:3], VALUES[:3])
+        assert OWN_ANSWERS in privacy_of(model).guarantee.conditions
+        assert OWN_ANSWERS in privacy_of(FrozenEstimator(model)).guarantee.conditions
+        # A copy in other memory has lost these rows, and what was released stays.
+        stored = pickle.loads(pickle.dumps(model))
+        n_made = sum(n for _, n, _ in privacy_of(model).releases)
+        assert sum(n for _, n, _ in privacy_of(stored).releases) == n_made
+    if isinstance(wrapped, (CPCompletion, Recommender)):
+        for _ in range(2):
+            model.fit(WHERE, VALUES)
+            report = privacy_of(model)
+            assert OWN_ANSWERS in report.guarantee.conditions
+        assert sum(n for _, n, _ in report.releases) == 3
+        stored = pickle.loads(pickle.dumps(model))
+        assert OWN_ANSWERS in privacy_of(stored).guarantee.conditions
+
+
+def _innermost(model):
+    for name in ("best_estimator_", "regressor_"):
+        if hasattr(model, name):
+            return _innermost(getattr(model, name))
+    if hasattr(model, "estimators_"):
+        return model.estimators_[0]
+    return model[-1] if hasattr(model, "steps") else model
 
 
 @pytest.mark.thorough

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -9,13 +10,26 @@ import pytest
 from scipy.stats import binom, norm
 
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
-from sktensordp.privacy import PrivacyBudget, compose, gaussian_delta
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    LaplaceMechanism,
+    MatrixMechanism,
+)
+from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.privacy import (
+    PrivacyBudget,
+    compose,
+    compose_parallel,
+    gaussian_delta,
+    planned_guarantee,
+    privacy_of,
+)
 from sktensordp.privacy._guarantee import CALLERS_RELATION
 from sktensordp.privacy.accounting._group_curve import GroupCurve
 from sktensordp.privacy.accounting._repetitions import negative_binomial
 from tests.support import divergence as D
 from tests.support import events as E
+from tests.support.every_estimator import RELEASING
 from tests.support.guarantees import guarantee, pure
 
 pytestmark = pytest.mark.thorough
@@ -313,6 +327,71 @@ def test_only_units_of_their_own_are_local():
     for unit, relation in ((0, added), ("cell", "replace-one"), ("sample", added)):
         with pytest.raises(ValueError, match=message):
             pure(1.0, unit=unit, relation=relation).for_group(2, local=True)
+
+
+def locally(one):
+    """Whether it may be the guarantee of units that are each randomised by itself."""
+    try:
+        return bool(one.for_group(3, local=True))
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("case", RELEASING)
+def test_which_estimators_randomise_each_unit_by_itself(case):
+    """Mechanisms and encoders of samples, and values that are randomised one by one."""
+    fitted, _ = case.release()
+    estimator = getattr(fitted, "completion_", fitted)
+    if case.private == "samples":
+        expected = not isinstance(estimator, MatrixMechanism)  # of cells
+    else:
+        expected = getattr(estimator, "perturbation_", None) == "input"
+    assert locally(fitted.privacy_guarantee_) == expected
+    assert locally(privacy_of(fitted).guarantee) == expected
+    if isinstance(fitted, PrivateSearchCV):
+        planned = fitted.planned_guarantee(case.data[0])
+    else:
+        planned = planned_guarantee(
+            case.fresh() if case.private != "samples" else fitted
+        )
+    # Before a fit, "auto" may come to noise on sums.
+    assert not locally(planned) or expected
+
+
+MESSAGE, SUM = (pure(1.0, local=local) for local in (True, False))
+
+
+def in_a_file(one, tmp_path):
+    path = tmp_path / f"local is {one.local}.db"
+    PrivacyBudget(99.0, 1e-3, path=path, create=True).spend(one)
+    return PrivacyBudget(99.0, 1e-3, path=path).spent
+
+
+BUILT = {
+    "itself": lambda one, _: one,
+    "repeated": lambda one, _: one.repeated(2),
+    "composed": lambda one, _: compose(pure(1.0), one),
+    "parallel": lambda one, _: compose_parallel(one, pure(1.0)),
+    "under a condition": lambda one, _: one.under("if the shuffler is trusted"),
+    "group": lambda one, _: one.for_group(2),
+    "pickle": lambda one, _: pickle.loads(pickle.dumps(one)),
+    "budget": lambda one, _: spent_by(one),
+    "file": in_a_file,
+}
+
+
+def spent_by(one):
+    budget = PrivacyBudget(99.0)
+    budget.spend(one)
+    budget.spend(pure(1.0))
+    return budget.spent
+
+
+@pytest.mark.parametrize("build", BUILT.values(), ids=BUILT)
+def test_what_is_built_on_noisy_sums_is_not_local(build, tmp_path):
+    assert not locally(build(SUM, tmp_path))
+    assert locally(build(MESSAGE, tmp_path))
+    assert locally(build(pure(1.0), tmp_path))  # whoever calls vouches for it
 
 
 def test_sizes_are_positive_integers():

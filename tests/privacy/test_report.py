@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from scipy.stats import uniform
+from sklearn import model_selection as of_sklearn
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import (
@@ -552,6 +553,38 @@ def test_a_frozen_step_keeps_the_guarantee_of_its_fit():
     )  # fmt: skip
     report = privacy_of(search.fit(X, y))
     assert report.guarantee.epsilon == 8.0 * (2 + 1)
+
+
+SPLITTERS = {
+    name: kind
+    for name, kind in vars(of_sklearn).items()
+    if isinstance(kind, type) and hasattr(kind, "split")
+} | {"none": lambda: 3}
+SPLIT_WITH: dict = {
+    "BaseCrossValidator": None, "BaseShuffleSplit": None, "LeavePOut": {"p": 1},
+    "LeavePGroupsOut": {"n_groups": 1},
+    "PredefinedSplit": {"test_fold": np.arange(N) % 3},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SPLITTERS)
+def test_groups_by_which_a_search_splits_are_listed(name):
+    """The guarantee is that of one row whose group stays as it is."""
+    options = SPLIT_WITH.get(name, {})
+    if options is None:
+        pytest.skip("it is a base")
+    cv = SPLITTERS[name](**options)
+    takes_groups = hasattr(cv, "set_split_request")  # by scikit-learn's routing
+    assert takes_groups == ("Group" in name)
+    model = make_pipeline(laplace(), LogisticRegression())
+    search = GridSearchCV(model, {"logisticregression__C": [1.0]}, cv=cv)
+    groups = {"groups": np.arange(N) % 7} if takes_groups else {}
+    search.fit(X, CLASSES, **groups)
+    for report in (privacy_of(search), privacy_of([search])):
+        said = [s for s in report.unprotected if s.startswith("The groups passed to")]
+        assert len(said) == takes_groups
+        assert all(f"public: {name} splits by them" in one for one in said)
+    assert privacy_of(search).guarantee.protects or not takes_groups
 
 
 def split_pipeline():

@@ -1,21 +1,42 @@
-"""Steps that learn nothing from values, and lists of fits, in reports."""
+"""Steps that learn nothing, or nothing from y, and lists of fits, in reports."""
 
+import contextvars
+import copy
 import pickle
 import warnings
 
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.decomposition import PCA, SparseCoder
-from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
+from sklearn.cluster import FeatureAgglomeration, KMeans
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.decomposition import PCA, IncrementalPCA, SparseCoder
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import VotingClassifier
+from sklearn.feature_extraction import DictVectorizer, FeatureHasher
+from sklearn.feature_extraction.image import PatchExtractor
+from sklearn.feature_extraction.text import (
+    CountVectorizer,
+    HashingVectorizer,
+    TfidfTransformer,
+    TfidfVectorizer,
+)
+from sklearn.feature_selection import (
+    SelectFpr,
+    SelectKBest,
+    SelectPercentile,
+    f_regression,
+)
+from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold, cross_validate
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
+    KernelCenterer,
+    Normalizer,
     OneHotEncoder,
     OrdinalEncoder,
     PolynomialFeatures,
@@ -29,10 +50,18 @@ from sklearn.random_projection import (
 )
 from sklearn.utils import all_estimators
 
-from sktensordp.completion import CPCompletion
-from sktensordp.mechanisms import LaplaceMechanism
-from sktensordp.privacy import PrivacyBudget, compose, privacy_of
-from sktensordp.privacy._stateless import _READ_NOTHING, reads_nothing
+from sktensordp.completion import CoordinateEncoder, CPCompletion
+from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
+from sktensordp.moments import MultilinearRidge
+from sktensordp.privacy import PrivacyBudget, compose, planned_guarantee, privacy_of
+from sktensordp.privacy._stateless import (
+    _IGNORE_Y,
+    _READ_NOTHING,
+    ignores_y,
+    reads_nothing,
+)
+from tests.support.every_estimator import RELEASING
 
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 OTHER_ROWS = np.random.default_rng(0).integers(0, 2, (8, 3)) * 5.0
@@ -162,6 +191,224 @@ def test_a_function_of_the_targets_learned_nothing(options, protects):
     assert report.guarantee.protects == protects
     named = any("each value of y from that value" in s for s in report.unprotected)
     assert named == (protects and bool(options))
+
+
+# --- who reads y ---------------------------------------------------------------------
+
+
+class Touched(BaseException):
+    """No step catches it."""
+
+
+class Untouchable:
+    """A y at which nobody may look, be it at its type."""
+
+    def __getattribute__(self, name):
+        raise Touched(name)
+
+    def _touch(self, *args):
+        raise Touched
+
+    __len__ = __iter__ = __getitem__ = __array__ = __bool__ = __eq__ = __hash__ = _touch
+
+
+# What the steps on the list take, where it is not rows of numbers, or needs parameters.
+IMAGES = np.random.default_rng(1).random((4, 5, 5))
+STEPS_FOR_Y = {
+    "DictVectorizer": (DictVectorizer(), [{"a": 1.0}, {"b": 2.0}]),
+    "FeatureAgglomeration": (FeatureAgglomeration(2), ROWS),
+    "FeatureHasher": (FeatureHasher(), [{"a": 1.0}, {"b": 2.0}]),
+    "HashingVectorizer": (HashingVectorizer(), TEXTS[0]),
+    "CountVectorizer": (CountVectorizer(), TEXTS[0]),
+    "KernelCenterer": (KernelCenterer(), ROWS @ ROWS.T),
+    "PatchExtractor": (PatchExtractor(patch_size=(2, 2)), IMAGES),
+    "TfidfVectorizer": (TfidfVectorizer(), TEXTS[0]),
+    # Its constraint admits more components than there are rows.
+    "IncrementalPCA": (IncrementalPCA(2), ROWS),
+}
+IGNORE_Y = sorted(_IGNORE_Y | _READ_NOTHING.keys())
+OTHERS = sorted(KINDS.keys() - {*IGNORE_Y, "TSNE"})  # which transforms nothing
+
+
+def step_for_y(name):
+    if name in STEPS_FOR_Y:
+        return STEPS_FOR_Y[name]
+    # Other parameters than those with which it learns nothing.
+    return DECLARED[name][-1] if name in DECLARED else KINDS[name](), ROWS
+
+
+def quietly(call, *args):
+    """Some steps warn of few rows, and some leave a context variable behind."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return contextvars.copy_context().run(call, *args)
+
+
+def options_of(step):
+    """One parameter at a time, at each text and truth value that it admits."""
+    yield {}
+    for name, constraints in getattr(type(step), "_parameter_constraints", {}).items():
+        for one in constraints if isinstance(constraints, list) else ():
+            found = (True, False) if one == "boolean" else getattr(one, "options", ())
+            yield from ({name: option} for option in found)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", IGNORE_Y)
+def test_a_step_on_the_list_reads_no_y(name):
+    given, rows = step_for_y(name)
+    assert ignores_y(given)
+    n_tried = 0
+    for options in options_of(given):
+        for fit in ("fit", "fit_transform", "partial_fit"):
+            step = clone(given).set_params(**options)
+            if "random_state" in step.get_params():
+                step.set_params(random_state=0)
+            if not hasattr(step, fit):
+                continue
+            try:
+                quietly(getattr(step, fit), copy.deepcopy(rows), Untouchable())
+            except (TypeError, ValueError, AttributeError, OSError):
+                assert options  # some make no sense for these rows
+            else:
+                n_tried += 1
+    assert n_tried >= 2
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", IGNORE_Y)
+def test_another_y_gives_the_same_transform(name):
+    given, rows = step_for_y(name)
+    found = []
+    for y in (np.arange(len(rows)), np.arange(len(rows))[::-1] % 2):
+        step = clone(given)
+        if "random_state" in step.get_params():
+            step.set_params(random_state=0)
+        found.append(dense(quietly(step.fit, rows, y).transform(rows)))
+    np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", IGNORE_Y)
+def test_no_step_on_the_list_takes_an_estimator(name):
+    """Nor a function of y: those of the list are passed X alone, as the spy shows."""
+    step, _ = step_for_y(name)
+    names = step.get_params(deep=False)
+    assert not [n for n in names if "estimator" in n and n != "n_estimators"]
+    assert "score_func" not in names
+
+
+MEAN = GaussianMechanism(0.5, delta=1e-6, norm_bound=1.0, tensor_shape=(3,))
+TARGET_BOUNDS = {"norm_bound": 1.0, "target_bounds": (0, 1), "epsilon": 0.5}
+RIDGE = MultilinearRidge((2,), **TARGET_BOUNDS, delta=1e-6)
+
+
+def others():
+    """Steps that may read y: all those of scikit-learn beside the list, and more."""
+    chosen = SelectKBest(k=1)
+    for name in OTHERS:
+        kind = KINDS[name]
+        parts = [("a", chosen, [0])] if name == "ColumnTransformer" else [("a", chosen)]
+        if name in ("ColumnTransformer", "FeatureUnion"):
+            yield pytest.param(kind(parts), id=name)
+        elif name.startswith(("Stacking", "Voting")):
+            inner = [("a", DummyClassifier() if "C" in name else Ridge())]
+            yield pytest.param(kind(inner), id=name)
+        else:
+            takes = {"RFE", "RFECV", "SelectFromModel", "SequentialFeatureSelector"}
+            yield pytest.param(kind(Ridge()) if name in takes else kind(), id=name)
+    grid = {"n_components": [1, 2]}
+    more = {
+        "Pipeline": make_pipeline(PCA(2), chosen),
+        "classes": VotingClassifier([("a", "drop"), ("b", "passthrough")]),
+        "search": GridSearchCV(PCA(2), grid, scoring=lambda step, X, y: y[0]),
+        "search of what reads nothing": GridSearchCV(Normalizer(), {"norm": ["l1"]}),
+        "subclass": type("PCA", (PCA,), {})(2),
+        "subclass that says it is not":
+            type("PCA", (PCA,), {"__module__": PCA.__module__})(2),
+        "subclass of ours": type("CoordinateEncoder", (CoordinateEncoder,), {})(),
+        "encoder": TaskAwareEncoder(0.5),
+        "encoder of a task without outputs": TaskAwareEncoder(0.5, task=Distance()),
+        "another package": Untagged(),
+    }  # fmt: skip
+    yield from (pytest.param(step, id=name) for name, step in more.items())
+
+
+class Untagged:
+    def fit(self, X, y=None):
+        self.y_ = y
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class Distance:
+    def value_and_gradient(self, X, y):
+        residuals = X[:, 0] - y
+        return float(np.mean(residuals**2)), np.outer(residuals, [2.0, 0, 0]) / len(y)
+
+
+@pytest.mark.parametrize("step", [*others()])
+def test_every_other_step_is_stated_to_read_y(step):
+    """It comes after the noise of X, so nothing else voids the guarantee."""
+    planned = planned_guarantee(Pipeline([("a", MEAN), ("b", step), ("c", RIDGE)]))
+    assert not planned.protects
+    assert "learned from data without noise" in planned.statement
+    assert planned_guarantee(Pipeline([("a", MEAN), ("b", step)])).protects
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        PCA(2), StandardScaler(), make_pipeline(PCA(2), Normalizer()), KMeans(2),
+        ColumnTransformer([("a", PCA(1), [0, 1])]), FrozenEstimator(SelectKBest(k=1)),
+        FeatureUnion([("a", PCA(1)), ("b", StandardScaler())]),
+    ],
+    ids=lambda step: type(step).__name__,
+)  # fmt: skip
+def test_what_ignores_y_costs_nothing(step):
+    planned = planned_guarantee(Pipeline([("a", MEAN), ("b", step), ("c", RIDGE)]))
+    assert planned.protects
+
+
+@pytest.mark.parametrize(
+    "step",
+    # They keep all columns, so that the regression is not refused.
+    [
+        SelectKBest(f_regression, k="all"), SelectFpr(f_regression, alpha=1.0),
+        SelectPercentile(f_regression, percentile=100),
+    ],
+    ids=lambda step: type(step).__name__,
+)  # fmt: skip
+def test_a_selector_between_two_private_steps(step):
+    rng = np.random.default_rng(0)
+    steps = [("a", MEAN), ("b", step), ("c", RIDGE)]
+    report = privacy_of(Pipeline(steps).fit(rng.random((40, 3)), rng.random(40)))
+    assert not report.guarantee.protects
+    name = type(step).__name__
+    said = (f"{name} learned from y", f"If {name} was passed y, it learned from y")
+    assert any(one.startswith(said) for one in report.unprotected)
+
+
+OWN = [
+    param
+    for param in RELEASING
+    if param.values[0].private in ("samples", "people")
+    and not hasattr(param.values[0].estimator, "predict")
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", OWN)
+def test_our_transformers_ignore_y_or_say_so(case):
+    assert not getattr(case.estimator, "_learns_from_y", False)
+    X, found = case.data[0], []
+    for y in (np.arange(len(X)) % 2, np.arange(len(X)) // 2 % 2):
+        estimator = case.fresh(**case.seeded()).fit(X, y)
+        found.append(estimator.transform(X))
+    np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)
+    if hasattr(estimator, "task"):
+        assert clone(estimator).set_params(task=None)._learns_from_y
 
 
 # --- lists ---------------------------------------------------------------------------

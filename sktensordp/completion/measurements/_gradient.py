@@ -48,12 +48,6 @@ class GradientPerturbation(Measurement):
 
     name = "gradient"
 
-    def __post_init__(self) -> None:
-        if self.problem.smooth_modes:
-            raise ValueError(
-                'perturbation="gradient" does not support smooth_modes; pass None.'
-            )
-
     @property
     def n_sweeps(self) -> int:
         """Largest number of calls of `on_sweep`."""

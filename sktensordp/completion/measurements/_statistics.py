@@ -48,12 +48,6 @@ class StatisticsPerturbation(Measurement):
 
     _randomized = "the right-hand sides of regressions on public or released factors"
 
-    def __post_init__(self) -> None:
-        if self.problem.smooth_modes:
-            raise ValueError(
-                f'perturbation="{self.name}" does not support smooth_modes; pass None.'
-            )
-
     @property
     def uses_features(self) -> bool:
         """Whether weights of features are fitted instead of factors."""

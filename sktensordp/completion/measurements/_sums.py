@@ -198,13 +198,6 @@ class SumsPerturbation(Measurement):
     _randomized = "The sums of all rows of every mode were given discrete Laplace noise"
     _consequence = " Only averages were learned: everybody gets the same ranking."
 
-    def __post_init__(self) -> None:
-        if not self.problem.biases or self.problem.smooth_modes:
-            raise ValueError(
-                "Sums determine biases alone. perturbation='sums' needs biases=True "
-                "and smooth_modes=None."
-            )
-
     @property
     def statement(self) -> str:
         """First clause of the guarantee's statement: what was randomised."""

@@ -16,6 +16,7 @@ from .._guarantee import (
     PrivacyGuarantee,
     check_guarantee,
     conditions_of,
+    local_of,
     sources_of,
     unit_and_relation,
     unit_name,
@@ -680,6 +681,7 @@ class PrivacyBudget:
             f"fixed beforehand.",
             source=sources_of(recorded),
             conditions=conditions_of(recorded),
+            local=local_of(recorded),
         )
 
     @property

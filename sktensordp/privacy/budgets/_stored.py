@@ -15,7 +15,7 @@ from ..accounting import _events
 from ..accounting._randomized_response import LevelDistribution
 from ..accounting._repetitions import RepetitionDistribution
 
-_FIELDS = ("epsilon", "delta", "unit", "relation", "source", "conditions")
+_FIELDS = ("epsilon", "delta", "unit", "relation", "source", "conditions", "local")
 
 
 @cache

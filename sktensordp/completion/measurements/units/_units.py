@@ -155,12 +155,6 @@ class UnitPerturbation(Measurement):
     perturbation: str
     shared_noise: SharedNoise | None = None
 
-    def __post_init__(self) -> None:
-        if self.problem.smooth_modes:
-            raise ValueError(
-                "unit as a mode does not support smooth_modes; pass smooth_modes=None."
-            )
-
     @property
     def name(self) -> str:  # type: ignore[override]
         """The perturbation; "statistics" before "auto" has chosen."""
