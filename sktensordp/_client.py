@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ._validation import check_random_state
 from .base import PrivateEstimatorMixin
 from .privacy import PrivacyGuarantee
 
@@ -31,6 +32,7 @@ class Client(PrivateEstimatorMixin):
         guarantee: PrivacyGuarantee,
         random_state: int | None = None,
     ) -> None:
+        check_random_state(random_state)
         self.randomizer = randomizer
         self.random_state = random_state
         self.privacy_guarantee_ = guarantee

@@ -16,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._validation import as_numpy, is_integer
+from .._validation import (
+    LARGEST_INDEX,
+    as_numpy,
+    check_integer,
+    check_random_state,
+)
 from ..tensor._shared_rows import expected_counts
 from ._cooccurrence import ItemSums
 from ._domain import Domain
@@ -285,11 +290,8 @@ class Request:
         """
         if n_users is None:
             n_users = max(round(population.n_users), 1)
-        if not is_integer(n_users) or n_users < 1:
-            raise ValueError("n_users must be None or a positive integer.")
-        is_seed = is_integer(random_state) and random_state >= 0
-        if not (random_state is None or is_seed):
-            raise ValueError("random_state must be None or an integer of at least 0.")
+        n_users = check_integer(n_users, "n_users", 1, LARGEST_INDEX)
+        check_random_state(random_state)
         if lengths is not None:
             lengths = as_numpy(lengths, "lengths")
             are_integers = lengths.ndim == 1 and lengths.dtype.kind in "iu"
@@ -301,7 +303,7 @@ class Request:
                 )
             lengths = lengths.astype(np.int64)
         seed = None if random_state is None else int(random_state)
-        return cls(int(n_users), lengths, np.random.default_rng(seed))
+        return cls(n_users, lengths, np.random.default_rng(seed))
 
 
 def sample_choices(sampler: UserSampler, request: Request) -> NDArray[np.int64]:

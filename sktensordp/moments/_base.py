@@ -33,7 +33,7 @@ from sklearn.base import BaseEstimator
 
 from .._dask import is_dask
 from .._sklearn_compat import Interval
-from .._validation import described, warn
+from .._validation import described, is_integer, warn
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..measure import NoisySums, plan_gaussian_sums
@@ -188,8 +188,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             return (number,) if len(shape) == 1 else number
         ranks = tuple(self.n_components)
         if len(ranks) != len(shape) or not all(
-            isinstance(r, Integral) and not isinstance(r, bool) and 1 <= int(r) <= n
-            for r, n in zip(ranks, shape, strict=True)
+            is_integer(r) and 1 <= r <= n for r, n in zip(ranks, shape, strict=True)
         ):
             raise ValueError(
                 f"n_components must have one number for each mode of a sample of shape "
