@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ._validation import check_random_state
+from ._validation import check_noise_seed
 from .base import PrivateEstimatorMixin
 from .privacy import PrivacyGuarantee
 
@@ -32,7 +32,7 @@ class Client(PrivateEstimatorMixin):
         guarantee: PrivacyGuarantee,
         random_state: int | None = None,
     ) -> None:
-        check_random_state(random_state)
+        check_noise_seed(random_state)
         self.randomizer = randomizer
         self.random_state = random_state
         self.privacy_guarantee_ = guarantee

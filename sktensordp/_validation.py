@@ -410,7 +410,7 @@ def check_integer(value: Any, name: str, least: int, most: int | None = None) ->
     raise ValueError(f"{name} must be an integer {admitted}, got {described(value)}.")
 
 
-def check_random_state(random_state: Any) -> None:
+def check_noise_seed(random_state: Any) -> None:
     """Refuse a seed of noise that is neither None nor an integer of at least 0."""
     if random_state is not None:
         check_integer(random_state, "random_state", 0)

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._random import NoiseStreams
-from .._validation import check_random_state, check_same_length, is_integer
+from .._validation import check_noise_seed, check_same_length, is_integer
 from ..base import PrivateEstimatorMixin
 from ..measure import MOST_STEPS
 from ..privacy import PrivacyGuarantee
@@ -299,7 +299,7 @@ def party(
     >>> fit_aggregated(server, shop.answer).factors_[1].shape
     (3, 4)
     """
-    check_random_state(random_state)
+    check_noise_seed(random_state)
     agreed, measurement = _agreed(completion, noise_shares)
     noise = guarantee = None
     if measurement is not None:

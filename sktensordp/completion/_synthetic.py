@@ -20,7 +20,7 @@ from .._validation import (
     LARGEST_INDEX,
     as_numpy,
     check_integer,
-    check_random_state,
+    check_noise_seed,
 )
 from ..tensor._shared_rows import expected_counts
 from ._cooccurrence import ItemSums
@@ -291,7 +291,7 @@ class Request:
         if n_users is None:
             n_users = max(round(population.n_users), 1)
         n_users = check_integer(n_users, "n_users", 1, LARGEST_INDEX)
-        check_random_state(random_state)
+        check_noise_seed(random_state)
         if lengths is not None:
             lengths = as_numpy(lengths, "lengths")
             are_integers = lengths.ndim == 1 and lengths.dtype.kind in "iu"
