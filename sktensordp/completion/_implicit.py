@@ -241,11 +241,6 @@ class ImplicitCompletion(RankingEstimator):
         with keeping_names_if_refused(self):
             return self._fit(choices_of_batches(self, batches, shape), shape, noise)
 
-    @property
-    def _time_is_public(self) -> bool:
-        """It depends on how many choices users made."""
-        return False
-
     def _fit(self, choices: Choices, shape: tuple[int, int], noise: NoisySums) -> Self:
         # Locked, or another thread might store its model under this guarantee.
         with self._progress("step", 2) as on_step, self._count_releases().lock:

@@ -192,6 +192,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         tags.input_tags.string = True
         return tags
 
+    @property
+    def _time_is_public(self) -> bool:
+        """Where the completion protects users, their rows are encoded here."""
+        return self.completion._time_is_public
+
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit to a table of ids, under the budget of the completion.

@@ -149,6 +149,11 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         # Set with all else that a fit leaves; an interrupted fit leaves a guarantee.
         return "sample_shape_" in vars(self)
 
+    @property
+    def _time_is_public(self) -> bool:
+        """The number of samples and their shape are."""
+        return True
+
     def _shape_of(self, X: Any) -> tuple[int, ...]:
         """Shape of a sample."""
         return shape_of_sample(self.tensor_shape, X)
