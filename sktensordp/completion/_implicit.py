@@ -27,7 +27,7 @@ from ._item_model import ItemModel
 from ._likely_mistakes import warn_of_noise
 from ._local import Local
 from ._ranking import RankingEstimator, Wanted
-from ._synthetic import LENGTHS_ARE_PUBLIC, Request, UserSampler, sample_choices
+from ._synthetic import Request, UserSampler, sample_choices
 
 _STATEMENT = (
     "Gaussian noise was added to totals over users, counts of items and, if the counts "
@@ -474,13 +474,6 @@ class ImplicitCompletion(RankingEstimator):
 
     def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         return self._guarantee(self._shape_and_noise()[1])
-
-    def _unprotected(self) -> list[str]:
-        found = super()._unprotected()
-        found.append("The shape is public: the possible users and items.")
-        if self.__sklearn_is_fitted__() and self._fitted.has_public_lengths:
-            found.append(LENGTHS_ARE_PUBLIC)
-        return found
 
 
 class _LocalChoices(Local):

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import NoiseStreams
+from .._random import fresh_bits
 from .._validation import warn
 from ..noise import uniform_below
 
@@ -165,10 +165,9 @@ class LocalUsers(Local):
         rows = dict(self._rows)
         taken = set(rows.values())
         waiting = list(set(ids[looked_up(rows, ids) < 0].tolist()))
-        # From a fresh key, as noise is. A seed would repeat the rows. A row that is
-        # taken is drawn again, so that all choices of distinct free rows are equally
-        # likely.
-        bits = NoiseStreams(None, 0).stream(0)
+        # No seed, which would repeat the rows. A row that is taken is drawn again, so
+        # that all choices of distinct free rows are equally likely.
+        bits = fresh_bits()
         while waiting:
             drawn = uniform_below(bits, N_RESERVED - first, len(waiting)).tolist()
             still_waiting = []

@@ -686,7 +686,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                     "CoordinateEncoder(categories=[None, item_ids])."
                 )
             encoder.set_params(categories=catalogues[1:])
-            first = (N_RESERVED,)
+            first, completion._hides_users = (N_RESERVED,), True
         if encoder._publishes_ids:
             raise ValueError(
                 f"unit={completion.unit} protects which ids and times occur, but the "

@@ -29,9 +29,6 @@ from ._item_model import ItemModel
 from ._population import Population
 from ._shared_model import SharedModel
 
-LENGTHS_ARE_PUBLIC = (
-    "The `lengths` that were passed to sample_users are public: nothing protects them."
-)
 # Number of rounds in which a sampler is fitted, of the last ones, which fit counts
 # alone, and of items drawn in each. These numbers, and those of the steps, were tuned
 # on visits of pages, games, listening and groceries.
