@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ._validation import check_noise_seed
 from .base import PrivateEstimatorMixin
 from .privacy import PrivacyGuarantee
 
@@ -33,6 +34,7 @@ class Client(PrivateEstimatorMixin):
         guarantee: PrivacyGuarantee,
         random_state: int | None = None,
     ) -> None:
+        check_noise_seed(random_state)
         self.randomizer = randomizer
         self.random_state = random_state
         self.privacy_guarantee_ = guarantee

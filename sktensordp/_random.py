@@ -21,6 +21,22 @@ _KEY_BYTES = 16
 BLOCK = 2**16
 
 
+def fresh_bits() -> np.random.BitGenerator:
+    """Bits of a new key, for draws that are no noise of a release, but rest on chance.
+
+    No seed ever repeats them, and nobody can foretell some from others.
+    """
+    return _stream(secrets.token_bytes(_KEY_BYTES), 0)
+
+
+def _stream(key: bytes, block: int) -> np.random.BitGenerator:
+    from randomgen import AESCounter
+
+    words = np.frombuffer(key, dtype="<u8").astype(np.uint64)
+    counter = np.array([0, operator.index(block)], dtype=np.uint64)
+    return AESCounter(key=words, counter=counter)
+
+
 class ReleaseCounter:
     """Count of the releases that an object has begun; no two threads share a number.
 
@@ -96,15 +112,11 @@ class NoiseStreams:
         bits : randomgen.AESCounter
             Its ``random_raw`` returns 64-bit words.
         """
-        from randomgen import AESCounter
-
         if self._key is None:
             raise RuntimeError(
                 "This release has ended; its noise can be drawn only once."
             )
-        key = np.frombuffer(self._key, dtype="<u8").astype(np.uint64)
-        counter = np.array([0, operator.index(block)], dtype=np.uint64)
-        return AESCounter(key=key, counter=counter)
+        return _stream(self._key, block)
 
     def step(self, number: int) -> "_StepStreams":
         """Streams of one step of a release; no two steps share a stream.

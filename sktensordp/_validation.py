@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.utils import check_consistent_length
 
-_LARGEST_INDEX = 2**31 - 1
+LARGEST_INDEX = 2**31 - 1
 _COMPLEX = complex, np.complexfloating
 _PLAIN = {bool, float, int, str}
 _TIMES = np.datetime64, np.timedelta64
@@ -138,7 +138,7 @@ def check_coordinates(
             f"Negative values in data passed to {name}: coordinates start at 0{hint}."
         )
     # Compared as a float: float16 cannot represent the limit.
-    if X.size and float(X.max()) >= _LARGEST_INDEX:
+    if X.size and float(X.max()) >= LARGEST_INDEX:
         raise ValueError(f"Coordinates passed to {name} must be below 2**31 - 1.")
     coordinates = X.astype(np.int32, order="F")
     if shape is not None:
@@ -386,7 +386,7 @@ def are_missing(array: NDArray[Any]) -> Any:
 def check_shape(shape: Iterable[int]) -> tuple[int, ...]:
     """Shape of a tensor: a tuple of at least two positive integers."""
     sizes = tuple(shape)
-    valid = (isinstance(n, Integral) and 1 <= n <= _LARGEST_INDEX for n in sizes)
+    valid = (is_integer(n) and 1 <= n <= LARGEST_INDEX for n in sizes)
     if len(sizes) < 2 or not all(valid):
         raise ValueError(
             f"shape must hold at least two positive integers below 2**31, "
@@ -414,12 +414,18 @@ def is_integer(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def check_integer(value: Any, name: str, least: int) -> None:
-    """Refuse what is not an integer of at least `least`."""
-    if not is_integer(value) or value < least:
-        raise ValueError(
-            f"{name} must be an integer of at least {least}, got {value!r}."
-        )
+def check_integer(value: Any, name: str, least: int, most: int | None = None) -> int:
+    """A parameter as an int, from `least` to `most`; raise if it is anything else."""
+    if is_integer(value) and least <= value and (most is None or value <= most):
+        return int(value)
+    admitted = f"of at least {least}" if most is None else f"from {least} to {most}"
+    raise ValueError(f"{name} must be an integer {admitted}, got {described(value)}.")
+
+
+def check_noise_seed(random_state: Any) -> None:
+    """Refuse a seed of noise that is neither None nor an integer of at least 0."""
+    if random_state is not None:
+        check_integer(random_state, "random_state", 0)
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

@@ -33,12 +33,12 @@ class Sign:
         Name of the tasks that make it up.
     n_tasks : int or None
         Largest number of tasks; None if it is unknown.
-    has_time : bool, default=True
+    has_time : bool, default=False
         Whether times are public. If not, the bar has none, and the log gets no line.
     """
 
     def __init__(
-        self, name: str, task: str, n_tasks: int | None, *, has_time: bool = True
+        self, name: str, task: str, n_tasks: int | None, *, has_time: bool = False
     ) -> None:
         self._text, self._task, self._n_tasks = f"{name}: {task}", task, n_tasks
         self._has_time = has_time

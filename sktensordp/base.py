@@ -171,8 +171,11 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
 
     @property
     def _time_is_public(self) -> bool:
-        """Whether the time that a fit takes follows from what is public."""
-        return True
+        """Whether the time that a fit takes follows from what is public.
+
+        It is not, unless a class says so: the data of a unit may decide it.
+        """
+        return False
 
     def _log_of(self, task: str, max_tasks: int | None) -> Callable[..., bool]:
         """Write a line to the log at the end of each task, with the time left.

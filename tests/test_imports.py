@@ -172,6 +172,71 @@ def test_private_scikit_learn_names_are_imported_in_one_place():
     ]
 
 
+# Where generators are made that are not those of a release, and why no argument about
+# privacy rests on what they draw.
+_STARTS = "a fixed start or sketch: it decides how well a fit goes, and holds no data"
+_PUBLIC = "generates or splits data that are public, or the caller's own"
+OTHER_GENERATORS = {
+    "audit/_one_run.py": "an auditor's coins; the guarantee is that of what is audited",
+    "completion/__main__.py": _PUBLIC,
+    "completion/_dask.py": _STARTS,
+    "completion/_entries.py": _STARTS,
+    "completion/_synthetic.py": "computes from released values alone",
+    "completion/measurements/_gradient.py": _STARTS,
+    "completion/measurements/_statistics.py": _STARTS,
+    "completion/measurements/units/_rounds.py": _STARTS,
+    "datasets/_choices.py": _PUBLIC,
+    "datasets/_low_rank.py": _PUBLIC,
+    "datasets/_ratings.py": _PUBLIC,
+    "encoding/_learned.py": "trains on data that fit does not protect",
+    "model_selection/_holdout.py": "the guarantee holds for every seed of the folds",
+    "model_selection/_private_search.py": "looks at a candidate, and fits none",
+    "papers/_algorithm_one.py": "trains on data that fit does not protect",
+    "privacy/calibration/_gaussian.py": "any start gives multipliers that are checked",
+    "tensor/_cp_rows.py": _STARTS,
+    "tensor/_leading_terms.py": _STARTS,
+    "tensor/_pattern.py": _STARTS,
+    "tensor/_tucker.py": _STARTS,
+}
+# Types, and what turns the bits of a release into draws.
+HARMLESS = {"BitGenerator", "Generator", "RandomState"}
+
+
+def generators_of(path, source=None):
+    """Names of sources of randomness that a module calls."""
+    for node in ast.walk(ast.parse(source or path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield from {node.func.id} & {"check_random_state", "default_rng"}
+        elif isinstance(node, ast.Attribute):
+            whole = ast.unparse(node)
+            if re.fullmatch(r"(np|numpy)\.random\.\w+", whole):
+                yield from {node.attr} - HARMLESS
+            elif whole == "os.urandom" or node.attr == "rvs":
+                yield whole
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = {getattr(node, "module", None), *(a.name for a in node.names)}
+            yield from names & {"random", "numpy.random", "AESCounter"}
+
+
+def test_what_privacy_rests_on_is_drawn_from_the_streams_of_releases():
+    found = {
+        str(path.relative_to(ROOT)): set(generators_of(path))
+        for path in ROOT.rglob("*.py")
+    }
+    assert found.pop("_random.py") == {"AESCounter"}
+    assert {path for path, names in found.items() if names} == OTHER_GENERATORS.keys()
+    for source in (
+        "import numpy as np\nnp.random.default_rng()",
+        "import numpy as np\nnp.random.PCG64(1)",
+        "from numpy.random import default_rng\ndefault_rng()",
+        "import random",
+        "os.urandom(8)",
+    ):
+        assert list(generators_of(ROOT / "noise" / "_x.py", source)) or pytest.fail(
+            source
+        )
+
+
 def test_what_is_imported_is_declared():
     """No dependency of a dependency is imported without being declared itself."""
     project = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["project"]

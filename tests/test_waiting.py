@@ -7,14 +7,20 @@ import threading
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV
 
 from sktensordp import _waiting
 from sktensordp.audit import audit_mechanism
+from sktensordp.base import EstimatorMixin
 from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
+from sktensordp.exceptions import PrivacyLeakWarning
+from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.moments import MultilinearPCA
+from sktensordp.papers import BiScaler
 from tests.support.callbacks import ProgressBar, needs_callbacks
+from tests.support.every_estimator import EVERY
 
 rich_console = pytest.importorskip("rich.console")
 X = np.argwhere(np.ones((7, 5)))
@@ -99,6 +105,68 @@ def test_where_users_are_protected_the_log_does_not_depend_on_the_time(log):
     assert not [r for r in log.records if " after " in r.message]
 
 
+OF_TIME = re.compile(r" after \d+ s|, about \d")
+# Whose fits may tell how long they take: how many entries or samples there are, and
+# where, is public. An encoder of coordinates cannot know who is protected later.
+TIME_IS_PUBLIC = {"values": True, "samples": True, "people": True} | {
+    "users": False, "choices": False, "ids": False,
+}  # fmt: skip
+
+
+def tells_time(case):
+    is_search = isinstance(case.estimator, PrivateSearchCV)
+    return TIME_IS_PUBLIC[case.private] and not is_search
+
+
+@pytest.mark.parametrize("case", EVERY)
+@pytest.mark.filterwarnings("ignore")
+def test_the_log_of_every_fit_tells_its_time_only_if_that_is_public(log, case):
+    log.set_level(logging.DEBUG, "sktensordp")
+    case.fresh().fit(*case.data)
+    said = [r.getMessage() for r in log.records]
+    assert any(map(OF_TIME.search, said)) == tells_time(case)
+
+
+@pytest.mark.thorough_after_one
+@pytest.mark.parametrize("case", EVERY)
+@pytest.mark.filterwarnings("ignore")
+def test_the_bar_of_every_fit_has_a_clock_only_if_the_time_is_public(screen, case):
+    case.fresh().fit(*case.data)
+    assert bool(CLOCK.search(text_of(screen))) == tells_time(case)
+
+
+class OfAnybody(EstimatorMixin, BaseEstimator):
+    """An estimator that says nothing about its time."""
+
+    def fit(self, X, y=None):
+        with self._progress("step", 2) as on_step:
+            on_step()
+            on_step()
+        return self
+
+
+def test_the_time_of_a_new_estimator_is_not_public(log):
+    log.set_level(logging.DEBUG, "sktensordp")
+    OfAnybody().fit(X)
+    said = [r.getMessage() for r in log.records]
+    assert said == ["OfAnybody: step 1 of 2", "OfAnybody: step 2 of 2"]
+    # Nor is that of a scaler whose sweeps end where the raw values are standardised.
+    assert not BiScaler()._time_is_public
+
+
+def test_nor_does_the_bar_of_one_have_a_clock(screen):
+    OfAnybody().fit(X)
+    assert "OfAnybody: step" in text_of(screen)
+    assert not CLOCK.search(text_of(screen))
+
+
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.NoiseOnlyWarning")
+def test_what_an_undeclared_range_decides_is_not_public(log):
+    with pytest.warns(PrivacyLeakWarning):
+        LaplaceMechanism().fit(X / 7.0)
+    assert not [r for r in log.records if " after " in r.message]
+
+
 def private_search():
     grid = {"rank": [0, 1]}
     PrivateSearchCV(cp(perturbation="input"), grid, n_iter=2, random_state=0).fit(
@@ -166,6 +234,7 @@ def test_audits_and_other_estimators_show_one_too(screen):
         n_trials=400, batched=True,
     )  # fmt: skip
     assert "audit_mechanism: running" in text_of(screen)
+    assert not CLOCK.search(text_of(screen))  # it may run on somebody's data
     MultilinearPCA(1, norm_bound=1.0).fit(np.ones((20, 3, 2)) / 9)
     assert "MultilinearPCA: step" in text_of(screen)
 

@@ -30,7 +30,7 @@ from ._checks import (
     is_sparse,
     observed_entries,
 )
-from ._client import PUBLIC_COORDINATES, CompletionClient
+from ._client import CompletionClient
 from ._dense import DenseMixin
 from ._entries import check_values
 from ._fitted import fitted_to, keeping_names_if_refused
@@ -38,7 +38,7 @@ from ._likely_mistakes import warn_after, warn_before
 from ._own_rows import for_own_eyes
 from ._problem import Problem, check_parameters, domain_of
 from ._ranking import RankingEstimator
-from ._synthetic import LENGTHS_ARE_PUBLIC, Request, sample_entries
+from ._synthetic import Request, sample_entries
 from ._values import plan_entry_randomizer
 from .measurements._choice import (
     choose_measurement,
@@ -49,7 +49,6 @@ from .measurements._measurement import Measurement
 
 # The rank that `rank=None` takes, if the shape admits it.
 USUAL_RANK = 10
-_PUBLIC_INDICES = "The indices of every mode (the vocabulary and the shape) are public."
 
 
 _if_clients_may_randomize = only_if(
@@ -925,10 +924,3 @@ or list of these and None, default=None
         is not read.
         """
         return error_by_epsilon(self, X, n_users)
-
-    def _unprotected(self) -> list[str]:
-        public = PUBLIC_COORDINATES if self._unit is None else _PUBLIC_INDICES
-        found = [*super()._unprotected(), public]
-        if self.__sklearn_is_fitted__() and self._fitted.has_public_lengths:
-            found.append(LENGTHS_ARE_PUBLIC)
-        return found

@@ -25,7 +25,7 @@ from ._fitted import keeping_names_if_refused
 from ._likely_mistakes import warn_of_noise
 from ._local import Local
 from ._ranking import RankingEstimator, Wanted
-from ._synthetic import LENGTHS_ARE_PUBLIC, Request, UserSampler, sample_choices
+from ._synthetic import Request, UserSampler, sample_choices
 from .measurements.units._cooccurrence import plan_noise, release_sums
 from .measurements.units._item_model import ItemModel
 
@@ -241,11 +241,6 @@ class ImplicitCompletion(RankingEstimator):
         shape, noise = self._shape_and_noise()
         with keeping_names_if_refused(self):
             return self._fit(choices_of_batches(self, batches, shape), shape, noise)
-
-    @property
-    def _time_is_public(self) -> bool:
-        """It depends on how many choices users made."""
-        return False
 
     def _fit(self, choices: Choices, shape: tuple[int, int], noise: NoisySums) -> Self:
         # Locked, or another thread might store its model under this guarantee.
@@ -480,13 +475,6 @@ class ImplicitCompletion(RankingEstimator):
 
     def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         return self._guarantee(self._shape_and_noise()[1])
-
-    def _unprotected(self) -> list[str]:
-        found = super()._unprotected()
-        found.append("The shape is public: the possible users and items.")
-        if self.__sklearn_is_fitted__() and self._fitted.has_public_lengths:
-            found.append(LENGTHS_ARE_PUBLIC)
-        return found
 
 
 class _LocalChoices(Local):

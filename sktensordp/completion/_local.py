@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .._random import fresh_bits
 from .._validation import warn
+from ..noise import uniform_below
 
 # Number of rows that are reserved. Nothing but the lattice of the noise depends on it,
 # whose sums are exact for so many users.
@@ -165,11 +167,11 @@ class LocalUsers(Local):
         waiting = list(set(ids[looked_up(rows, ids) < 0].tolist()))
         # No seed, which would repeat the rows. A row that is taken is drawn again, so
         # that all choices of distinct free rows are equally likely.
-        bits = np.random.default_rng()
+        bits = fresh_bits()
         while waiting:
-            drawn = bits.integers(first, N_RESERVED, size=len(waiting)).tolist()
+            drawn = uniform_below(bits, N_RESERVED - first, len(waiting)).tolist()
             still_waiting = []
-            for id_, row in zip(waiting, drawn, strict=True):
+            for id_, row in zip(waiting, (first + n for n in drawn), strict=True):
                 if row in taken:
                     still_waiting.append(id_)
                 else:

@@ -26,14 +26,13 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, field, replace
-from numbers import Integral
 from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._random import NoiseStreams
-from .._validation import check_same_length
+from .._validation import check_noise_seed, check_same_length, is_integer
 from ..base import PrivateEstimatorMixin
 from ..measure import (
     MOST_STEPS,
@@ -272,8 +271,8 @@ def party(
     ------
     ValueError
         If `unit` is no mode, if `shape`, or the range of the values, is not declared;
-        if a coordinate is outside the shape or a value is not finite; or if noise
-        cannot be divided among so many parties.
+        if a coordinate is outside the shape or a value is not finite; if noise cannot
+        be divided among so many parties; or if `random_state` is no seed.
     TypeError
         If `completion` is not a completion of values.
 
@@ -285,6 +284,7 @@ def party(
     >>> fit_aggregated(server, shop.answer).factors_[1].shape
     (3, 4)
     """
+    check_noise_seed(random_state)
     agreed, measurement = _agreed(completion, noise_shares)
     noise = guarantee = None
     if measurement is not None:
@@ -460,8 +460,7 @@ class PartySums:
             found, n_answers = found
             shares = self.noise.shares
             least, most = shares.n_needed, shares.n_parties
-            is_whole = isinstance(n_answers, Integral) and n_answers is not True
-            if not (is_whole and least <= n_answers <= most):
+            if not (is_integer(n_answers) and least <= n_answers <= most):
                 raise ValueError(
                     f"The number of answers to release {request.number} must be an "
                     f"integer from n_parties - n_dropouts = {least} to n_parties = "

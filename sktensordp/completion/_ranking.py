@@ -24,11 +24,23 @@ from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..tensor import Rows
 from ..tensor._choices import Choices
 from ._checks import known_indices
+from ._client import PUBLIC_COORDINATES
 
 # Number of scores that are ranked at once: so many stay in the processor's cache.
 _N_RANKED = 2**18
 # Columns in a group.
 _GROUP = 32
+_PUBLIC_LENGTHS = (
+    "The `lengths` that were passed to sample_users are public: nothing protects them."
+)
+_PUBLIC_INDICES = (
+    "The shape is public, and so is what its indices mean; which indices of mode {} "
+    "have entries is not."
+)
+_PUBLIC_IDS = (
+    "The ids of every column but the users' are public; who the users are, and how "
+    "many there are, is not."
+)
 
 
 class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
@@ -40,11 +52,25 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     and ``warn_of_lost_rows``.
     """
 
+    unit: int | str
     _fitted: Any
     _of_fit = ("_fitted",)
+    _hides_users = False
+    """Whether a `Recommender` keeps to itself who the users are, and how many."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
+
+    def _unprotected(self) -> list[str]:
+        public = PUBLIC_COORDINATES
+        if self._hides_users:
+            public = _PUBLIC_IDS
+        elif self.unit != "entry":
+            public = _PUBLIC_INDICES.format(self.unit)
+        found = [*super()._unprotected(), public]
+        if self.__sklearn_is_fitted__() and self._fitted.has_public_lengths:
+            found.append(_PUBLIC_LENGTHS)
+        return found
 
     @property
     def shape_(self) -> tuple[int, ...]:

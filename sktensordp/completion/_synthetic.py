@@ -16,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from .._validation import as_numpy, is_integer
+from .._validation import (
+    LARGEST_INDEX,
+    as_numpy,
+    check_integer,
+    check_noise_seed,
+)
 from ..tensor._shared_rows import expected_counts
 from ._domain import Domain
 from .measurements.units._cooccurrence import ItemSums
@@ -24,9 +29,6 @@ from .measurements.units._item_model import ItemModel
 from .measurements.units._population import Population
 from .measurements.units._shared_model import SharedModel
 
-LENGTHS_ARE_PUBLIC = (
-    "The `lengths` that were passed to sample_users are public: nothing protects them."
-)
 # Number of rounds in which a sampler is fitted, of the last ones, which fit counts
 # alone, and of items drawn in each. These numbers, and those of the steps, were tuned
 # on visits of pages, games, listening and groceries.
@@ -285,11 +287,8 @@ class Request:
         """
         if n_users is None:
             n_users = max(round(population.n_users), 1)
-        if not is_integer(n_users) or n_users < 1:
-            raise ValueError("n_users must be None or a positive integer.")
-        is_seed = is_integer(random_state) and random_state >= 0
-        if not (random_state is None or is_seed):
-            raise ValueError("random_state must be None or an integer of at least 0.")
+        n_users = check_integer(n_users, "n_users", 1, LARGEST_INDEX)
+        check_noise_seed(random_state)
         if lengths is not None:
             lengths = as_numpy(lengths, "lengths")
             are_integers = lengths.ndim == 1 and lengths.dtype.kind in "iu"
@@ -301,7 +300,7 @@ class Request:
                 )
             lengths = lengths.astype(np.int64)
         seed = None if random_state is None else int(random_state)
-        return cls(int(n_users), lengths, np.random.default_rng(seed))
+        return cls(n_users, lengths, np.random.default_rng(seed))
 
 
 def sample_choices(sampler: UserSampler, request: Request) -> NDArray[np.int64]:

@@ -344,6 +344,11 @@ class LinearEncoder(
         return error
 
     @property
+    def _time_is_public(self) -> bool:
+        """The data of a fit have to be public, and nothing protects them."""
+        return True
+
+    @property
     def _n_steps(self) -> int:
         """Largest number of steps of a fit."""
         return 1

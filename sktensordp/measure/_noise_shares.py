@@ -29,7 +29,6 @@ that of ``measurements/_units.py``.
 """
 
 import math
-import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._random import BLOCK
+from .._validation import LARGEST_INDEX, check_integer
 from ..noise import discrete_gaussian
 from ._noisy_sums import ROUNDED_UP
 
@@ -77,10 +77,9 @@ class NoiseShares:
 
     Raises
     ------
-    TypeError
-        If a number is not an integer.
     ValueError
-        If a number is negative, or if P - d - a is below 1.
+        If a number is not an integer, or is negative or above 2**31 - 1, or if
+        P - d - a is below 1.
 
     Notes
     -----
@@ -99,16 +98,9 @@ class NoiseShares:
     n_colluders: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("n_parties", "n_dropouts", "n_colluders"):
-            number = getattr(self, name)
-            if isinstance(number, bool):
-                raise TypeError(f"{name} must be an integer, got {number!r}.")
-            try:
-                object.__setattr__(self, name, operator.index(number))
-            except TypeError:
-                raise TypeError(f"{name} must be an integer, got {number!r}.") from None
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {number}.")
+        for name, least in (("n_parties", 1), ("n_dropouts", 0), ("n_colluders", 0)):
+            number = check_integer(getattr(self, name), name, least, LARGEST_INDEX)
+            object.__setattr__(self, name, number)
         if self.n_honest < 1:
             raise ValueError(
                 f"n_parties - n_dropouts - n_colluders must be at least 1, or no noise "

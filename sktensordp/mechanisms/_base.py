@@ -233,6 +233,11 @@ class ReleasingTransformer(
         """Whether the domain is declared, so that `fit` need not read any value."""
         raise NotImplementedError
 
+    @property
+    def _time_is_public(self) -> bool:
+        """A fit that reads no value depends on shapes alone."""
+        return self._is_declared()
+
     def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
         """Randomizer, guarantee, noise variance and expected squared error.
 

@@ -1,13 +1,12 @@
 """Samples as arrays: what estimators of whole samples accept."""
 
 import math
-from numbers import Integral
 from typing import Any
 
 from sklearn.utils.validation import validate_data
 
 from .._dask import check_lazy, is_dask, named_columns
-from .._validation import check_numeric, checked, described, filled
+from .._validation import check_numeric, checked, described, filled, is_integer
 from ._chunks import AS_SAMPLES
 
 
@@ -56,7 +55,7 @@ def check_sample_shape(
 def checked_tensor_shape(tensor_shape: Any) -> tuple[int, ...]:
     """The declared shape of a sample as a tuple of positive integers."""
     shape = tuple(tensor_shape)
-    if not shape or not all(isinstance(n, Integral) and int(n) >= 1 for n in shape):
+    if not shape or not all(is_integer(n) and n >= 1 for n in shape):
         raise ValueError(
             f"tensor_shape must hold positive integers, got {described(tensor_shape)}."
         )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from .._validation import check_integer
+from .._validation import LARGEST_INDEX, check_integer
 from ..privacy._guarantee import unit_name
 from ..privacy._html import coloured, rows
 from ..privacy._numbers import shown
@@ -369,7 +369,7 @@ def step_that_releases(
             "n_users is the number of protected users, but `unit` is not a mode. Leave "
             "n_users=None."
         )
-    check_integer(n_users, "n_users", 1)
+    check_integer(n_users, "n_users", 1, LARGEST_INDEX)
     return estimator, X
 
 

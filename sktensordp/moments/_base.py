@@ -32,7 +32,7 @@ from sklearn.base import BaseEstimator
 from .._dask import is_dask
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval
-from .._validation import described, warn
+from .._validation import described, is_integer, warn
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..measure import NoisySums, Releases, plan_gaussian_sums
@@ -129,6 +129,11 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         # Set with all else that a fit leaves; an interrupted fit leaves a guarantee.
         return "sample_shape_" in vars(self)
 
+    @property
+    def _time_is_public(self) -> bool:
+        """The number of samples and their shape are."""
+        return True
+
     def _shape_of(self, X: Any) -> tuple[int, ...]:
         """Shape of a sample."""
         return shape_of_sample(self.tensor_shape, X)
@@ -169,8 +174,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             return (number,) if len(shape) == 1 else number
         ranks = tuple(self.n_components)
         if len(ranks) != len(shape) or not all(
-            isinstance(r, Integral) and not isinstance(r, bool) and 1 <= int(r) <= n
-            for r, n in zip(ranks, shape, strict=True)
+            is_integer(r) and 1 <= r <= n for r, n in zip(ranks, shape, strict=True)
         ):
             raise ValueError(
                 f"n_components must have one number for each mode of a sample of shape "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask, loaded
 from .._sklearn_compat import fit_context
-from .._validation import check_numeric, checked, filled
+from .._validation import check_integer, check_numeric, checked, filled
 from ..measure import contribute
 from ..mechanisms._chunks import AS_SAMPLES, in_chunks
 from ..mechanisms._samples import checked_tensor_shape
@@ -36,7 +35,7 @@ from ._spectrum import (
     shares_of_modes,
     total_energy,
 )
-from ._sums import LARGEST_CORE, Question, projected, whole_basis
+from ._sums import CAPACITY, LARGEST_CORE, Question, projected, whole_basis
 
 # Of the squared budget, for the mean; and of the rest, for the moments by which the
 # ranks are chosen.
@@ -263,7 +262,7 @@ class MultilinearPCA(
             those who see the sums before. Open budgets admit the release before anybody
             is asked, and count it even if an answer fails to arrive.
         n_samples : int
-            Number of samples of all parties together; public.
+            Number of samples of all parties together, from 1 to 2**26; public.
 
         Returns
         -------
@@ -271,19 +270,25 @@ class MultilinearPCA(
 
         Raises
         ------
+        TypeError
+            If `ask` is not callable.
         ValueError
-            If `tensor_shape` or `norm_bound` is not declared, or an answer has another
-            shape.
+            Before anybody is asked: if `tensor_shape` or `norm_bound` is not declared,
+            or `n_samples` is out of range. Afterwards: if an answer has another shape.
         """
         self._validate_params()
+        if not callable(ask):
+            raise TypeError(
+                f"ask must be a function that maps a question to the sum of the "
+                f"parties' answers, got {type(ask).__name__}."
+            )
         if self.tensor_shape is None:
             raise ValueError(
                 "Pass tensor_shape: parties do not reveal the shape of their samples."
             )
-        if isinstance(n_samples, bool) or not isinstance(n_samples, Integral):
-            raise ValueError("n_samples must be a positive integer.")
+        n_samples = check_integer(n_samples, "n_samples", 1, CAPACITY)
         shape = checked_tensor_shape(self.tensor_shape)
-        samples = OfParties(ask, int(n_samples))
+        samples = OfParties(ask, n_samples)
         return self._fit(samples, shape, n_features_in_=shape[0])
 
     def contribute(self, X: ArrayLike, question: bytes) -> NDArray[Any]:

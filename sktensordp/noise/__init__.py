@@ -11,6 +11,7 @@ from ._discrete import (
     discrete_gaussian,
     discrete_laplace,
     discrete_laplace_variance,
+    uniform_below,
 )
 from ._lattice import (
     GaussianLattice,
@@ -29,4 +30,5 @@ __all__ = [
     "discrete_laplace_variance",
     "gaussian_lattice",
     "laplace_lattice",
+    "uniform_below",
 ]

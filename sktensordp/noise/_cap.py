@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammainc
 
-from ._discrete import _uniform_below
+from ._discrete import uniform_below
 from ._lattice import _dense_normal, _dense_uniform
 
 _ROUNDOFF = 2.0**-53
@@ -154,7 +154,7 @@ class CapSampler:
             Whole numbers: the points, in steps of the lattice. Their directions are v.
         """
         points = np.empty_like(units)
-        inside = _uniform_below(bits, 2**_WEIGHT_BITS, len(units)) < np.uint64(
+        inside = uniform_below(bits, 2**_WEIGHT_BITS, len(units)) < np.uint64(
             self.weight
         )
         for side in (False, True):

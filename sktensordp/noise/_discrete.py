@@ -22,7 +22,7 @@ _FINEST, _COARSEST = 2**26, 2**20
 _ERROR, _LEAST = 2.0**-40, 2.0**-23
 
 
-def _uniform_below(
+def uniform_below(
     bits: np.random.BitGenerator, bound: int, size: int
 ) -> NDArray[np.uint64]:
     """Uniform integers in [0, bound), by rejecting the incomplete last cycle."""
@@ -60,7 +60,7 @@ def _by_series(
     k = 1
     while running.size:
         for bound in bounds_of(k):
-            draws = _uniform_below(bits, bound, running.size)
+            draws = uniform_below(bits, bound, running.size)
             running = running[draws < numerators[running]]
         successes[running] += 1
         k += 1
@@ -169,7 +169,7 @@ def _by_rejection(
     one = np.ones(1, dtype=np.uint64)
     while missing.size:
         # P(x) is proportional to exp(-x / denominator) for x = u + denominator * v.
-        u = _uniform_below(bits, denominator, missing.size)
+        u = uniform_below(bits, denominator, missing.size)
         is_kept = _bernoulli_exp(bits, u, denominator)
         kept = missing[is_kept]
         v = np.zeros(kept.size, dtype=np.uint64)
@@ -181,7 +181,7 @@ def _by_rejection(
         x = u[is_kept] + np.uint64(denominator) * v
         found[kept] = (x // np.uint64(numerator)).astype(np.int64)
         missing = missing[~is_kept]
-    return found, _uniform_below(bits, 2, size) == 1
+    return found, uniform_below(bits, 2, size) == 1
 
 
 def discrete_gaussian(
@@ -295,7 +295,7 @@ def categorical(
     if rows.size and not 0 <= rows.min() <= rows.max() < len(weights):
         raise ValueError("`rows` must be numbers of rows of `weights`.")
     cumulative = np.cumsum(weights, axis=1).astype(np.uint64)
-    draws = _uniform_below(bits, cumulative[0, -1], rows.size)
+    draws = uniform_below(bits, cumulative[0, -1], rows.size)
     columns = np.empty(rows.size, dtype=np.int64)
     # A stable sort takes linear time for 16-bit integers.
     keys = rows.astype(np.uint16) if len(weights) <= 2**16 else rows
@@ -328,5 +328,5 @@ def bernoulli(
     -------
     events : ndarray of shape `size`, bool
     """
-    draws = _uniform_below(bits, denominator, math.prod(size)).reshape(size)
+    draws = uniform_below(bits, denominator, math.prod(size)).reshape(size)
     return draws < np.asarray(numerators, dtype=np.uint64)

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ._discrete import _uniform_below
+from ._discrete import uniform_below
 
 # ln of the paper's e^eps*, Lemma 3. Below it, the two-point mechanism alone is better.
 _ROOT = 405 * math.sqrt(241)
@@ -115,7 +115,7 @@ class HybridDistribution:
         released : ndarray of shape (n,), float64
         """
         released = np.empty(index.size)
-        piecewise = _uniform_below(bits, _UNIT, index.size) < self.mixture
+        piecewise = uniform_below(bits, _UNIT, index.size) < self.mixture
         position = self._position(index[piecewise], bits)
         beta = self.focus / _UNIT
         mean = ((1 - beta) * (self.n_positions - 1) + beta * (self.window - 1)) / 2
@@ -129,20 +129,20 @@ class HybridDistribution:
     ) -> NDArray[np.uint64]:
         """Positions of the Piecewise mechanism."""
         position = np.empty(index.size, dtype=np.uint64)
-        inside = _uniform_below(bits, _UNIT, index.size) < self.focus
+        inside = uniform_below(bits, _UNIT, index.size) < self.focus
         n_inside = int(np.count_nonzero(inside))
-        position[inside] = index[inside] + _uniform_below(bits, self.window, n_inside)
+        position[inside] = index[inside] + uniform_below(bits, self.window, n_inside)
         n_anywhere = index.size - n_inside
-        position[~inside] = _uniform_below(bits, self.n_positions, n_anywhere)
+        position[~inside] = uniform_below(bits, self.n_positions, n_anywhere)
         return position
 
     def _bit(
         self, index: NDArray[np.uint64], bits: np.random.BitGenerator
     ) -> NDArray[np.bool_]:
         """Bits of the two-point mechanism."""
-        honest = _uniform_below(bits, _UNIT, index.size) < self.honesty
+        honest = uniform_below(bits, _UNIT, index.size) < self.honesty
         threshold = np.where(honest, index * np.uint64(2), np.uint64(self.n_steps))
-        return _uniform_below(bits, 2 * self.n_steps, index.size) < threshold
+        return uniform_below(bits, 2 * self.n_steps, index.size) < threshold
 
 
 def hybrid_distribution(epsilon: float, n_steps: int = _N_STEPS) -> HybridDistribution:

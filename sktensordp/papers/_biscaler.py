@@ -207,6 +207,11 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         self.clip = clip
         self.random_state = random_state
 
+    @property
+    def _time_is_public(self) -> bool:
+        """The published procedure goes on until the raw values are standardised."""
+        return self.epsilon is not None
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True

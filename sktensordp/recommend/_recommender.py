@@ -192,6 +192,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         tags.input_tags.string = True
         return tags
 
+    @property
+    def _time_is_public(self) -> bool:
+        """Where the completion protects users, their rows are encoded here."""
+        return self.completion._time_is_public
+
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit to a table of ids, under the budget of the completion.
@@ -684,7 +689,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                     "CoordinateEncoder(categories=[None, item_ids])."
                 )
             encoder.set_params(categories=catalogues[1:])
-            first = (N_RESERVED,)
+            first, completion._hides_users = (N_RESERVED,), True
         if encoder._publishes_ids:
             raise ValueError(
                 f"unit={completion.unit} protects which ids and times occur, but the "

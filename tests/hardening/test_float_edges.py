@@ -28,7 +28,7 @@ from sktensordp.measure import (
 )
 from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import _lattice, laplace_lattice
-from sktensordp.noise._discrete import _uniform_below
+from sktensordp.noise._discrete import uniform_below
 from sktensordp.noise._piecewise import hybrid_distribution
 from sktensordp.privacy import (
     PrivacyBudget,
@@ -461,7 +461,7 @@ def test_extreme_words_stay_in_range(word, bound):
         Words(np.uint64(word), 6), 1, 2**49, 100
     )
     assert np.all(np.abs(drawn) < 2**62)
-    below = _uniform_below(Words(np.uint64(word), 3), bound, 10)
+    below = uniform_below(Words(np.uint64(word), 3), bound, 10)
     assert all(int(value) < bound for value in below)
     uniform = _lattice._dense_uniform(Words(np.uint64(word), 4), 10)
     assert np.all((uniform > 0) & (uniform < 1))

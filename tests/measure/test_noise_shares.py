@@ -489,20 +489,18 @@ def test_a_fit_ends_if_more_parties_drop_out_than_planned(number, n_answers):
 
 
 @pytest.mark.parametrize(
-    ("counts", "error", "message"),
+    ("counts", "message"),
     [
-        ((3, 2, 1), ValueError, "must be at least 1"),
-        ((0,), ValueError, "must be at least 1"),
-        ((-2, -3), ValueError, "must not be negative"),
-        ((5, -1), ValueError, "n_dropouts must not be negative"),
-        ((5, 0, -1), ValueError, "n_colluders must not be negative"),
-        ((2.5,), TypeError, "n_parties must be an integer"),
-        ((True,), TypeError, "n_parties must be an integer"),
-        ((5, "1"), TypeError, "n_dropouts must be an integer"),
+        ((3, 2, 1), "must be at least 1"),
+        ((0,), "n_parties must be an integer from 1"),
+        ((-2, -3), "n_parties must be an integer from 1"),
+        ((5, -1), "n_dropouts must be an integer from 0"),
+        ((5, 0, -1), "n_colluders must be an integer from 0"),
+        ((2**31,), "n_parties must be an integer from 1 to 2147483647"),
     ],
 )
-def test_counts_that_make_no_sense(counts, error, message):
-    with pytest.raises(error, match=message):
+def test_counts_that_make_no_sense(counts, message):
+    with pytest.raises(ValueError, match=message):
         NoiseShares(*counts)
 
 
@@ -535,7 +533,7 @@ def test_noise_that_cannot_be_divided(options, shares, message):
 
 def test_noise_that_has_no_room():
     noise = party(model(), *NO_UNITS, noise_shares=NoiseShares(2))._noise
-    huge = replace(noise, shares=NoiseShares(2**60, n_dropouts=2**60 - 2))
+    huge = replace(noise, scale=2**40)
     with pytest.raises(ValueError, match="too large to be added exactly"):
         huge.n_bits(1.0)
 

@@ -382,7 +382,7 @@ def test_parties_and_server_must_agree():
         clone(model).fit_aggregated(lambda q: np.zeros((2, 3), int), 8)
     with pytest.raises(ValueError, match="tensor_shape"):
         make().fit_aggregated(lambda q: None, 8)
-    with pytest.raises(ValueError, match="positive integer"):
+    with pytest.raises(ValueError, match="n_samples must be an integer"):
         clone(model).fit_aggregated(lambda q: None, 8.0)
     with pytest.raises(TypeError, match="bytes"):
         model.contribute(X, "all")

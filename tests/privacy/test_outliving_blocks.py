@@ -8,6 +8,7 @@ import copy
 import math
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 
@@ -283,3 +284,119 @@ def test_a_private_search_has_been_counted_before_it_draws(keys):
     assert n_released(budget) == 1
     assert len(keys) > 1
     assert other.spent is None
+
+
+class Own(threading.Thread):
+    """A thread that has an estimator as an attribute."""
+
+    def __init__(self, held):
+        super().__init__()
+        self.held, self.mechanism = held, LAPLACE
+
+    def run(self):
+        went_on(self.held, self.mechanism)
+
+
+OUTCOMES = []
+
+
+def went_on(held, *mechanisms, **named):
+    """Wait, and release with whatever there is, or with a new original."""
+    held.hold()
+    for mechanism in [*mechanisms, *named.values()] or [LAPLACE]:
+        while isinstance(mechanism, list | tuple):
+            mechanism = mechanism[0]
+        OUTCOMES.append(refused(getattr(mechanism, "transform", mechanism), ROWS))
+
+
+def with_closure(held):
+    mechanism = LAPLACE
+    return threading.Thread(target=lambda: went_on(held, mechanism))
+
+
+def with_global(held):
+    return threading.Thread(target=lambda: went_on(held))
+
+
+def of_executor(held):
+    # The task waits, so its thread is there.
+    executor = ThreadPoolExecutor(1)
+    executor.submit(went_on, held, LAPLACE)
+    executor.shutdown(wait=False)
+    return next(iter(executor._threads))
+
+
+def thread(*args, **kwargs):
+    return lambda held: threading.Thread(
+        target=went_on, args=(held, *args), kwargs=kwargs
+    )
+
+
+HANDED = {
+    "argument": thread(LAPLACE),
+    "named": thread(mechanism=LAPLACE),
+    "in containers": thread([[LAPLACE]]),
+    "method": thread(LAPLACE.transform),
+    "partial": thread(partial(LAPLACE.transform)),
+    "pipeline": thread(make_pipeline(LAPLACE)),
+    "function": lambda held: threading.Thread(target=partial(went_on, held, LAPLACE)),
+    "variable": with_closure,
+    "attribute": Own,
+    "timer": lambda held: threading.Timer(0.0, went_on, (held, LAPLACE)),
+}
+NOT_SEEN = {"global": with_global, "executor": of_executor}
+
+
+def outcome(make, budget, other=None, *, before=False):
+    """Whether the release of a thread that outlives the block is refused."""
+    held = Held(1, fails=False)
+
+    def started():
+        thread = make(held)
+        if not thread.is_alive():
+            thread.start()
+        held.all_wait()
+        return thread
+
+    OUTCOMES.clear()
+    thread = started() if before else None
+    with budget:
+        thread = thread or started()
+    with other or nullcontext():
+        held.let_go()
+        thread.join(60)
+    (was_refused,) = OUTCOMES
+    return was_refused
+
+
+@pytest.mark.parametrize("other", [None, PrivacyBudget(math.inf)], ids=["", "other"])
+@pytest.mark.parametrize("make", HANDED.values(), ids=HANDED)
+def test_a_thread_that_was_handed_an_original_is_refused(make, other, keys):
+    budget = PrivacyBudget(math.inf)
+    assert outcome(make, budget, other)
+    assert not keys
+    assert budget.spent is None
+    assert other is None or other.spent is None
+    # Elsewhere, the original is as free as before.
+    LAPLACE.transform(ROWS)
+    assert len(keys) == 1
+
+
+def test_a_budget_with_a_path_counts_a_thread_that_was_handed_an_original(tmp_path):
+    budget = PrivacyBudget(1.0, path=tmp_path / "budget.db", create=True)
+    assert not outcome(HANDED["argument"], budget)
+    assert n_released(budget) == 1
+
+
+@pytest.mark.parametrize("make", [*NOT_SEEN.values(), HANDED["argument"]])
+def test_what_is_not_seen_counts_wherever_it_is_used(make):
+    """As doc/budgets.md says: what follows serves the tasks of other blocks, too."""
+    budget, other = PrivacyBudget(math.inf), PrivacyBudget(math.inf)
+    assert not outcome(make, budget, other, before=make is HANDED["argument"])
+    assert budget.spent is None
+    assert n_released(other) == 1
+    # And a budget that covers certain objects marks no threads of others.
+    if make is HANDED["argument"]:
+        budget = PrivacyBudget(math.inf).covers(LaplaceMechanism())
+        assert not outcome(make, budget, other)
+        assert n_released(other) == 2

@@ -42,6 +42,7 @@ from sktensordp.privacy import (
     privacy_of,
 )
 from tests.support.budgets import guarantees_of
+from tests.support.noise import following_from
 from tests.support.refusing import refused
 
 pytestmark = pytest.mark.thorough
@@ -413,6 +414,20 @@ def test_rows_are_drawn_uniformly(monkeypatch):
     pairs = counts[~np.eye(6, dtype=bool)]
     assert pairs.sum() == 6000
     assert np.sum((pairs - 200) ** 2) / 200 < 110
+
+
+def test_rows_come_from_a_fresh_key_of_the_operating_system():
+    """So nobody who has seen some of them can foretell others."""
+    users = np.array(USERS)
+
+    def drawn(n_fits):
+        with following_from("a key"):
+            for _ in range(n_fits):
+                local = LocalUsers().joined_by(users).joined_by(np.array(["new"]), 9)
+        return local.rows_of(np.append(users, "new")).tolist()
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
 
 
 # --- what is unknown -----------------------------------------------------------------

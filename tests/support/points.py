@@ -32,7 +32,7 @@ POINTS = {
     "recording in a budget": (_ledger.Ledger, "commit"),
     "longest wait for a file": (_file, "_TIMEOUT"),
     # Noise.
-    "uniform draws": (_discrete, "_uniform_below"),
+    "uniform draws": (_discrete, "uniform_below"),
     "points of a lattice": (_lattice, "_lattice_index"),
     "normal noise of a lattice": (_lattice, "_dense_normal"),
     "Laplace noise of a lattice": (_lattice, "discrete_laplace"),

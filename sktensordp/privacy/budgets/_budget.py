@@ -47,7 +47,8 @@ _CLOSED = (
     "A privacy budget covers this estimator, or was open where this copy of it was "
     "made, or where this thread was started. That budget is closed now and would not "
     "count this release, so nothing was drawn. Open the same budget again, or give it "
-    "a path. If it need not count this release, use `detach_from_budgets(estimator)`."
+    "a path. If it need not count this release, use `detach_from_budgets(estimator)`, "
+    "in a thread that you start after the block."
 )
 
 

@@ -7,6 +7,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from multiprocessing.dummy import Process as PoolThread
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -55,8 +56,8 @@ class OpenBudgets:
     files : dict
         Budgets of files that were opened for objects that belong to them.
     left_behind : WeakKeyDictionary
-        Threads of pools (joblib's are such) that were started while a budget was open,
-        and had not ended when it was closed.
+        Threads that were started to work while a budget was open, and had not ended
+        when it was closed; see `mark_threads`.
     """
 
     def __init__(self) -> None:
@@ -82,18 +83,20 @@ class OpenBudgets:
             return self._process[1]
 
     def mark_threads(self, mark: Mark, older: "set[threading.Thread]") -> None:
-        """Mark the threads of pools that were started in the block of a budget.
+        """Mark threads that were started in the block of a budget and work for it.
 
-        The pool of a call of joblib ends with that call, but threads with a task go
-        on. Executors are left out: their threads take tasks of later blocks, too.
+        These are threads of pools: the pool of a call of joblib ends with that call,
+        but threads with a task go on. And they are those that were handed an
+        estimator when they were made. Executors are left out: their threads take
+        tasks of later blocks, too.
         """
         for thread in set(threading.enumerate()).difference(older):
-            if isinstance(thread, PoolThread):
+            if isinstance(thread, PoolThread) or _was_handed_estimator(thread):
                 marks = self.left_behind.get(thread, frozenset())
                 self.left_behind[thread] = marks | {mark}
 
     def marks_of_thread(self) -> Marks:
-        """The budgets whose blocks this thread of a pool has outlived."""
+        """The budgets whose blocks this thread has outlived."""
         return self.left_behind.get(threading.current_thread(), frozenset())
 
 
@@ -176,6 +179,27 @@ def marked(obj: Any) -> Iterator[Any]:
     for item in list(contents(obj)):
         if hasattr(type(item), "_made_in"):
             yield item
+
+
+def _was_handed_estimator(thread: threading.Thread) -> bool:
+    """Whether a thread has an estimator of this package to work with.
+
+    As its function, among the arguments or the variables of the function around it, or
+    as an attribute of the thread; perhaps in a container, a pipeline or a search. What
+    other objects hold, and what is global, may serve other threads as well.
+    """
+    held = list(vars(thread).values())
+    for function in tuple(held):
+        for cell in getattr(function, "__closure__", None) or ():
+            with suppress(ValueError):  # It has no value yet.
+                held.append(cell.cell_contents)
+    handed = contents(held, lambda item: not _is_looked_into(item))
+    return any(hasattr(type(item), "_made_in") for item in handed)
+
+
+def _is_looked_into(item: Any) -> bool:
+    holds = isinstance(item, dict | list | tuple | set | np.ndarray | functools.partial)
+    return holds or inspect.ismethod(item) or hasattr(type(item), "get_params")
 
 
 def detach_from_budgets(estimator: _Estimator) -> _Estimator:
