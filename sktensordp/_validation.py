@@ -439,26 +439,13 @@ def callers_level() -> int:
     That is the first frame outside this package, scikit-learn, whose pipelines and
     searches call this package, and joblib, through which these call.
     """
-    for level, module in enumerate(_calling_modules()):
+    frame, level = inspect.currentframe(), 0
+    while (frame := frame and frame.f_back) is not None:
+        level += 1
+        module = str(frame.f_globals.get("__name__", ""))
         if module.split(".")[0] not in _INSIDE:
             return level
     return 1
-
-
-def is_fit_for_a_score() -> bool:
-    """Whether scikit-learn is fitting to compute a score, as for a search's candidate.
-
-    Such a fit says nothing of its result, which is one of many. A refit does.
-    """
-    return "sklearn.model_selection._validation" in _calling_modules()
-
-
-def _calling_modules() -> list[str]:
-    """Names of the modules on the stack, from that of the caller of this function."""
-    frame, modules = inspect.currentframe(), []
-    while (frame := frame and frame.f_back) is not None:
-        modules.append(str(frame.f_globals.get("__name__", "")))
-    return modules
 
 
 def check_levels(levels: ArrayLike) -> tuple[float, ...]:

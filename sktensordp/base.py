@@ -23,7 +23,6 @@ from ._validation import (
     callers_level,
     check_unmasked,
     described,
-    is_fit_for_a_score,
 )
 from ._waiting import Sign
 from .privacy import PrivacyGuarantee
@@ -143,9 +142,8 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
         """
         on_log = self._log_of(task, max_tasks)
         if not has_callbacks(self):
-            # Many fits for scores, and those whose number is secret, say nothing.
-            is_secret = max_tasks is None or current_reservation() is not None
-            if is_secret or is_fit_for_a_score():
+            # Neither tasks nor candidates whose number is secret are shown.
+            if max_tasks is None or current_reservation() is not None:
                 yield on_log
                 return
             name, has_time = type(self).__name__, self._time_is_public

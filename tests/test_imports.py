@@ -1,6 +1,7 @@
 """Imports run one way, and importing the package is light."""
 
 import ast
+import inspect
 import itertools
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 import sktensordp
 from sktensordp import completion, recommend
+from sktensordp._validation import callers_level
 
 ROOT = Path(sktensordp.__file__).parent
 LOWEST = {
@@ -160,6 +162,36 @@ def test_layers_inside_of_a_subpackage(subpackage):
                 names = (name.split(".") for name in imports_of(path))
                 found = {name[2] for name in names if name[1:2] == [subpackage]}
                 assert not found & higher, path
+
+
+# Whatever tells who calls.
+FRAMES = re.compile(
+    r"currentframe|_getframe|(outer|inner|current)_?frames|inspect\.(stack|trace)\b|"
+    r"from inspect import|\b(f|cr|gi|tb|ag)_(back|globals|locals|code|frame)\b|"
+    r"__traceback__|exc_info\(|(import|from) traceback|settrace|setprofile|"
+    r"stack_info|findCaller"
+)
+
+
+def test_nothing_depends_on_who_calls():
+    """Only where a warning points to is read off the stack of calls."""
+    own = inspect.getsource(callers_level)
+    assert FRAMES.search(own)
+    for path in ROOT.rglob("*.py"):
+        assert not FRAMES.search(path.read_text().replace(own, "")), path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "inspect.currentframe()", "inspect.stack()", "sys._getframe(1)", "x.f_back",
+        "getattr(sys, '_getframe')()", "from inspect import stack", "import traceback",
+        "from traceback import extract_stack", "error.__traceback__", "sys.exc_info()",
+        "sys._getframemodulename(1)", "log.info('', stack_info=True)",
+    ],
+)  # fmt: skip
+def test_reading_the_stack_of_calls_is_found(text):
+    assert FRAMES.search(text)
 
 
 def test_private_scikit_learn_names_are_imported_in_one_place():

@@ -180,16 +180,25 @@ def search_of_scores():
     )
 
 
-@pytest.mark.parametrize("search", [private_search, search_of_scores])
-def test_searches_show_nothing_of_their_fits(screen, search):
-    search()
+def test_private_searches_show_nothing_of_their_fits(screen):
+    private_search()
     assert text_of(screen) == ""
 
 
-@pytest.mark.parametrize("search", [private_search, search_of_scores])
-def test_searches_write_nothing_of_their_fits(log, search):
-    search()
+def test_private_searches_write_nothing_of_their_fits(log):
+    private_search()
     assert not [r for r in log.records if " after " in r.message]
+
+
+def test_other_searches_show_each_long_fit(screen):
+    search_of_scores()
+    assert text_of(screen).count("CPCompletion: sweep") >= 4
+    assert not _waiting._OPEN
+
+
+def test_other_searches_write_of_each_long_fit(log):
+    search_of_scores()
+    assert len([r for r in log.records if " after " in r.message]) == 4
 
 
 @needs_callbacks

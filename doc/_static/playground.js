@@ -33,7 +33,10 @@
   const digits = (value) => (value < 0.1 ? value.toPrecision(2) : value.toFixed(2));
   const stars = (value) => `${digits(value)} stars`;
   // Rounded up: what an attacker can do is never understated.
-  const percent = (part) => `${Math.ceil(part * 1000) / 10}%`;
+  const percent = (part) => {
+    const scale = part > 0.999 ? 100 : 10;  // as in the tables of other pages
+    return `${Math.ceil(100 * scale * part) / scale}%`;
+  };
   const guesses = (epsilon) => 1 / (1 + Math.exp(-epsilon));
 
   // The density of a rating with noise, for a picture from -4 to 9.5 stars.

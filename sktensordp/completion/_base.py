@@ -25,6 +25,7 @@ from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, TuckerForm
 from ._checks import (
     check_request,
+    check_same_shape,
     entries_at,
     entries_of_batches,
     is_sparse,
@@ -775,8 +776,11 @@ or list of these and None, default=None
         Raises
         ------
         ValueError
-            If a coordinate is fractional, below -1 or outside of a declared `shape`, or
-            if `return_std` is set and the model has no standard deviations.
+            If a coordinate is fractional, below -1 or outside of a declared `shape`; if
+            `X` is sparse and has another shape than `shape_`, as a fold has; or if
+            `return_std` is set and the model has no standard deviations.
+        TypeError
+            If `X` is sparse: `entries_from_sparse` makes coordinates of it.
         """
         check_is_fitted(self)
         fitted = self._fitted
@@ -814,6 +818,9 @@ or list of these and None, default=None
         ValueError
             As `predict`, and if `y` is missing or does not hold one number per entry.
         """
+        check_is_fitted(self)
+        if is_sparse(X):
+            check_same_shape(X, self.shape_)
         if y is None:
             raise ValueError(
                 "score needs y: pass coordinates and their values. For a sparse array, "

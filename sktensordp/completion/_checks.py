@@ -24,7 +24,6 @@ from .._validation import (
     check_unmasked,
     checked,
     filled,
-    is_fit_for_a_score,
     names_of,
 )
 from ..tensor import as_coordinates
@@ -92,12 +91,6 @@ def entries_at(
                 "X is sparse and holds its values: pass it without y, or convert it: "
                 "X, y = entries_from_sparse(X)."
             )
-        if is_fit_for_a_score():
-            raise ValueError(
-                "The rows of a sparse array cannot be split into folds, which would "
-                "number users anew. Split its entries instead: X, y = "
-                "entries_from_sparse(X), and pass both."
-            )
         check_same_shape(X, shape)
         sizes = X.shape
         X, y = entries_from_sparse(X)
@@ -109,9 +102,20 @@ def entries_at(
 
 
 def check_same_shape(X: Any, shape: tuple[int, ...] | None) -> None:
-    """Refuse an array of another shape than the declared one; its own is private."""
-    if shape is not None and np.shape(X) != shape:
-        raise ValueError(f"X has another shape than {shape}, which is declared.")
+    """Refuse a tensor of another shape than the model's; its own may be private.
+
+    A fold of a sparse array is one: its rows, which are users, are numbered anew.
+    """
+    if shape is None or np.shape(X) == shape:
+        return
+    advice = (
+        " Rows of a sparse array cannot be split into folds, which would number users "
+        "anew. Split the entries of the whole array: X, y = entries_from_sparse(X)."
+    )
+    raise ValueError(
+        f"X has another shape than {shape}, the shape of the model."
+        f"{advice if is_sparse(X) else ''}"
+    )
 
 
 def entries_of_batches(
@@ -277,6 +281,8 @@ def check_request(
     are beyond the shape, and known: whether one is changes nothing for other indices.
     """
     shape = estimator.shape_
+    if is_sparse(X):
+        check_same_shape(X, shape)
     if is_empty_list(X):
         return np.zeros((0, len(shape)), dtype=np.int32)
     X = check_input(estimator, X, reset=False, ensure_min_samples=0)

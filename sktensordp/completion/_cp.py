@@ -32,10 +32,11 @@ class CPCompletion(BaseCompletion):
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that the fitted object reveals.
     decomposition_ : tensorly.cp_tensor.CPTensor
-        The fitted model without its offset. The columns of its factors are the biases,
-        one for each mode, then the CP terms, then the features with their weights. If
-        `unit` is a mode, the factor of that mode has a single row: that of an unknown
-        unit.
+        The fitted model without its offset: its entries plus `offset_`, clipped to
+        `value_bounds_`, are the predictions, unless `predict` uses a user's own row.
+        The columns of its factors are the biases, one for each mode, then the CP terms,
+        then the features with their weights. If `unit` is a mode, the factor of that
+        mode has a single row: that of an unknown unit.
     factors_ : list of ndarray of shape (shape_[mode], n_columns)
         The factors of `decomposition_`, with None for the mode of protected units.
     $attributes

@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import Interval, fit_context
-from .._validation import check_shape, is_fit_for_a_score, warn
+from .._validation import check_shape, warn
 from ..exceptions import AveragesOnlyWarning
 from ..measure import NoisySums
 from ..privacy import PrivacyGuarantee
@@ -22,7 +22,7 @@ from ..privacy._conditions import OWN_ANSWERS
 from ..tensor._choices import Choices
 from ._checks import check_choices, check_request, choices_of_batches
 from ._fitted import keeping_names_if_refused
-from ._likely_mistakes import warn_of_noise
+from ._likely_mistakes import is_one_of_many, warn_of_noise
 from ._local import Local
 from ._ranking import RankingEstimator, Wanted
 from ._synthetic import Request, UserSampler, sample_choices
@@ -257,7 +257,7 @@ class ImplicitCompletion(RankingEstimator):
             on_step()
         warn_of_noise(sums.are_noise)
         is_chosen = not draws or not self._max_items(shape)
-        if not (len(sums.items) or is_chosen or is_fit_for_a_score()):
+        if not (len(sums.items) or is_chosen or is_one_of_many()):
             warn(
                 "At this epsilon and size only averages could be learned: everybody "
                 "gets the same ranking, that of popular items. A larger epsilon or "

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import is_fit_for_a_score, names_of, warn, words_of
+from .._validation import names_of, warn, words_of
 from ..base import LOGGER
 from ..exceptions import AveragesOnlyWarning, NoiseOnlyWarning, PrivacyLeakWarning
 from ..privacy.budgets._reserved import current_reservation
@@ -408,7 +408,7 @@ def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
             warn_of_coordinates(entries, names, estimator.levels)
         if measurement.name == "sums":
             _warn_of_averages(estimator, measurement.problem)
-    if current_reservation() is None:
+    if not is_one_of_many():
         LOGGER.info(
             "%s: rank %s, perturbation %r, at most %d sweeps",
             type(estimator).__name__,
@@ -457,7 +457,7 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
     domain : Domain
     """
     has_scale = domain.is_declared and (domain.levels is None or len(domain.levels) > 2)
-    if mean is None or mean.n < _LEAST_ROWS or not has_scale or _is_one_of_many():
+    if mean is None or mean.n < _LEAST_ROWS or not has_scale or is_one_of_many():
         return
     (low, high), margin = domain.bounds, 2 * domain.scale / 50 - 4 * mean.error
     if low + margin < mean.value < high - margin or margin <= 0:
@@ -472,7 +472,7 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
 
 def warn_of_noise(are_noise: bool) -> None:
     """Warn if what a fit released about protected units may be nothing but noise."""
-    if are_noise and not _is_one_of_many():
+    if are_noise and not is_one_of_many():
         warn(
             "The released number of protected users, or their typical number of "
             "entries, is no larger than its noise, so the model holds little but "
@@ -483,9 +483,12 @@ def warn_of_noise(are_noise: bool) -> None:
         )
 
 
-def _is_one_of_many() -> bool:
-    """Whether a search makes this fit, or scores it: it says nothing of its result."""
-    return current_reservation() is not None or is_fit_for_a_score()
+def is_one_of_many() -> bool:
+    """Whether a private search makes this fit, which then says nothing of its result.
+
+    Otherwise it would tell how many candidates were tried, which is secret.
+    """
+    return current_reservation() is not None
 
 
 def _warn_of_averages(estimator: Any, problem: Any) -> None:
@@ -494,7 +497,7 @@ def _warn_of_averages(estimator: Any, problem: Any) -> None:
     It chooses by public coordinates or by what was released.
     """
     is_meant = estimator.perturbation != "auto" or not problem.form
-    if is_meant or math.isinf(problem.epsilon) or _is_one_of_many():
+    if is_meant or math.isinf(problem.epsilon) or is_one_of_many():
         return
     same, advice = "the same", "perturbation='input'"
     if estimator.unit != "entry":

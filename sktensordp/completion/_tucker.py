@@ -38,11 +38,12 @@ class TuckerCompletion(BaseCompletion):
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that the fitted object reveals.
     decomposition_ : tensorly.tucker_tensor.TuckerTensor
-        The fitted model without its offset. With biases, its core is larger than the
-        ranks: every factor has a column of ones, then the bias of the mode, then the
-        columns of the Tucker decomposition and, in the first two modes, weights and
-        features. If `unit` is a mode, the factor of that mode has a single row: that of
-        an unknown unit.
+        The fitted model without its offset: its entries plus `offset_`, clipped to
+        `value_bounds_`, are the predictions, unless `predict` uses a user's own row.
+        With biases, its core is larger than the ranks: every factor has a column of
+        ones, then the bias of the mode, then the columns of the Tucker decomposition
+        and, in the first two modes, weights and features. If `unit` is a mode, the
+        factor of that mode has a single row: that of an unknown unit.
     factors_ : list of ndarray of shape (shape_[mode], n_columns)
         The factors of `decomposition_`, with None for the mode of protected units.
     $attributes

@@ -773,7 +773,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             kind = "a Dask collection" if is_dask(X) else "a sparse array"
             raise TypeError(
                 f"X is {kind}, but {type(self).__name__} takes a table of ids: a data "
-                f"frame, or an array with one column each for users and items."
+                f"frame, or an array with one column each for users and items. Of a "
+                f"sparse array, X, y = entries_from_sparse(X) makes one."
             )
         check_unmasked(X, "X")
         check_columns(X)

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from .._sklearn_compat import safe_indexing
 from .._validation import check_same_length
-from ..completion._checks import entries_from_sparse, is_sparse
+from ..completion._checks import check_same_shape, entries_from_sparse, is_sparse
 from ..completion._ranking import checked_count
 from ..ids._folds import below, columns_of, hashes
 from ._recommender import Recommender
@@ -140,7 +140,8 @@ def make_ranking_scorer(
     scorer : callable
         Takes a fitted completion (or a pipeline that ends with one) or `Recommender`, X
         and, if there are values, y. It does not change the model. If no user has an
-        item to find, the score is NaN.
+        item to find, the score is NaN. A sparse X must have the model's `shape_`, since
+        a fold of it numbers users anew: cross-validate coordinates.
 
     Raises
     ------
@@ -186,9 +187,11 @@ class RankingScorer:
     random_state: int
 
     def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike | None = None) -> Any:
-        if is_sparse(X):
+        last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+        # A recommender takes no sparse arrays, and refuses them below.
+        if is_sparse(X) and not isinstance(last, Recommender):
+            check_same_shape(X, last.shape_)
             X, values = entries_from_sparse(X)
-            last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
             y = values if hasattr(last, "fit_randomized") else y
         check_same_length(X, y)
         columns = columns_of(X)[:2]

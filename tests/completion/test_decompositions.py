@@ -246,6 +246,29 @@ def test_a_tensor_equals_its_entries(kind, epsilon, unit):
     assert_allclose(completed.ravel(), dense.predict(everywhere), atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"perturbation": "input"}, {"perturbation": "sums"},
+        {"perturbation": "statistics"}, {"unit": 0, "perturbation": "statistics"},
+        {"perturbation": "input", "smooth_modes": [1]},
+        {"side_information": {1: np.arange(140.0).reshape(70, 2) / 140}},
+    ],
+)  # fmt: skip
+def test_predictions_are_the_clipped_decomposition_and_offset(kind, params):
+    model = fitted(kind, epsilon=8.0, **params)
+    to_tensor = tl.cp_to_tensor if kind is CPCompletion else tl.tucker_to_tensor
+    tensor = to_tensor(model.decomposition_) + model.offset_
+    everywhere = np.argwhere(np.ones(SHAPES[2]))
+    if "unit" in params:  # an unknown user
+        everywhere[:, 0] = -1
+        tensor = np.repeat(tensor, SHAPES[2][0], axis=0)
+    assert_allclose(
+        model.predict(everywhere), tensor.clip(*model.value_bounds_).ravel(), rtol=1e-9
+    )
+
+
 def test_observed_cells_are_not_passed_through():
     rng = np.random.default_rng(0)
     tensor = np.where(rng.random((9, 8, 5)) < 0.7, rng.normal(size=(9, 8, 5)), np.nan)

@@ -103,7 +103,7 @@ def test_what_was_released_decides(name):
             )
 
 
-def test_searches_say_nothing():
+def test_private_searches_say_nothing():
     model = model_of("averages", [film.upper() for film in FILMS])
     data = data_of(model, ROWS)
     private = PrivateSearchCV(
@@ -112,12 +112,16 @@ def test_searches_say_nothing():
         n_iter=2,
     )
     assert not warns_of_noise(lambda: private.fit(*data))
+
+
+def test_each_fit_for_a_score_says_it():
     choices = model_of("choices", [film.upper() for film in FILMS])
     scorer = make_ranking_scorer(k=5)
     rows = np.array(ROWS)
-    assert not warns_of_noise(
-        lambda: cross_val_score(choices, rows, cv=UserKFold(2), scoring=scorer)
-    )
+    with pytest.warns(NoiseOnlyWarning, match="order of the columns") as shown:
+        cross_val_score(choices, rows, cv=UserKFold(2), scoring=scorer)
+    assert [one.category for one in shown].count(NoiseOnlyWarning) == 2
+    assert {one.filename for one in shown} == {__file__}
 
 
 def test_it_can_be_told_from_averages_and_goes_with_them():

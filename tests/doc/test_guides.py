@@ -29,11 +29,19 @@ def is_rounded_up(said, true):
 
 
 def test_odds_are_never_understated():
-    """The probabilities and odds of both pages, which are upper bounds."""
-    epsilons = cells("guarantee.md", "epsilon")
-    said = cells("guarantee.md", "right with probability at most")
-    for epsilon, probability in zip(epsilons, said, strict=True):
-        assert is_rounded_up(probability, 1 / (1 + np.exp(-float(epsilon))))
+    """The probabilities and odds of all pages, which are upper bounds."""
+    rows = [cells("guarantee.md", row) for row in ("epsilon", "right at most")]
+    bound = dict(zip(*rows, strict=True))
+    for epsilon, right in bound.items():
+        assert is_rounded_up(right.strip("%"), 100 / (1 + np.exp(-float(epsilon))))
+        assert cells("choosing_epsilon.md", epsilon)[-1] + "%" == f"at most {right}"
+    assert cells("choosing_epsilon.md", "1 rating")[1] + "%" == f"at most {bound['1']}"
+    assert f"right at most {bound['4']}" in text_of("playground.md")
+    readme = " ".join(text_of("../README.md").split())
+    for epsilon in ("4", "1"):
+        said = rf"{bound[epsilon]} (of the time )?at epsilon {epsilon}\b"
+        assert re.search(said, readme)
+    assert len(re.findall(r"\d%", readme)) == 3  # and 50% without the model
     page = "choosing_epsilon.md"
     for epsilon in ("0.25", "0.5", "1", "2", "4", "8"):
         factor, suspicion, right = cells(page, re.escape(epsilon))

@@ -15,7 +15,7 @@ SLOW |= {"users", "getting_started", "choices", "audit"}
 # Numbers with a decimal point vary with the noise: they may be off by a tenth of
 # themselves, or by this; all others must be as they are shown.
 TOLERANCE = 0.1
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 # test_extend_page.py and test_soundness_page.py run these.
 ELSEWHERE = {"extend", "soundness"}
 PAGES = [
@@ -77,6 +77,18 @@ def says(printed, shown):
 
 
 # Searches on pages run in threads.
+def misaligned(printed, shown):
+    """Lines that a page shows with other spaces than those that were printed."""
+    lines = {}
+    for line in printed.splitlines():
+        lines.setdefault(tuple(tokens_of(line)), set()).add(line.rstrip())
+    return [
+        line
+        for line in shown.splitlines()
+        if line.rstrip() not in lines.get(tuple(tokens_of(line)), {line.rstrip()})
+    ]
+
+
 @pytest.mark.usefixtures("restored_filters")
 # Other tests fit few entries, and a page has no reason to.
 @pytest.mark.filterwarnings("error::sktensordp.exceptions.AveragesOnlyWarning")
@@ -100,6 +112,7 @@ def test_a_page_prints_what_it_shows(page, capsys, tmp_path, monkeypatch):
         if printed.strip():
             assert following == "text", f"no output is shown after:\n{code}"
             assert says(printed, shown), f"it printed:\n{printed}"
+            assert not misaligned(printed, shown), f"it printed:\n{printed}"
     plt.close("all")
 
 

@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 
+from sktensordp import papers
 from sktensordp.completion import (
     CoordinateEncoder,
     CPCompletion,
+    ImplicitCompletion,
+    Recommender,
     TuckerCompletion,
     entries_from_sparse,
     make_fold_in_scorer,
+    make_ranking_scorer,
 )
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
@@ -186,24 +192,103 @@ def test_passed_a_sparse_array(ratings, form, container):
     np.testing.assert_allclose(again.predict(where), users.predict(where), rtol=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore:Scoring failed:UserWarning")
 def test_cross_validated_a_sparse_array(ratings):
+    """A fold of it has other users: its rows are numbered anew."""
     array = as_sparse(ratings, sparse.csr_array)
-    model = CPCompletion(levels=ratings.levels, shape=ratings.shape)
-    search = GridSearchCV(model, {"rank": [0, 1]}, cv=2)
-    for call in (
-        lambda: cross_val_score(model, array, cv=3, error_score="raise"),
-        lambda: search.fit(array),
-    ):
-        with pytest.raises(
-            ValueError, match=r"split into fo.*X, y = entries_from_sparse\(X\)"
-        ):
-            call()
+    message = r"split into folds.*X, y = entries_from_sparse\(X\)"
+    undeclared = CPCompletion(levels=ratings.levels, perturbation="input")
+    declared = CPCompletion(levels=ratings.levels, shape=ratings.shape)
+    choices = ImplicitCompletion(shape=ratings.shape)
+    ranking = make_ranking_scorer(k=5)
+    for model, scoring in (
+        (declared, None), (undeclared, None), (undeclared, ranking), (choices, ranking),
+    ):  # fmt: skip
+        search = GridSearchCV(
+            model, {"random_state": [0]}, cv=3, scoring=scoring, error_score="raise"
+        )
+        with pytest.raises(ValueError, match=message):
+            search.fit(array)
+    with pytest.raises(ValueError, match=r"X, y = entries_from_sparse\(X\)"):
+        next(UserKFold(3).split(array))
     X, y = entries_from_sparse(array)
+    search = GridSearchCV(undeclared, {"rank": [0, 1]}, cv=2)
     with warnings.catch_warnings(action="error"):
         scores = search.fit(X, y).cv_results_["mean_test_score"]
-    assert np.all(np.isfinite([*scores, *cross_val_score(model, X, y, cv=3)]))
-    assert len(model.client(random_state=0).privatize(y)) == len(y)
+        scores = [*scores, *cross_val_score(undeclared, X, y, cv=3)]
+        scores += [*cross_val_score(undeclared, X, y, cv=3, scoring=ranking)]
+    assert np.all(np.isfinite(scores))
+    assert len(undeclared.client(random_state=0).privatize(y)) == len(y)
+
+
+class Filled(BaseEstimator, TransformerMixin):
+    """Somebody's transformer, which completes a sparse array that it makes itself."""
+
+    def __init__(self, ratings):
+        self.ratings = ratings
+
+    def fit(self, X, y=None):
+        ratings = self.ratings
+        array = as_sparse(ratings, sparse.csr_array)
+        self.model_ = CPCompletion(
+            1, levels=ratings.levels, perturbation="input", random_state=0
+        ).fit(array)
+        return self
+
+    def transform(self, X):
+        return self.model_.predict(X)[:, np.newaxis]
+
+
+def test_fitted_a_completion_inside_of_an_estimator(ratings):
+    """Called by a search or alone, a fit takes the same data and gives the same."""
+    X, y = ratings.data, ratings.target
+    alone = make_pipeline(Filled(ratings), LinearRegression())
+    with warnings.catch_warnings(action="error"):
+        score = alone.fit(X, y).score(X, y)
+        everything = [(np.arange(len(X)), np.arange(len(X)))]
+        found = cross_validate(
+            alone, X, y, cv=everything, error_score="raise", return_estimator=True
+        )
+    assert found["test_score"] == [score]
+    (inside,) = found["estimator"]
+    assert_array_equal(inside.predict(X), alone.predict(X))
+
+
+PUBLISHED = [papers.PublishedCPCompletion, papers.PublishedTuckerCompletion]
+
+
+@pytest.mark.parametrize("form", [*COMPLETIONS, *PUBLISHED, ImplicitCompletion])
+def test_passed_a_sparse_array_to_predict_and_score(ratings, form):
+    """Of another shape, it has other users. Of this one, it holds what to predict."""
+    array = as_sparse(ratings, sparse.csr_array)
+    options = {"value_bounds": (0, 5)} if hasattr(form, "score") else {}
+    model = form(**options, shape=ratings.shape, epsilon=8.0).fit(array)
+    scorer = make_ranking_scorer(k=5, history=0)
+    n_users, n_items = ratings.shape
+    calls, entries = [model.predict, lambda X: scorer(model, X)], [ratings.data]
+    if hasattr(model, "score"):
+        calls += [model.score, lambda X: model.score(X, ratings.target[:3])]
+        entries += [ratings.target]
+    for other in (array[:3], array[:, :3], sparse.csr_array((n_users + 1, n_items))):
+        for call in calls:
+            with pytest.raises(ValueError, match=r"another shape.*from_sparse"):
+                call(other)
+    with pytest.raises(TypeError, match=r"coordinates are expected.*from_sparse"):
+        model.predict(array)
+    assert scorer(model, array) == scorer(model, *entries)
+
+
+def test_passed_a_sparse_array_to_a_recommender(ratings):
+    array = as_sparse(ratings, sparse.csr_array)
+    model = Recommender(CPCompletion(0, levels=ratings.levels))
+    model.fit(ratings.data, ratings.target)
+    scorer = make_ranking_scorer(k=5)
+    for call in (
+        model.fit, model.predict, lambda X: model.score(X, ratings.target),
+        lambda X: scorer(model, X),
+    ):  # fmt: skip
+        for X in (array, array[:3]):
+            with pytest.raises((TypeError, ValueError), match="entries_from_sparse"):
+                call(X)
 
 
 def test_stored_zeros_and_duplicates_are_observations():

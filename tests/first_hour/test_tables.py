@@ -17,6 +17,7 @@ from sktensordp.completion import (
     Recommender,
     TuckerCompletion,
     columns_with_values,
+    make_ranking_scorer,
 )
 from sktensordp.datasets import make_choices
 from sktensordp.exceptions import (
@@ -332,11 +333,40 @@ def test_read_a_warning_and_found_the_line_of_the_own_script():
     assert {one.filename for one in caught} == {__file__}
 
 
-def test_searched_over_a_small_epsilon_too():
-    """Candidates say nothing of their results. The fit to all data does."""
-    model = CPCompletion(5, levels=STARS, shape=RATINGS.shape)
-    search = GridSearchCV(model, {"epsilon": [0.1, 0.2]}, cv=2, refit=False)
+SAID = {
+    "only averages of ratings": (
+        CPCompletion(5, epsilon=0.1, levels=STARS, shape=RATINGS.shape),
+        AveragesOnlyWarning,
+    ),
+    "only popular items": (
+        ImplicitCompletion(epsilon=0.05, shape=RATINGS.shape),
+        AveragesOnlyWarning,
+    ),
+    "only noise": (
+        CPCompletion(0, epsilon=0.01, unit=0, levels=STARS, shape=RATINGS.shape),
+        NoiseOnlyWarning,
+    ),
+    "another scale": (
+        CPCompletion(0, epsilon=50.0, value_bounds=(0, 0.1), shape=RATINGS.shape),
+        UserWarning,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_searched_and_was_told_by_each_fit_what_it_tells_alone(case):
+    """What a fit says follows from what it is given, whoever calls it."""
+    model, category = SAID[case]
+    y = SCORES if hasattr(model, "score") else None
+    scoring = None if y is not None else make_ranking_scorer(k=5)
+    with pytest.warns(category):
+        model.fit(RATINGS.data, y)
+    search = GridSearchCV(model, {"epsilon": [model.epsilon]}, cv=2, scoring=scoring)
+    for refit, n_fits in ((False, 2), (True, 3)):
+        with warnings.catch_warnings(record=True, action="always") as caught:
+            search.set_params(refit=refit).fit(RATINGS.data, y)
+        assert [one.category for one in caught].count(category) == n_fits
+        assert {one.filename for one in caught} == {__file__}
     with warnings.catch_warnings(action="error"):
-        search.fit(RATINGS.data, SCORES)
-    with pytest.warns(AveragesOnlyWarning):
-        search.set_params(refit=True).fit(RATINGS.data, SCORES)
+        warnings.simplefilter("ignore", category)  # as one does who has read it once
+        search.set_params(error_score="raise").fit(RATINGS.data, y)

@@ -98,8 +98,8 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     Returns
     -------
     delta : float
-        The exact delta, in [0, 1]; relative accuracy about 1e-12 as long as it
-        does not underflow.
+        The exact delta, in [0, 1], with a relative error of at most
+        1e-12 + 5e-15 mu while it is above 1e-290.
 
     Raises
     ------
@@ -132,11 +132,12 @@ def gaussian_delta_above(epsilon: float, mu: float) -> float:
     if mu == 0 or math.isinf(epsilon) or math.isinf(mu):
         return gaussian_delta(epsilon, mu)
     epsilon, mu = float(epsilon), float(mu)
-    # The error of -t^2 / 2 that rounding the two terms of t causes, and some more.
+    # The error that rounding the two terms of t causes, and some more: the logarithm
+    # of delta changes by at most |t| + 1 times as much as t.
     # Beyond this ratio, whose square is finite, delta is zero whatever the error.
     ratio = min(epsilon / mu, 1e150)
     t = ratio - mu / 2
-    error = 5e-13 + 1e-15 * abs(t) * (ratio + mu)
+    error = 5e-13 + 1e-15 * (abs(t) + 1) * (ratio + mu)
     log_delta = _log_delta(epsilon, mu)
     return min(1.0, max(math.exp(min(log_delta + error, 0.0)), _SMALLEST))
 
