@@ -7,6 +7,7 @@ import sys
 import warnings
 import zlib
 from collections import Counter
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -113,9 +114,10 @@ def nothing_is_left_behind():
 
 
 @pytest.fixture(autouse=True)
-def no_vector_is_too_long(monkeypatch):
+def no_vector_is_too_long():
     """Vectors of people that are too long fail a test, instead of becoming zero."""
-    monkeypatch.setattr(_sums, "without_long", refusing_long)
+    with mock.patch.object(_sums, "without_long", refusing_long):
+        yield
 
 
 @pytest.fixture

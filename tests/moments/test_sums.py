@@ -242,7 +242,7 @@ def test_more_samples_than_sums_hold_are_refused(n_samples):
     if n_samples == CAPACITY:
         model.fit_aggregated(lambda _: limbs, n_samples)
     else:
-        with pytest.raises(ValueError, match=f"more than {CAPACITY} samples"):
+        with pytest.raises(ValueError, match=f"integer from 1 to {CAPACITY}"):
             model.fit_aggregated(lambda _: limbs, n_samples)
 
 

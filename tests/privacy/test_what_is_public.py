@@ -102,7 +102,7 @@ def row_of(rows, *words):
 def test_the_documentation_says_the_same_is_public():
     doc = Path(__file__).parents[2] / "doc"
     rows = (doc / "threat_model.md").read_text(encoding="utf-8").splitlines()
-    row = row_of(rows, "| {class}`~sktensordp.completion.Recommender` |")
+    row = row_of(rows, "| {class}`~sktensordp.recommend.Recommender` |")
     assert row.endswith("not the users, nor how many there are; the ids of items |")
     for words in (["| the same, `unit=0` |"], ["| {class}", "ImplicitCompletion` |"]):
         assert row_of(rows, *words).endswith("the shape, what its indices mean |")
