@@ -2,13 +2,14 @@
 
     python tests/benchmarks/choose_constants.py [--data FILE ...] [--only NAME ...]
 
-A file is one of bench_published.py. Of it, `train` is read and never `test`: each split
-holds out a tenth of `train`. Of the digits, the first 1,200 are read; all else is
-generated, or wines. For every constant and each of its other values, the script prints
-how much larger the loss is than with today's value, in per cent: the mean over the data
-sets, its standard error over these, the least and the largest of them. A loss is the
-error of the fits for which the constant counts: root mean squared for ratings, recall
-that is lost for choices, energy or variance that is not explained for moments, and
+A file is one of bench_published.py, or has choices if it has no `train_values`. Of it,
+`train` is read and never `test`: each split holds out a tenth of `train`, or a fifth of
+a user's choices. Of the digits, the first 1,200 are read; all else is generated, or
+wines. For every constant and each of its other values, the script prints how much
+larger the loss is than with today's value, in per cent: the mean over the data sets,
+its standard error over these, the least and the largest of them. A loss is the error of
+the fits for which the constant counts: root mean squared for ratings, recall that is
+lost for choices, energy or variance that is not explained for moments, and
 cross-entropy for encoders. For `_STATED_AS` and `_LEAST_RESIDUAL`, it is the negative
 log density of held-out ratings, in hundredths. Today's value stays unless another one
 is better by more than .1 per cent and two standard errors.
@@ -72,8 +73,11 @@ class Data(NamedTuple):
 def of_file(path):
     """Entries of the training part of a file, all and fewer; `test` is not read."""
     with np.load(path) as file:
-        X, y = file["train"].astype(np.int64), file["train_values"].astype(float)
-        shape = tuple(file["shape"].tolist())
+        X, shape = file["train"].astype(np.int64), tuple(file["shape"].tolist())
+        if "train_values" not in file:
+            yield Data(path.stem, "choices", X, None, {"shape": shape})
+            return
+        y = file["train_values"].astype(float)
     options = {"shape": shape, **domain(y)}
     rank = np.random.default_rng(SEED).permutation(shape[0])
     kept = rank[X[:, 0]] < shape[0] * MOST_ENTRIES / len(y)
@@ -321,12 +325,12 @@ CONSTANTS = [
             (4, 12),
             FACTORS_OF_USERS,
         ),
-        ("completion._cooccurrence", "_EIGENVALUES", (0.25, 1.0), CHOSEN),
+        ("completion._cooccurrence", "_EIGENVALUES", (0.25, 0.7, 1.0), CHOSEN),
         ("completion._cooccurrence", "_ITEMS_PER_ROOT", (3.5, 14.0), CHOSEN),
         ("completion._cooccurrence", "_LEAST_COUNTS", (0.075, 0.3), CHOSEN),
         ("moments._spectrum", "_AS_GOOD", (0.0, 0.01), COMPONENTS),
         ("moments._pca", "_FIRST_SHARE", (0.25, 0.75), COMPONENTS),
-        ("moments._pca", "_MEAN_SHARE", (0.05, 0.1, 0.15, 0.5), CENTRED),
+        ("moments._pca", "_MEAN_SHARE", (0.05, 0.15, 0.25), CENTRED),
         ("moments._regression", "_MODES_SHARE", (0.1, 0.4), TARGETS),
         ("encoding._training", "_PENALTY", (1e-3, 1e-2), CODES),
         ("encoding._training", "_SMOOTHING", (0.1, 0.6), CODES),
