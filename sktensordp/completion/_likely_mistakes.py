@@ -215,9 +215,7 @@ def _are_like_items(first: NDArray[np.int64], second: NDArray[np.int64]) -> bool
 
     Entries are spread less equally over items than over users, by Gini's coefficient of
     their numbers and by the largest number over the mean. Of eight data sets with the
-    columns swapped (MovieLens latest-small, Last.fm, MSWeb, a supermarket, Steam,
-    Douban, Flixster, YahooMusic), these limits find three, and none with the columns in
-    order.
+    columns swapped, these limits find three, and none with the columns in order.
     """
     if min(len(first), len(second)) < 20 or first.sum() < _LEAST_ROWS:
         return False

@@ -30,8 +30,7 @@ from .measurements.units._population import Population
 from .measurements.units._shared_model import SharedModel
 
 # Number of rounds in which a sampler is fitted, of the last ones, which fit counts
-# alone, and of items drawn in each. These numbers, and those of the steps, were tuned
-# on visits of pages, games, listening and groceries.
+# alone, and of items drawn in each.
 _ROUNDS, _ROUNDS_OF_COUNTS, _N_DRAWN = 48, 12, 100_000
 # Largest share of the items that are drawn by weight, with which a fit begins.
 _MOST_BY_WEIGHT = 0.2

@@ -39,7 +39,7 @@ from ._sums import CAPACITY, LARGEST_CORE, Question, projected, whole_basis
 
 # Of the squared budget, for the mean; and of the rest, for the moments by which the
 # ranks are chosen.
-_MEAN_SHARE, _FIRST_SHARE = 0.25, 0.5
+_MEAN_SHARE, _FIRST_SHARE = 0.1, 0.5
 
 
 class MultilinearPCA(
@@ -72,7 +72,7 @@ class MultilinearPCA(
         off the data with a `PrivacyLeakWarning`, and no finite epsilon holds; without
         noise, samples are not clipped then.
     centre : bool, default=False
-        Whether to release a noisy mean first, with a quarter of the budget, and take
+        Whether to release a noisy mean first, with a tenth of the budget, and take
         moments about it. It rarely pays: without it, the mean is among the components.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.

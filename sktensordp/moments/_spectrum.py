@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Of cores that are expected to be about as good, the largest is taken, since unequal
-# samples have more energy outside of a small core than this model expects. Tuned on
-# digits and serology.
+# samples have more energy outside of a small core than this model expects.
 _AS_GOOD = 0.002
 
 

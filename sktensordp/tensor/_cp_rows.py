@@ -35,9 +35,10 @@ _BEFORE_LEARNING = 3
 # if the third mode changes their sign; it needs a large start.
 _START_SCALES = (0.05, 0.2), (0.5, 1.0), (0.05, 0.2), (0.05, 0.2)
 # At most so many terms of a matrix start at a time: with more of them than the values
-# carry, real terms are not found among the others (generated ratings; MovieLens
-# latest-small).
+# carry, real terms are not found among the others.
 _FIRST_TERMS = 10
+# For small ranks, the first terms are so many more than asked for.
+_MORE_TERMS = 4
 # Fewer entries than this, with a share of noise below the second, are fitted from
 # several starts.
 _FEW_ENTRIES, MOST_NOISE = 200_000, 0.8
@@ -215,8 +216,8 @@ def _with_learned_prior(
     found[0].squares[at] -= found[0].n_rows * moved**2
     rows = replace(rows, prior_mean=prior_mean)
     if n_iter == _BEFORE_LEARNING:
-        # Weak before, so that the means of weights are found; but to learn it from so
-        # weak a start made errors 0.7% larger on Flixster at epsilon 2.
+        # Weak before, so that the means of weights are found; but it is not learned
+        # from so weak a start.
         precision = rows.precision.copy()
         precision[0, at] = np.maximum(precision[0, at], BIAS_PRECISION)
         return replace(rows, precision=precision)
@@ -352,10 +353,8 @@ def with_terms_that_stand_out(
     room, new = min(rank - len(alive), _FIRST_TERMS), None
     if may_grow and room:
         left = entries.residuals(rows)
-        # The first terms need not stand out: the prior decides which of them stay. For
-        # small ranks, there are four more of them than asked for: with two more, a
-        # single term of noise stayed at rank 1 on Flixster.
-        n_new = min(rank + 4, _FIRST_TERMS)
+        # The first terms need not stand out: the prior decides which of them stay.
+        n_new = min(rank + _MORE_TERMS, _FIRST_TERMS)
         if math.isfinite(fit.terms_since):
             n_new = n_standing_out(left, room)
         new = leading_terms(left, n_new) if n_new else None

@@ -21,6 +21,11 @@ from scipy.linalg import qr
 
 from ._threads import one_blas_thread
 
+# A singular value of residuals stands out above this multiple of the largest one with
+# random signs. Just above one, single terms of noise pass; above 1.2, terms of
+# noise-free matrices of rank 10 and 20 are missed.
+_TERM_STANDS_OUT = 1.2
+
 
 class LocalMatrix(NamedTuple):
     """A sparse matrix of residuals or an incidence, in the memory of this process.
@@ -141,10 +146,7 @@ def n_standing_out(residuals: Any, most: int) -> int:
     weights, _ = weights_of(residuals)
     chance = _decompose(residuals, weights, 1, True)[0][0]
     values, _ = _decompose(residuals, weights, most, False)
-    # Between 1 and 1.1 times the largest by chance, single terms of noise passed
-    # (Flixster and MovieLens latest-small); above 1.2, terms of noise-free matrices of
-    # rank 10 and 20 are missed.
-    return int(np.count_nonzero(values > 1.2 * chance))
+    return int(np.count_nonzero(values > _TERM_STANDS_OUT * chance))
 
 
 def weights_of(residuals: Any) -> tuple[list[NDArray[np.float64]], int]:

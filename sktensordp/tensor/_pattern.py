@@ -10,20 +10,11 @@ clustering under the degree-corrected stochastic blockmodel"). Only those compon
 kept whose singular values stand out from those of a random pattern with the same
 numbers of entries.
 
-What was tried instead (errors without noise, and at epsilon 4):
-
-- The other mode's features: rows of the second mode that have weights for features of
-  the first, from who rated them. Beside those for the second mode, they took YahooMusic
-  from 18.82 to 18.75 (19.66 both times at epsilon 4), MovieLens latest-small from .8366
-  to .8360 (.8505, .8494), and left Flixster and Douban as they were. In their place,
-  they are better on YahooMusic (18.75, 19.62), and worse by 1 to 3% elsewhere.
-- All components above the largest singular value at random, or above 1.05 times that:
-  Flixster .8658 and .8659 in place of .8664, Douban .7165 and .7167 (.7171), YahooMusic
-  18.76 and 18.83 (18.82), MovieLens latest-small .8368 both times (.8366). So many
-  components would make fits slower, and errors of noisy sums larger; see `_STANDS_OUT`.
-- Counts alone for biases from noisy sums. At epsilon 0.5, 1 and 4, errors rise by 3.2,
-  2.5 and .9% on MovieLens latest-small, by 1.7, .7 and -.1% on Douban, by 0, .4 and .7%
-  on Flixster, and fall by .1 to .2% on YahooMusic (five fits each).
+Other choices were no better on training parts of ratings and on generated ones
+(doc/constants.md): features of the rows of the first mode, from what they rated, in the
+place of these; all components above the largest singular value at random, or above 1.05
+times that; and, for biases from noisy sums, counts alone. More components make fits
+slower.
 """
 
 import math
@@ -40,13 +31,16 @@ from ._coordinates import present
 from ._leading_terms import LocalMatrix, leading_vectors, weights_of
 
 # A singular value stands out above the first multiple of the largest at random, and
-# clearly above the second. With all that stand out instead of the clear ones, fits to
-# values have errors that are less by 0.2% on MovieLens latest-small and Douban, and the
-# same at 1.05; but biases from noisy sums have errors larger by 0.4% on YahooMusic.
+# clearly above the second. Fits to values take all that stand out. Noisy sums take the
+# clear ones, since every component costs noise.
 _STANDS_OUT, _CLEARLY = 1.1, 1.2
 # If no number of components is given, the search begins with so many, and doubles them
 # as long as all stand out. No more than these are clear.
 FIRST_COMPONENTS = 8
+# Root mean square of the logarithms of the numbers of entries, over the entries.
+_SPREAD_OF_COUNTS = 0.25
+# How much the typical norm counts beside that of a row; see `_normalised`.
+_TYPICAL = 1.0
 
 
 class Pattern(NamedTuple):
@@ -124,7 +118,7 @@ def pattern_of(
         ones = np.ones(len(rows), np.float32)
         matrix = sparse.coo_array((ones, pair[::-1] if mode else pair)).tocsr()
         del ones
-        # In single precision, products would lose components (of 35 of Douban, three).
+        # In single precision, products would lose components (of 35, three).
         matrix.data = matrix.data.astype(float)
         of_modes = [matrix.sum(axis=1 - (k != mode)) for k in range(2)]
         return leading_pattern(LocalMatrix(matrix, of_modes, mode), n_values)
@@ -166,8 +160,7 @@ def pattern_from(
         logs = np.log1p(own)
         logs -= own @ logs / own.sum()
         spread = np.sqrt(own @ logs**2 / own.sum())
-        # Their root mean square over the entries is a quarter.
-        shown = 0.25 / spread * logs[:, np.newaxis]
+        shown = _SPREAD_OF_COUNTS / spread * logs[:, np.newaxis]
     given = 64 if n_components is None else n_components
     most = min(given, *(n - 2 for n in n_seen))
     if most > 0:
@@ -210,15 +203,11 @@ def _pattern_vectors(
 def _normalised(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows divided by the root mean square of their norm and the typical norm.
 
-    Where a row has few entries, its norm is small and its direction uncertain. If all
-    rows had norm one, errors without noise would be larger by .7% on MovieLens
-    latest-small, .2% on YahooMusic and .1% on Flixster and Douban. If the typical
-    norm counted 2 to 4 times as much, they would fall by another .1 to .2% on
-    YahooMusic, and rise by up to .15% on the others.
+    Where a row has few entries, its norm is small and its direction uncertain.
     """
     squares = np.sum(vectors**2, axis=1, keepdims=True)
     typical = squares.sum() / max(np.count_nonzero(squares), 1)
-    scale = np.sqrt((squares + typical) / 2)
+    scale = np.sqrt((squares + _TYPICAL * typical) / (1 + _TYPICAL))
     return np.divide(vectors, scale, out=np.zeros_like(vectors), where=scale > 0)
 
 
@@ -235,8 +224,8 @@ def leading_pattern(
     """
     weights, _ = weights_of(incidence)
     gram = partial(incidence.gram, weights, flipped=False)
-    # With few vectors and many passes, the same time finds the values more exactly: so
-    # 35 components of Douban stand out as in a full decomposition, and not 31 to 34.
+    # With few vectors and many passes, the same time finds the values more exactly: as
+    # many stand out as in a full decomposition, and not a few less.
     n_vectors, n_passes = max(10, math.ceil(n_values / 6)), 12
     size = len(weights[1])
     values, vectors = leading_vectors(gram, size, n_values, n_vectors, n_passes)

@@ -40,6 +40,10 @@ from ._threads import in_threads, one_blas_thread
 _BLOCK = 2**20
 # Number of entries that are predicted at a time.
 _CHUNK = 2**14
+# Of weights of rows: the least variance of a row, as a share of the residual variance,
+# and the least numbers of entries as which the average counts, where the mechanism adds
+# nothing; see `weighing`.
+_LEAST_RESIDUAL, _FITTED_AS, _STATED_AS = 0.05, 100.0, 3.0
 
 
 class Sums(NamedTuple):
@@ -1080,10 +1084,11 @@ def weighing(
     differ = found.squared_errors - 2 * noise * found.errors + total
     differ -= 2 * noise**2 * np.count_nonzero(counts)
     strength = 2 * total / max(differ, 1e-6 * total)
-    # Both strengths and the least variance were tuned on MovieLens latest-small,
-    # Flixster, Douban and YahooMusic.
     return Weighing(
-        noise, floor + 0.05 * residual, 100.0 * ratio, max(strength, 3.0 * ratio)
+        noise,
+        floor + _LEAST_RESIDUAL * residual,
+        _FITTED_AS * ratio,
+        max(strength, _STATED_AS * ratio),
     )
 
 

@@ -5,9 +5,9 @@
 
 A file holds `train` and `test` (user and item of every rating, from 0), `train_values`,
 `test_values` and `shape`. The splits of Monti, Bronstein and Bresson (2017) are in the
-repository riannevdberg/gc-mc. Nothing is tuned: every parameter has its default. With
-`--users`, everything of a user is protected, at delta = 1e-5, and not single ratings.
-Without it, the second table is that of users who are answered from their own ratings.
+repository riannevdberg/gc-mc. Every parameter has its default. With `--users`,
+everything of a user is protected, at delta = 1e-5, and not single ratings. Without it,
+the second table is that of users who are answered from their own ratings.
 """
 
 import argparse

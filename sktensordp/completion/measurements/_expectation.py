@@ -30,6 +30,16 @@ from .._problem import Problem
 
 # Variance of the residual, in half ranges squared.
 _RESIDUAL = 0.15
+# Variance of the weight that a row of the first mode gives to one feature.
+_OF_FEATURE = 0.002
+# Variances of the biases of items and of users, where users are answered from their own
+# values: features of items then explain part of the items' biases.
+_OWN_BIASES = 0.02, 0.06
+# Variance of ratings.
+_OF_RATINGS = 0.22
+# Largest number of terms among which the interaction is divided: a fit switches off
+# terms beyond.
+_MOST_TERMS = 5
 # Share of the interaction that a fit recovers at its start.
 SHARE_AT_START = 0.05
 
@@ -57,13 +67,10 @@ class Variances:
     def of_terms(cls, problem: Problem, n_features: int) -> "Variances":
         """The variances before they are scaled to the variance of the values."""
         interaction = INTERACTION_VARIANCE if problem.form.rank else 0.0
-        biases, of_each_feature = (BIAS_VARIANCE,) * 2, 0.002
+        biases = (BIAS_VARIANCE,) * 2
         if problem.is_personal:
-            # Users are answered from their own values. Features of items then explain
-            # part of the items' biases. Learned variances are .005 to .046 and, of
-            # users, .034 to .072 on MovieLens latest-small, Flixster and YahooMusic.
-            biases = 0.02, 0.06
-        return cls(*biases, interaction, of_each_feature * n_features, _RESIDUAL)
+            biases = _OWN_BIASES
+        return cls(*biases, interaction, _OF_FEATURE * n_features, _RESIDUAL)
 
     @classmethod
     def of_values(
@@ -79,9 +86,7 @@ class Variances:
         variance : float, default=None
             Variance of the values, in their units squared. None takes that of ratings.
         """
-        # That of ratings is 0.221 in MovieLens latest-small, and 0.214 in ratings from
-        # `make_ratings`.
-        total = 0.22 if variance is None else variance / problem.domain.scale**2
+        total = _OF_RATINGS if variance is None else variance / problem.domain.scale**2
         found = cls.of_terms(problem, n_features)
         # An interaction that the model omits counts as residual.
         residual = _RESIDUAL + INTERACTION_VARIANCE - found.interaction
@@ -182,10 +187,7 @@ class Expectation:
         interaction, shares = self.variances.interaction, list(shares)
         if not interaction:
             return shares
-        # A fit switches off terms beyond five. With as many terms as the rank (10),
-        # expected errors without noise were 7% too large on ratings from `make_ratings`
-        # and 4% on MovieLens latest-small; so they are 4% and 1%.
-        term = interaction / min(self.problem.form.rank, 5)
+        term = interaction / min(self.problem.form.rank, _MOST_TERMS)
         for _ in range(self.problem.max_iter):
             variance = around_model + interaction * (1 - math.prod(shares))
             for mode in modes:

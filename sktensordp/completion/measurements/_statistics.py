@@ -39,6 +39,14 @@ from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
 from ._sums import SHARE_OF_MEAN, MeanPerturbation, SumsPerturbation
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
+# Shares of epsilon for the sums from which biases follow, where weights of features or
+# factors come after.
+_BEFORE_WEIGHTS, _BEFORE_FACTORS = 0.9, 0.75
+# Largest absolute residual of biases, in half ranges.
+_CLIP = 0.5
+# Variance of the weight that a user gives to a feature, in half ranges squared, where
+# it follows from the user's own values.
+_OF_OWN_WEIGHT = 0.01
 
 
 class StatisticsPerturbation(Measurement):
@@ -81,14 +89,15 @@ class StatisticsPerturbation(Measurement):
     @cached_property
     def _first(self) -> SumsPerturbation:
         """The first release: the biases, or the mean without them."""
-        share = 0.75 if self.problem.biases else SHARE_OF_MEAN
+        share = _BEFORE_WEIGHTS if self.uses_features else _BEFORE_FACTORS
+        share = share if self.problem.biases else SHARE_OF_MEAN
         first = SumsPerturbation if self.problem.biases else MeanPerturbation
         return first(self.problem, share if self._blocks else 1.0)
 
     @property
     def _clip(self) -> float:
         """Largest absolute residual, in half ranges; those of biases are smaller."""
-        return 0.5 if self.problem.biases else 1.0
+        return _CLIP if self.problem.biases else 1.0
 
     @cached_property
     def _noise(self) -> NoisySums:
@@ -197,10 +206,7 @@ class StatisticsPerturbation(Measurement):
         noise has shrunk, or else the variance that is assumed before any release.
         """
         problem, precision = self.problem, model.precision.copy()
-        # Of the weight that a user gives to a feature, in half ranges squared. From
-        # .005 to .02, errors of weights from users' own values differ by less than 1%
-        # on MovieLens latest-small, Flixster and YahooMusic.
-        assumed = 0.01
+        assumed = _OF_OWN_WEIGHT
         if not self.uses_features:
             assumed = INTERACTION_VARIANCE / max(problem.form.rank, 1)
         seen = problem.entries.counts[0] > 0

@@ -76,6 +76,10 @@ from ._population import N_BINS, SHARE, Population, bins_of
 _LEAST_COUNTS, _MOST_COUNTS = 0.15, 0.5
 # Users whose products are shorter than this add vectors that are shorter in proportion.
 _LEAST_LENGTH = 1.0
+# The k-th largest eigenvalue of co-occurrences is taken as this share of that of
+# popularity, over k. And so many items take part, at most, for the root of the number
+# of users over the noise; see `_n_items`.
+_EIGENVALUES, _ITEMS_PER_ROOT = 0.5, 7.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,14 +399,15 @@ def number_of_items(
     least = max(min(50, (most + 1) // 2), 1)
     if n_real < least:
         return 0
-    enough = int(7 * np.sqrt(n_users / products_noise))
+    enough = int(_ITEMS_PER_ROOT * np.sqrt(n_users / products_noise))
     n_best = min(n_real, max(enough, least))
     m = np.arange(1, n_best + 1)
     counts = counts[:n_best]
     coverage = np.cumsum(counts) / (n_users * np.sqrt(typical_size))
     coverage = np.clip(coverage, 1e-300, 1.0)
     squares = np.maximum(np.cumsum(counts**2) - m * counts_noise**2, counts_noise**2)
-    strength = 0.5 * squares / (n_users * coverage) / (products_noise * np.sqrt(m))
+    strength = squares / (n_users * coverage) / (products_noise * np.sqrt(m))
+    strength *= _EIGENVALUES
     n_visible = np.minimum(strength, m).astype(int)
     # The sum of t_k - m s^2 / t_k over the visible k, in units of the first.
     without_noise = np.append(0.0, np.cumsum(1 / m))[n_visible]
