@@ -109,8 +109,8 @@ def check_same_shape(X: Any, shape: tuple[int, ...] | None) -> None:
     if shape is None or np.shape(X) == shape:
         return
     advice = (
-        " Rows of a sparse array cannot be split into folds, which would number users "
-        "anew. Split the entries of the whole array: X, y = entries_from_sparse(X)."
+        " Folds of a sparse array number users anew, so they are of no use. Split the "
+        "entries of the whole array: X, y = entries_from_sparse(X)."
     )
     raise ValueError(
         f"X has another shape than {shape}, the shape of the model."

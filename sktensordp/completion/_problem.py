@@ -136,10 +136,10 @@ class Problem:
                 f"unit = {unit} is not a mode: the tensor has modes 0 to {n_modes - 1}."
             )
         smooth_modes = check_modes(estimator.smooth_modes, n_modes, "smooth_modes")
-        check_combination(estimator, smooth_modes)
-        has_public_shape = _is_shape_public(estimator)
         order = [unit or 0, *(mode for mode in range(n_modes) if mode != (unit or 0))]
         form = estimator._form(order, shape)
+        check_combination(estimator, smooth_modes)
+        has_public_shape = _is_shape_public(estimator)
         declared = side_features(estimator.side_information, order[1], shape)
         is_personal = unit is None and bool(estimator.personal)
         n_components: Any = estimator.n_pattern_components
@@ -185,6 +185,7 @@ def check_parameters(estimator: Any) -> Problem | None:
     problem : Problem or None
         The problem of a fit, if its shape is declared.
     """
+    estimator._validate_params()
     shape = estimator._declared_shape()
     if shape is not None:
         return Problem.of(estimator, shape)

@@ -11,7 +11,7 @@ updated from the raw values and released.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -269,11 +269,6 @@ class _PublishedCompletion(BaseCompletion):
         tags.non_deterministic = True
         return tags
 
-    def _form(self, order: Iterable[int], shape: tuple[int, ...]) -> Any:
-        if isinstance(self.rank, Integral) and self.rank == 0:
-            raise ValueError("The published algorithms need a rank of at least 1.")
-        return super()._form(order, shape)
-
     def _measurement(self, problem: Problem, *_: Any) -> Measurement:
         algorithm = _Algorithm(
             problem,
@@ -353,7 +348,7 @@ class PublishedCPCompletion(_PublishedCompletion, CPCompletion):
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
-        "rank": CPCompletion._parameter_constraints["rank"],
+        "rank": [Interval(Integral, 1, None, closed="left"), None],
         **_PublishedCompletion._parameter_constraints,
     }
 
@@ -402,7 +397,7 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
-        "rank": TuckerCompletion._parameter_constraints["rank"],
+        "rank": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         **_PublishedCompletion._parameter_constraints,
         "core_regularization": [Interval(Real, 0, None, closed="left")],
     }

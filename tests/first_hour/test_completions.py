@@ -195,7 +195,7 @@ def test_passed_a_sparse_array(ratings, form, container):
 def test_cross_validated_a_sparse_array(ratings):
     """A fold of it has other users: its rows are numbered anew."""
     array = as_sparse(ratings, sparse.csr_array)
-    message = r"split into folds.*X, y = entries_from_sparse\(X\)"
+    message = r"Folds of a sparse array.*X, y = entries_from_sparse\(X\)"
     undeclared = CPCompletion(levels=ratings.levels, perturbation="input")
     declared = CPCompletion(levels=ratings.levels, shape=ratings.shape)
     choices = ImplicitCompletion(shape=ratings.shape)

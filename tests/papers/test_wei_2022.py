@@ -259,7 +259,7 @@ def test_without_noise_all_are_the_plain_descent(name, form):
 
 @pytest.mark.parametrize("name", [*NAMES, "auto", "sums", "statistics"])
 def test_what_was_not_published_is_refused_before_anything_is_drawn(name):
-    message = "rank of at least 1" if name in NAMES else "'perturbation'"
+    message = "'rank' parameter" if name in NAMES else "'perturbation'"
     with refused(message):
         make(name, rank=0).fit(WHERE[2], VALUES)
 
