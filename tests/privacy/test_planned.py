@@ -221,6 +221,17 @@ def test_a_published_algorithm_may_have_more_epsilon_than_the_budget():
     assert planned.epsilon_at(1e-5) == pytest.approx(1.0, rel=1e-3)
 
 
+@pytest.mark.thorough
+def test_the_largest_epsilon_may_be_the_largest_that_the_estimator_admits():
+    noise = papers.PublishedTensorVariateGaussian(
+        delta=1e-5, bounds=(0, 1), tensor_shape=(3, 2)
+    )
+    found = epsilon_per_release(2000.0, 1e-5, 1, noise)
+    assert planned_guarantee(noise.set_params(epsilon=found)).epsilon < 1000
+    with pytest.raises(ValueError, match="too small for epsilon"):
+        planned_guarantee(noise.set_params(epsilon=found * 1.0002))
+
+
 def test_other_plans():
     noise = LaplaceMechanism(bounds=(0, 1)).fit(ROWS)
     assert epsilon_per_release(1.0, 0.0, 4, noise) == pytest.approx(0.25, rel=1e-4)
