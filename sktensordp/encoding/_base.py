@@ -28,7 +28,7 @@ from ._client import ClientRandomizer, EncoderClient, LinearMap
 from ._code_noise import PURE, CodeNoise, code_guarantee, code_noise, no_noise
 from ._linear import LinearCode, LinearProblem, linear_problem, unclipped_code
 from ._search import best_clip, clip_levels
-from ._task import task_matrix
+from ._task import check_linear_model, checked_matrix, is_model, task_matrix
 from ._whitening import whitening
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ class LinearEncoder(
         array = validated(self, X, reset=True, ensure_min_samples=2)
         shape = self._shape_of(array)
         rows = array.reshape(len(array), -1)
+        self._check_task(rows.shape[1])
         with self._progress(max_tasks=self._n_steps) as on_step:
             code = self._learn(rows, y, on_step)
         guarantee = self._guarantee(code.noise.name, code.noise.event)
@@ -459,8 +460,23 @@ class LinearEncoder(
             delta=float(self.delta),
         )
 
+    def _check_task(self, n_features: int | None) -> None:
+        """Refuse a task that no fit to samples of so many entries can use.
+
+        Whether the predictions of a model follow from its weights is checked where
+        there are samples.
+        """
+        if is_model(self.task):
+            check_linear_model(self.task)
+        elif self.task is not None:
+            checked_matrix(self.task, n_features)
+
     def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
         from dp_accounting import dp_event
+
+        has_shape = self.tensor_shape is not None or hasattr(fitted, "sample_shape_")
+        shape = self._planned_shape(fitted) if has_shape else None
+        self._check_task(None if shape is None else math.prod(shape))
 
         from ..privacy.accounting._events import PureDpEvent
 

@@ -49,14 +49,30 @@ def task_matrix(
     n_features = rows.shape[1]
     if task is None:
         return np.eye(n_features) if y is None else _ridge(rows, y, white)
-    if hasattr(task, "predict") or hasattr(task, "value_and_gradient"):
-        matrix = _model_matrix(task, n_features, white)
-    else:
-        check_numeric(task, "task")
-        matrix = np.asarray(task, dtype=float)
-    if matrix.ndim != 2 or matrix.shape[1] != n_features or not len(matrix):
+    if is_model(task):
+        return checked_matrix(_model_matrix(task, n_features, white), n_features)
+    return checked_matrix(task, n_features)
+
+
+def is_model(task: Any) -> bool:
+    """Whether a task is a model or another object, and no matrix."""
+    return hasattr(task, "predict") or hasattr(task, "value_and_gradient")
+
+
+def checked_matrix(task: Any, n_features: int | None) -> NDArray[np.float64]:
+    """A matrix that is a task, for samples of so many entries; None if not known.
+
+    Raises
+    ------
+    ValueError
+        If it is no matrix of finite numbers, or has another number of columns.
+    """
+    check_numeric(task, "task")
+    matrix = np.asarray(task, dtype=float)
+    expected = n_features or (matrix.shape or (0,))[-1]
+    if matrix.ndim != 2 or matrix.shape[1] != expected or not len(matrix):
         raise ValueError(
-            f"task must be a matrix with one column for each of the {n_features} "
+            f"task must be a matrix with one column for each of the {expected} "
             f"entries of a sample, got an array of shape {matrix.shape}."
         )
     if not np.all(np.isfinite(matrix)):
@@ -109,16 +125,23 @@ def _targets(y: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(y, dtype=float)
 
 
-def _model_matrix(model: Any, n_features: int, white: Whitening) -> NDArray[np.float64]:
-    """Coefficients of a fitted model; raise if its predictions are not linear."""
-    name = type(model).__name__
-    refusal = (
-        f"{name} cannot be a linear `task`. Leave `task=None` and pass `y`, or pass a "
-        f"matrix or a fitted linear regression, whose predictions are "
+def check_linear_model(model: Any) -> None:
+    """Refuse a model that is no linear regression, or has not been fitted."""
+    if is_classifier(model) or not hasattr(model, "coef_"):
+        raise ValueError(_refusal(model))
+
+
+def _refusal(model: Any) -> str:
+    return (
+        f"{type(model).__name__} cannot be a linear `task`. Leave `task=None` and pass "
+        f"`y`, or pass a matrix or a fitted linear regression, whose predictions are "
         f"coef_ @ x + intercept_."
     )
-    if is_classifier(model) or not hasattr(model, "coef_"):
-        raise ValueError(refusal)
+
+
+def _model_matrix(model: Any, n_features: int, white: Whitening) -> NDArray[np.float64]:
+    """Coefficients of a fitted model; raise if its predictions are not linear."""
+    check_linear_model(model)
     matrix = np.atleast_2d(np.asarray(model.coef_, dtype=float))
     if matrix.ndim != 2 or matrix.shape[1] != n_features:
         return matrix
@@ -135,5 +158,5 @@ def _model_matrix(model: Any, n_features: int, white: Whitening) -> NDArray[np.f
     if predicted.shape != expected.shape or (
         np.abs(predicted - expected).max() > 1e-4 * size
     ):
-        raise ValueError(refusal)
+        raise ValueError(_refusal(model))
     return matrix

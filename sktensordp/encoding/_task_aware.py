@@ -18,6 +18,7 @@ from ._learned_randomizer import fitted_code, is_linear, task_and_targets
 from ._linear import LinearCode, LinearProblem, noise_shares, scaled_basis
 from ._search import best_clip, refined, search_scaling
 from ._sphere_noise import SphereNoise
+from ._task_models import task_of
 
 
 @with_shared_text
@@ -157,18 +158,24 @@ class TaskAwareEncoder(LinearEncoder):
         self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
     ) -> FittedCode:
         if is_linear(self.task):
-            if self.encoder == "mlp":
-                raise ValueError(
-                    "encoder='mlp' is for tasks that are not linear. The best encoder "
-                    "of a linear task is linear: leave encoder='linear'."
-                )
             return super()._learn(rows, y, on_step)
-        if self.clip != "auto":
+        return self._learn_maps(rows, y, on_step)
+
+    def _check_task(self, n_features: int | None) -> None:
+        if is_linear(self.task) and self.encoder == "mlp":
+            raise ValueError(
+                "encoder='mlp' is for tasks that are not linear. The best encoder of a "
+                "linear task is linear: leave encoder='linear'."
+            )
+        if not is_linear(self.task) and self.clip != "auto":
             raise ValueError(
                 "clip is for linear tasks. For others, the encoder learns the scale of "
                 "the code: leave clip='auto'."
             )
-        return self._learn_maps(rows, y, on_step)
+        if is_linear(self.task):
+            super()._check_task(n_features)
+        elif n_features is not None:
+            task_of(self.task, np.zeros((1, n_features)))
 
     def _learn_maps(
         self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]

@@ -265,13 +265,15 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
         event: Any
-        event, declared = None, self._is_declared()
+        event, declared, known = None, self._is_declared(), self._declared()
         shape = getattr(fitted, "sample_shape_", None)
         if self.tensor_shape is not None:
             shape = checked_tensor_shape(self.tensor_shape)
+        if shape is not None:
+            self._ranks(shape)  # refuses some
         epsilon, delta = float(self.epsilon), float(self.delta)
         if shape is not None and declared:
-            event = self._planned_noise(shape, self._n_further(self._declared())).event
+            event = self._planned_noise(shape, self._n_further(known)).event
         elif math.isfinite(epsilon):
             # Both hold for every shape; the rest of the curve may not.
             event = RevealingDpEvent(delta, PureDpEvent(epsilon))

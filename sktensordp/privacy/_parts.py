@@ -265,6 +265,8 @@ def _planned_or_reason(
     )
     is_known = declared is not None or (context.fixed and of_fitted is None)
     try:
+        if hasattr(obj, "_parameter_constraints"):
+            obj._validate_params()
         guarantee = obj._planned_guarantee(context.like)
         if getattr(obj, "_learns_in_fit", False):
             source = f"{guarantee.source}, as an upper bound for any code of a fit"

@@ -108,7 +108,9 @@ def privacy_of(obj: Any) -> PrivacyReport:
     `return_train_score` the training set again.
 
     Steps after a noise mechanism in a pipeline reveal nothing more about X if all that
-    they see of it has noise; what they learn from y is not protected. If a
+    they see of it has noise; what they learn from y is not protected. If a guarantee
+    covers y, too, epsilon is infinite unless each step without a guarantee is one of
+    scikit-learn's that is known to ignore y, and no subclass of it. If a
     ColumnTransformer passes on columns without noise, or a step learns from data
     without noise, no guarantee holds for a whole row of X: epsilon is infinite, and the
     report names the columns and the step. This includes encoders of this package; if
