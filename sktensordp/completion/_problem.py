@@ -185,7 +185,6 @@ def check_parameters(estimator: Any) -> Problem | None:
     problem : Problem or None
         The problem of a fit, if its shape is declared.
     """
-    estimator._validate_params()
     shape = estimator._declared_shape()
     if shape is not None:
         return Problem.of(estimator, shape)
