@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import re
 import warnings
@@ -292,9 +293,42 @@ def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 
 
 def check_same_length(X: Any, y: Any) -> None:
-    """Refuse values that are not one for each row of an array."""
+    """Refuse values that are not one for each row of an array, in the same order."""
     shape_of(X, "X")
+    check_aligned(X, y=y)
     checked(check_consistent_length, X, y)
+
+
+def check_aligned(X: Any, **others: Any) -> None:
+    """Refuse values of rows that are labelled as other rows, or in another order.
+
+    Only what has an index has labels, as in pandas. Nothing is put into order here:
+    rows are paired by their places everywhere.
+
+    Parameters
+    ----------
+    X : array-like
+    **others : array-like or None
+        What holds a value for each row of `X`, by its name in messages.
+
+    Raises
+    ------
+    ValueError
+        If two of them have as many labels, but not the same ones in the same order.
+    """
+    labelled = [
+        (name, values.index)
+        for name, values in {"X": X, **others}.items()
+        if hasattr(getattr(values, "index", None), "equals")
+    ]
+    for (first, own), (name, index) in itertools.combinations(labelled, 2):
+        # Of different lengths, the check of lengths says more.
+        if len(own) == len(index) and not own.equals(index):
+            raise ValueError(
+                f"{first} and {name} have different labels in their indexes, or the "
+                f"same in another order. Pass {name}.loc[{first}.index], or "
+                f"{name}.to_numpy() if the order is right."
+            )
 
 
 def check_unmasked(values: Any, name: str) -> None:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 from .._dask import is_dask, loaded, named_columns
 from .._validation import (
     as_numpy,
+    check_aligned,
     check_columns,
     check_coordinates,
     check_numeric,
@@ -254,6 +255,7 @@ def check_entries(
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, got None."
         )
+    check_aligned(X, y=y)
     check_numeric(y, "y")
     if shape is not None and is_empty_list(X):
         X = np.zeros((0, len(shape)))

@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 
 from .._random import BLOCK, NoiseStreams
-from .._validation import check_coordinates, check_numeric, checked, filled, range_of
+from .._validation import (
+    check_aligned,
+    check_coordinates,
+    check_numeric,
+    checked,
+    filled,
+    range_of,
+)
 from ..privacy._conditions import CLIENTS
 from ..tensor import Observations, Pattern, as_coordinates, pattern_of
 from ..tensor._coordinates import present
@@ -177,6 +184,7 @@ def entries_of(
     name : str
         Name of the estimator, for messages.
     """
+    check_aligned(X, y=y)
     check_numeric(X, "X")
     X = checked(
         check_array, filled(X), dtype="numeric", ensure_min_samples=0, input_name="X"

@@ -32,7 +32,7 @@ from .._sklearn_compat import (
     routing_enabled,
     safe_indexing,
 )
-from .._validation import check_unmasked, checked, shape_of
+from .._validation import check_aligned, check_unmasked, checked, shape_of
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
 from ..completion import ImplicitCompletion
 from ..completion._checks import check_entries
@@ -303,6 +303,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             if not shape_of(data, name):  # scikit-learn's message would show its value
                 raise ValueError(f"{name} must be array-like, not a scalar.")
             check_unmasked(data, name)
+        check_aligned(X, y=y, **params)
         # Rows can be indexed in arrays, lists and frames, but not in a memoryview.
         indexed = (np.asarray(d) if isinstance(d, memoryview) else d for d in (X, y))
         X, y = checked(indexable, *indexed)

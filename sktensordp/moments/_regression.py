@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._dask import loaded
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
+    check_aligned,
     check_bounds,
     check_numeric,
     check_same_length,
@@ -161,6 +162,7 @@ class _Regression(MomentsEstimator):
             to keep epsilon and delta.
         """
         X, y = loaded(X, y)
+        check_aligned(X, y=y)
         rows, shape = self._rows(X)
         targets = self._checked_targets(rows, y)
         known, declared = self._known(targets)
@@ -193,6 +195,7 @@ class _Regression(MomentsEstimator):
         known, declared = self._known(None)
 
         def further_of(rows: Any, batch: tuple[Any, Any]) -> NDArray[np.float64]:
+            check_aligned(batch[0], y=batch[1])
             return self._further(self._checked_targets(rows, batch[1]), known)
 
         samples, shape = self._in_batches(batches, lambda batch: batch[0], further_of)
@@ -518,6 +521,7 @@ class MultilinearRidge(RegressorMixin, _Regression):
         score : float
             Coefficient of determination.
         """
+        check_aligned(X, y=y, sample_weight=sample_weight)
         predicted = self.predict(X)  # First: it checks X.
         targets = self._checked_targets(predicted, y)
         return r2_of_any_size(targets, predicted, sample_weight)
@@ -720,6 +724,7 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         score : float
             Share of samples whose class is predicted.
         """
+        check_aligned(X, y=y, sample_weight=sample_weight)
         predicted = self.predict(X)  # First: it checks X.
         # scikit-learn's metrics quote labels of another type.
         is_right = are_equal(self._checked_targets(predicted, y), predicted)

@@ -24,6 +24,7 @@ from .._sklearn_compat import (
 )
 from .._validation import (
     as_numpy,
+    check_aligned,
     check_columns,
     check_numeric,
     check_same_length,
@@ -638,6 +639,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         fitted = self._fitted
+        check_aligned(X, y=y, sample_weight=sample_weight)
         return fitted.completion.score(self._where(fitted, X), y, sample_weight)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -762,6 +764,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         self, X: Any, y: Any, completion: Any, *, reset: bool = False
     ) -> tuple[Any, Any]:
         """Check a table and its values; see `_checked` and `_checked_y`."""
+        check_aligned(X, y=y)
         table, y = self._checked(X, completion, reset=reset), self._checked_y(y)
         if y is not None:
             check_same_length(table, y)
