@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, MappingView, Set
 from numbers import Integral, Real
 from typing import Any
 
@@ -395,8 +395,9 @@ def declared_array(values: Any, name: str) -> NDArray[Any]:
 
 
 def check_ordered(values: Any, name: str) -> None:
-    """Refuse what is declared, but is no list or array, such as a set or a dict."""
-    if isinstance(values, dict | Iterator | Set | str) or issparse(values):
+    """Refuse what is no list or array, such as a set or a dict, where order counts."""
+    unordered = dict, Iterator, MappingView, Set, str
+    if isinstance(values, unordered) or issparse(values):
         kind = type(values).__name__
         advice = "Pass X.toarray()." if issparse(values) else "Pass a list."
         raise ValueError(f"{name} is a {kind}, not a list or an array. {advice}")

@@ -9,6 +9,7 @@ from ._known import (
     kinds_of,
     kinds_of_type,
 )
+from ._lists import lists_of, one_or_each
 
 __all__ = [
     "Known",
@@ -17,5 +18,7 @@ __all__ = [
     "index_of",
     "kinds_of",
     "kinds_of_type",
+    "lists_of",
     "one_each",
+    "one_or_each",
 ]

@@ -44,7 +44,7 @@ def one_each(values: Any, name: str) -> NDArray[Any]:
         if len(columns) != 1:
             raise ValueError(table)
         (values,) = columns
-    if _has_a_type(values):
+    if has_a_type(values):
         array = as_numpy(values, name)
         if array.ndim == 2 and array.shape[1] > 1:
             raise ValueError(table)
@@ -59,7 +59,7 @@ def one_each(values: Any, name: str) -> NDArray[Any]:
     return np.fromiter(items, dtype=object, count=len(items))
 
 
-def _has_a_type(values: Any) -> bool:
+def has_a_type(values: Any) -> bool:
     """Whether values are in an array of one type, which no single one decides now."""
     if hasattr(values, "__array_namespace__") and not isinstance(values, np.ndarray):
         return True

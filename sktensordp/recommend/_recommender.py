@@ -48,9 +48,8 @@ from ..completion._likely_mistakes import (
     warn_of_swapped_columns,
 )
 from ..completion._local import N_RESERVED, LocalUsers
-from ..completion._ranking import lists_of
 from ..completion._tucker import TuckerCompletion
-from ..ids import kinds_of, kinds_of_type
+from ..ids import kinds_of, kinds_of_type, lists_of, one_or_each
 from ..privacy import PrivacyGuarantee
 from ._encoder import (
     CoordinateEncoder,
@@ -364,7 +363,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         context : array-like of shape (n_columns - 2,), default=None
             What the further columns hold, such as the time of the recommendation; None
             for an average one.
-        candidates : list of ids, or list of n_users such lists, default=None
+        candidates : list or set of ids, or list of n_users of these, default=None
             The only items that may be recommended: one list for all users, or one for
             each. None admits every item. Unknown items are ignored.
         exclude : list of ids, or list of n_users such lists, default=None
@@ -393,7 +392,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         fitted = self._fitted
-        single, asked = _asked(units, "units", "user")
+        single, asked = one_or_each(units, "units")
+        asked = _without_missing(asked, "units", "user")
         fitted.warn_if_lost(any(id_ is not None for id_ in asked))
         where = fitted.rows_of(asked)
         warn_of_items(fitted.has_items_among(asked, where))
@@ -443,7 +443,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         fitted = self._fitted
-        single, asked = _asked(items, "items", "item")
+        single, asked = one_or_each(items, "items")
+        asked = _without_missing(asked, "items", "item")
         found = fitted.completion.similar_items(fitted.indices_of(asked), k)
         similar = fitted.encoder._ids_at(found, fitted.item_column)
         if self._wants_frame:
@@ -951,7 +952,7 @@ class _Fitted:
         if values is None:
             return None
         lists = [
-            self.indices_of(_objects(ids, name, "item"))
+            self.indices_of(_without_missing(ids, name, "item"))
             for ids in lists_of(values, n_users, name)
         ]
         return lists if len(lists) > 1 else lists[0]
@@ -973,18 +974,17 @@ class _Fitted:
             raise ValueError(
                 "The table has no column after the items: leave context=None."
             )
-        if np.ndim(values) != 1 or len(values) != n_columns:
+        single, asked = one_or_each(values, "context")
+        if single or len(asked) != n_columns:
             raise ValueError(
                 f"context must be a list of {n_columns} values, one for each column "
                 f"after the items."
             )
-        indices = np.full(n_columns, -1, dtype=np.int64)
-        for k, value in enumerate(values):
-            if value is not None:
-                column = np.empty(1, dtype=object)
-                column[0] = value
-                indices[k] = self.encoder._indices_of(column, first + k)[0]
-        return indices
+        asked = _without_missing(asked, "context", "value")
+        columns = [
+            self._indices_of(asked[k, None], first + k) for k in range(n_columns)
+        ]
+        return np.concatenate(columns)
 
     def warn_if_lost(self, asks_for_users: bool) -> None:
         """Warn once if a deep copy or pickle lost users and somebody asks for one."""
@@ -1050,29 +1050,11 @@ def _rows(values: Any, kept: NDArray[np.intp]) -> Any:
     return None if values is None else values[kept]
 
 
-def _asked(ids: Any, name: str, what: str) -> tuple[bool, NDArray[np.object_]]:
-    """Whether one id is asked for, and the ids as an array; None if unknown."""
-    check_unmasked(ids, name)
-    n_axes = 0 if ids is None else as_numpy(ids, name).ndim
-    if isinstance(ids, list) and any(isinstance(id_, tuple) for id_ in ids):
-        n_axes = 1
-    if n_axes > 1:
-        raise ValueError(
-            f"{name} must be an id or a list of ids, such as ['ann', 'bob']."
-        )
-    return not n_axes, _objects(ids if n_axes else [ids], name, what)
-
-
-def _objects(ids: Any, name: str, what: str) -> NDArray[np.object_]:
-    """A list of ids as an array of objects, in which each keeps its type."""
-    # In an array, numbers next to text would become text.
-    values = list(ids if isinstance(ids, list | tuple) else as_numpy(ids, name))
-    array = np.empty(len(values), dtype=object)
-    for k, id_ in enumerate(values):  # NumPy would take tuples apart
-        array[k] = id_
+def _without_missing(ids: NDArray[Any], name: str, what: str) -> NDArray[np.object_]:
+    """Ids that were asked for as an array of objects; None for an unknown one."""
     # NaN and NaT differ from themselves; pandas.NA has no truth value.
-    if any(type(v).__name__ == "NAType" or not np.all(v == v) for v in values):
+    if any(type(id_).__name__ == "NAType" or not np.all(id_ == id_) for id_ in ids):
         raise ValueError(
             f"Some ids are missing from {name}. Pass None for an unknown {what}."
         )
-    return array
+    return np.fromiter(ids, dtype=object, count=len(ids))
