@@ -8,6 +8,7 @@ from ._known import (
     index_of,
     kinds_of,
     kinds_of_type,
+    numbers_of,
 )
 from ._lists import lists_of, one_or_each
 
@@ -19,6 +20,7 @@ __all__ = [
     "kinds_of",
     "kinds_of_type",
     "lists_of",
+    "numbers_of",
     "one_each",
     "one_or_each",
 ]

@@ -6,6 +6,7 @@ kinds are numbers, booleans, text, bytes and times; all else are other objects. 
 are never rounded to floats for a comparison, whatever the types of two arrays.
 """
 
+import contextlib
 import re
 from collections.abc import Hashable
 from datetime import date, time, timedelta
@@ -94,6 +95,33 @@ def declared_labels(values: Any, name: str) -> NDArray[Any]:
 def index_of(known: NDArray[Any], values: NDArray[Any]) -> NDArray[np.int64]:
     """Index of every value among the known ones; -1 if it is not known."""
     return Known(known).of(values)
+
+
+def numbers_of(values: Any, name: str) -> NDArray[Any]:
+    """One number for equal values, such as groups, in their order if they have one.
+
+    Values of one type stay as they are.
+
+    Raises
+    ------
+    ValueError
+        If a value is missing or has no hash.
+    """
+    column = one_each(values, name)
+    if column.dtype != object:
+        return column
+    keys = _keys_of(column)
+    if None in keys:
+        raise ValueError(
+            f"Some of {name} are missing, or cannot be compared, such as lists. Leave "
+            f"out their rows."
+        )
+    kinds = {key: _kind_of(type(v)) for key, v in zip(keys, column, strict=True)}
+    distinct: list[Any] = list(kinds)
+    with contextlib.suppress(TypeError):  # They have no order.
+        distinct.sort(key=lambda key: (kinds[key], key))
+    number = {key: k for k, key in enumerate(distinct)}
+    return np.array([number[key] for key in keys], dtype=np.int64)
 
 
 def are_equal(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:

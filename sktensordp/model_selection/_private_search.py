@@ -36,6 +36,7 @@ from .._validation import check_aligned, check_unmasked, checked, shape_of
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
 from ..completion import ImplicitCompletion
 from ..completion._checks import check_entries
+from ..ids import numbers_of
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
 from ..noise._lattice import LaplaceLattice
@@ -483,9 +484,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             groups = params.get("groups")
         if metadata:
             check_metadata(self.estimator, metadata)
-        for name, data in (("groups", groups), *metadata.items()):
+        for name, data in metadata.items():
             check_unmasked(data, name)
-        return metadata, groups
+        return metadata, None if groups is None else numbers_of(groups, "groups")
 
     def _fit_and_score(
         self,

@@ -14,8 +14,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit
+from sklearn.pipeline import make_pipeline
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion, ImplicitCompletion
+from sktensordp.ids import numbers_of
+from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.recommend import Recommender
 from tests.ids.test_doors import ODD
 from tests.support.refusing import refused
@@ -257,3 +263,51 @@ def test_context_in_any_container():
             model.recommend("u1", context=context)
     with refused("known ids of column 2 are numbers"):
         model.recommend("u1", context=["2"])
+
+
+# --- groups
+
+PIPELINE = make_pipeline(LaplaceMechanism(1.0, bounds=(-1, 1)), Ridge())
+SAMPLES = RNG.uniform(-1, 1, size=(40, 2))
+PLACES = RNG.integers(5, size=40).tolist()
+
+
+def folds_of(groups, cv=None):
+    """Training and test rows of a search, of which nothing is fitted."""
+    search = PrivateSearchCV(PIPELINE, {"ridge__alpha": [1]}, cv=cv or GroupKFold(3))
+    _, numbers = search._routed({"groups": groups})
+    return [rows for split in search.cv.split(SAMPLES, None, numbers) for rows in split]
+
+
+@pytest.mark.parametrize("cv", [GroupKFold(3), GroupShuffleSplit(2, random_state=0)])
+@pytest.mark.parametrize(
+    "labels", ["badce", [4, 2, 8, 0, 9], [0.5, 2.0, 1.5, 9.0, 0.25]]
+)
+def test_groups_in_any_container(labels, cv):
+    groups = [labels[place] for place in PLACES]
+    expected = [
+        rows for split in cv.split(SAMPLES, None, groups) for rows in split
+    ]  # fmt: skip
+    for make in (list, *ORDERED.values(), OTHERS["frame"]):
+        found = folds_of(make(groups), cv)
+        for rows, others in zip(found, expected, strict=True):
+            assert_array_equal(rows, others)
+    refused_ones = WITHOUT_ORDER.keys() - {"values"} | {"dict", "masked"}
+    for make in map(CONTAINERS.__getitem__, refused_ones):
+        with pytest.raises((TypeError, ValueError), match="groups"):
+            folds_of(make(groups), cv)
+
+
+def test_an_odd_group_is_a_group_of_its_own():
+    """It neither joins others nor makes them one: "1" is no 1, and True neither."""
+    groups = [place + 1 for place in PLACES]
+    for odd in ODD:
+        numbers, refusal = answer(numbers_of, [*groups, odd], "groups")
+        if refusal:
+            assert "groups are missing, or cannot be compared" in refusal
+            continue
+        pairs = set(zip(groups, numbers[:-1].tolist(), strict=True))
+        assert len(pairs) == len(dict(pairs)) == 5
+        # A list of one is a row of a column.
+        is_known = type(odd) in (int, float, list) and odd in [*groups, [1]]
+        assert (numbers[-1] in dict(pairs).values()) == is_known
