@@ -420,6 +420,7 @@ def are_missing(array: NDArray[Any]) -> Any:
 
 def check_shape(shape: Iterable[int]) -> tuple[int, ...]:
     """Shape of a tensor: a tuple of at least two positive integers."""
+    check_ordered(shape, "shape")
     sizes = tuple(shape)
     valid = (is_integer(n) and 1 <= n <= LARGEST_INDEX for n in sizes)
     if len(sizes) < 2 or not all(valid):
@@ -434,6 +435,7 @@ def check_bounds(
     bounds: Iterable[float], name: str = "value_bounds"
 ) -> tuple[float, float]:
     """Public range of the values: a pair of finite numbers, low < high."""
+    check_ordered(bounds, name)
     try:
         low, high = (float(b) for b in bounds)
     except (TypeError, ValueError) as error:

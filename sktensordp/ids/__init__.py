@@ -4,6 +4,7 @@ from ._each import one_each
 from ._known import (
     Known,
     are_equal,
+    check_in_order,
     declared_labels,
     index_of,
     kinds_of,
@@ -15,6 +16,7 @@ from ._lists import lists_of, one_or_each
 __all__ = [
     "Known",
     "are_equal",
+    "check_in_order",
     "declared_labels",
     "index_of",
     "kinds_of",

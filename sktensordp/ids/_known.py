@@ -97,6 +97,39 @@ def index_of(known: NDArray[Any], values: NDArray[Any]) -> NDArray[np.int64]:
     return Known(known).of(values)
 
 
+def check_in_order(rows: Any, known: Any, name: str, of_known: str) -> None:
+    """Refuse declared rows that are labelled with the known ids, in another order.
+
+    Only what has an index has labels, as in pandas. Other labels, such as those of a
+    file from which rows were chosen, say nothing of the order.
+
+    Parameters
+    ----------
+    rows : array-like
+        One row for each known id, in their order.
+    known : array-like of shape (n,) or None
+        None for the numbers from 0 on.
+    name, of_known : str
+        What the rows and the known ids are called in messages.
+
+    Raises
+    ------
+    ValueError
+        If every label is a known id, and some are not in their places.
+    """
+    labels = getattr(rows, "index", None)
+    if not hasattr(labels, "equals") or getattr(labels, "nlevels", 1) > 1:
+        return
+    column = one_each(labels, f"index of {name}")
+    ids = np.arange(len(column)) if known is None else one_each(known, of_known)
+    places = index_of(ids, column)
+    if np.all(places >= 0) and not np.array_equal(places, np.arange(len(places))):
+        raise ValueError(
+            f"The index of {name} holds {of_known} in another order. Pass "
+            f"rows.loc[{of_known}], or rows.to_numpy() if the order is right."
+        )
+
+
 def numbers_of(values: Any, name: str) -> NDArray[Any]:
     """One number for equal values, such as groups, in their order if they have one.
 

@@ -49,7 +49,7 @@ from ..completion._likely_mistakes import (
 )
 from ..completion._local import N_RESERVED, LocalUsers
 from ..completion._tucker import TuckerCompletion
-from ..ids import kinds_of, kinds_of_type, lists_of, one_or_each
+from ..ids import check_in_order, kinds_of, kinds_of_type, lists_of, one_or_each
 from ..privacy import PrivacyGuarantee
 from ._encoder import (
     CoordinateEncoder,
@@ -59,6 +59,8 @@ from ._encoder import (
     numbers_of,
     types_of,
 )
+
+_NAME = "side_information of mode {}"
 
 
 def _has(method: str) -> Callable[[Any], bool]:
@@ -236,6 +238,10 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 where = np.column_stack([local.rows_of(users[0]), where])
             elif completion.unit == "entry":
                 self._warn_of_levels(encoder, completion.levels)
+                known = dict(enumerate(encoder.categories_))
+                for mode, rows in _features_of(self.completion):
+                    ids, name = known.get(mode, ()), _NAME.format(mode)
+                    check_in_order(rows, ids, name, f"sorted(ids of column {mode})")
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, also with an int seed.
             completion._releases = self._count_releases()
@@ -679,6 +685,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         encoder = self._passed_on(CoordinateEncoder())
         if self.encoder is not None:
             encoder = clone(self.encoder)
+        _declare_features(completion, encoder)
         if completion.unit == "entry":
             return encoder, completion
         self._check_unknown(completion)
@@ -1000,6 +1007,32 @@ class _Fitted:
         if column < len(self.encoder.categories_):
             known = self.encoder._known(column).kinds
             check_kinds(known, kinds, column + int(self.hides_users))
+
+
+def _features_of(completion: Any) -> list[tuple[Any, Any]]:
+    """The declared features of rows, by mode."""
+    declared = getattr(completion, "side_information", None) or {}
+    pairs = declared.items() if isinstance(declared, dict) else enumerate(declared)
+    return [(mode, rows) for mode, rows in pairs if rows is not None]
+
+
+def _declare_features(completion: Any, encoder: CoordinateEncoder) -> None:
+    """Compare the labels of features with declared ids, and drop them from a clone.
+
+    What remains is in the order of the ids, whatever the labels were.
+    """
+    catalogues = dict(enumerate(encoder.categories or ()))
+    features: Any = {}
+    for mode, rows in _features_of(completion):
+        if (ids := catalogues.get(mode)) is not None:
+            check_in_order(rows, ids, _NAME.format(mode), f"categories[{mode}]")
+        is_labelled = hasattr(rows, "index") and hasattr(rows, "to_numpy")
+        features[mode] = rows.to_numpy() if is_labelled else rows
+    given = getattr(completion, "side_information", None)
+    if isinstance(given, list | tuple):
+        features = [features.get(mode) for mode in range(len(given))]
+    if features:
+        completion.set_params(side_information=features)
 
 
 def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
