@@ -23,6 +23,7 @@ from .._validation import (
     check_numeric,
     checked,
     filled,
+    malformed,
     range_of,
 )
 from ..privacy._conditions import CLIENTS
@@ -165,7 +166,7 @@ def check_values(y: Any) -> NDArray[np.floating]:
     y = checked(column_or_1d, filled(y))
     y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
     if not np.all(np.isfinite(y)):
-        raise ValueError("Some values in y are NaN, infinite or missing.")
+        raise malformed("numbers", "Some values in y are NaN, infinite or missing.")
     return y
 
 

@@ -32,7 +32,7 @@ from .._sklearn_compat import (
     routing_enabled,
     safe_indexing,
 )
-from .._validation import check_aligned, check_unmasked, checked, shape_of
+from .._validation import check_aligned, check_unmasked, checked, malformed, shape_of
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
 from ..completion import ImplicitCompletion
 from ..completion._checks import check_entries
@@ -302,7 +302,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         X = self._as_table(X)
         for name, data in (("X", X), ("y", y)):
             if not shape_of(data, name):  # scikit-learn's message would show its value
-                raise ValueError(f"{name} must be array-like, not a scalar.")
+                raise malformed("arrays", f"{name} must be array-like, not a scalar.")
             check_unmasked(data, name)
         check_aligned(X, y=y, **params)
         # Rows can be indexed in arrays, lists and frames, but not in a memoryview.

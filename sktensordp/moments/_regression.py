@@ -26,6 +26,7 @@ from .._validation import (
     checked,
     described,
     filled,
+    malformed,
     r2_of_any_size,
     range_of,
 )
@@ -541,7 +542,7 @@ class MultilinearRidge(RegressorMixin, _Regression):
         check_numeric(y, "y")
         values = checked(column_or_1d, filled(y), warn=True).astype(float)
         if not np.all(np.isfinite(values)):
-            raise ValueError("Input y contains NaN or infinity.")
+            raise malformed("numbers", "Input y contains NaN or infinity.")
         return values
 
     def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
@@ -754,12 +755,13 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         # By the type alone: a label of another kind in a list is just no label.
         kinds = kinds_of_type(getattr(y, "dtype", labels.dtype))
         if not kinds <= kinds_of(classes):
-            raise ValueError(
+            raise malformed(
+                "types",
                 f"y holds {' or '.join(kinds)}, but classes are "
-                f"{' or '.join(kinds_of(classes))}. Convert one of them."
+                f"{' or '.join(kinds_of(classes))}. Convert one of them.",
             )
         if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
-            raise ValueError("Input y contains NaN or infinity.")
+            raise malformed("labels", "Input y contains NaN or infinity.")
         return labels
 
     def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:

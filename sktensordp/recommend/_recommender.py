@@ -31,6 +31,7 @@ from .._validation import (
     check_unmasked,
     checked,
     filled,
+    malformed,
     names_of,
     warn,
 )
@@ -761,11 +762,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         check_numeric(y, "y")
         values = as_numpy(filled(y), "y")
         if not values.ndim:  # scikit-learn's message would show its value
-            raise ValueError("y must be array-like, not a scalar.")
+            raise malformed("arrays", "y must be array-like, not a scalar.")
         with np.errstate(over="ignore"):
             is_finite = np.isfinite(values.astype(float))
         if not np.all(is_finite):
-            raise ValueError("Some values in y are NaN, infinite or missing.")
+            raise malformed("numbers", "Some values in y are NaN, infinite or missing.")
         return values
 
     def _table_and_values(
@@ -805,9 +806,10 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 ensure_min_samples=0,
             )
         if self.n_features_in_ < 2:
-            raise ValueError(
+            raise malformed(
+                "arrays",
                 f"X has {self.n_features_in_} feature(s), but a table needs a column "
-                f"of users and a column of items."
+                f"of users and a column of items.",
             )
         return X
 
@@ -1072,7 +1074,9 @@ def _table_of(X: Any, completion: Any) -> Any:
     if not all(isinstance(row, list | tuple | np.ndarray) for row in X) or any(
         len(row) != n_columns for row in X
     ):
-        raise ValueError(f"X must be a list of rows with {n_columns} ids each.")
+        raise malformed(
+            "arrays", f"X must be a list of rows with {n_columns} ids each."
+        )
     ids = (id_ for row in X for id_ in row)
     table = np.fromiter(ids, dtype=object, count=n_columns * len(X))
     return table.reshape(-1, n_columns)
