@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, MappingView, Set
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,6 +17,33 @@ from scipy.sparse import issparse
 from sklearn.utils import check_consistent_length
 
 LARGEST_INDEX = 2**31 - 1
+# What malformed input is refused for, whoever is protected. Whoever may choose the data
+# of others learns one bit from each such refusal, and ``doc/threat_model.md`` lists the
+# reasons word for word. What is refused for parameters needs no reason here.
+MALFORMED = {
+    "numbers": "values and coordinates that are missing, infinite or not numbers",
+    "choices": "stored values of choices that are negative, missing or infinite",
+    "coordinates": (
+        "coordinates that are fractional, negative or outside of the declared shape"
+    ),
+    "ids": "ids that are missing or cannot be compared, such as lists",
+    "categories": (
+        "ids that are not among the declared `categories` of a `CoordinateEncoder` "
+        "outside of a recommender"
+    ),
+    "types": (
+        "columns of ids or labels whose type is of another kind than the known ids or "
+        "the declared `classes` (the kinds are numbers, booleans, text, bytes and "
+        "times)"
+    ),
+    "labels": "NaN and infinity among labels in an array of numbers",
+    "arrays": "arrays of the wrong shape, and `X` and `y` of different lengths",
+    "masked": "values that are masked",
+    "order": (
+        "columns whose labels in pandas are those of other rows than the labels of "
+        "`X`, or in another order"
+    ),
+}
 _COMPLEX = complex, np.complexfloating
 _PLAIN = {bool, float, int, str}
 _TIMES = np.datetime64, np.timedelta64
@@ -38,6 +66,14 @@ _WITHOUT_SIZES = {
     ),
     r"got an array of shape \(.*\) instead": "got an array of more dimensions",
 }
+
+
+def malformed(
+    reason: str, message: str, error: type[Exception] = ValueError
+) -> Exception:
+    """The exception that refuses malformed input for one of the reasons."""
+    assert reason in MALFORMED
+    return error(message)
 
 
 def described(value: Any) -> str:
@@ -119,12 +155,14 @@ def check_coordinates(
     """
     if X.dtype.kind not in "iub":
         if X.dtype.kind != "f":
-            raise ValueError(
-                f"Coordinates passed to {name} must be integers, got {X.dtype}."
+            raise malformed(
+                "numbers",
+                f"Coordinates passed to {name} must be integers, got {X.dtype}.",
             )
         if not all(np.array_equal(column, np.trunc(column)) for column in X.T):
-            raise ValueError(
-                f"Coordinates passed to {name} must be integers; some are fractional."
+            raise malformed(
+                "coordinates",
+                f"Coordinates passed to {name} must be integers; some are fractional.",
             )
     lowest = -1 if allow_unknown else 0
     if X.size and X.min() < lowest:
@@ -134,25 +172,30 @@ def check_coordinates(
             else ". -1 marks an id that a CoordinateEncoder does not know: leave these "
             "rows out, or declare the id in its categories"
         )
-        raise ValueError(
-            f"Negative values in data passed to {name}: coordinates start at 0{hint}."
+        raise malformed(
+            "coordinates",
+            f"Negative values in data passed to {name}: coordinates start at 0{hint}.",
         )
     # Compared as a float: float16 cannot represent the limit.
     if X.size and float(X.max()) >= LARGEST_INDEX:
-        raise ValueError(f"Coordinates passed to {name} must be below 2**31 - 1.")
+        raise malformed(
+            "coordinates", f"Coordinates passed to {name} must be below 2**31 - 1."
+        )
     coordinates = X.astype(np.int32, order="F")
     if shape is not None:
         if len(shape) != coordinates.shape[1]:
-            raise ValueError(
+            raise malformed(
+                "arrays",
                 f"X has {coordinates.shape[1]} columns, but shape has {len(shape)} "
-                f"modes. Every mode needs one column of coordinates."
+                f"modes. Every mode needs one column of coordinates.",
             )
         for mode, size in enumerate(shape):
             if np.any(coordinates[:, mode] >= size):
-                raise ValueError(
+                raise malformed(
+                    "coordinates",
                     f"Some coordinates of mode {mode} are outside the tensor: "
                     f"they must be below {size}. Leave these rows out, or declare a "
-                    f"larger shape."
+                    f"larger shape.",
                 )
     return coordinates
 
@@ -180,14 +223,18 @@ def check_numeric(values: Any, name: str) -> None:
             pass
     # Raised outside the handlers, so that NumPy's error does not become the context.
     if complex_:
-        raise ValueError(f"Complex data not supported: {name} must hold real numbers.")
+        raise malformed(
+            "numbers", f"Complex data not supported: {name} must hold real numbers."
+        )
     if reason:
-        raise TypeError(
+        raise malformed(
+            "numbers",
             f"{name} must hold numbers, but it holds {reason}. An argument must be a "
-            f"number, or a string of a number."
+            f"number, or a string of a number.",
+            TypeError,
         )
     if not numeric:
-        raise ValueError(f"{name} must hold numbers.")
+        raise malformed("numbers", f"{name} must hold numbers.")
 
 
 def filled(values: Any) -> Any:
@@ -230,7 +277,9 @@ def as_numpy(values: Any, name: str) -> NDArray[Any]:
             ragged = "inhomogeneous" in str(error)
             if not ragged:
                 raise
-        raise ValueError(f"{name} must be an array: its rows have different lengths.")
+        raise malformed(
+            "arrays", f"{name} must be an array: its rows have different lengths."
+        )
     try:
         array = np.asarray(values)
         readable = array.dtype != object
@@ -288,13 +337,48 @@ def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     message = re.sub(quoted, "", message)
     if in_frame and message == "Input X contains NaN.":
         message += " X.isna().any() shows the columns. Fill them, or drop the rows."
-    raise ValueError(message)
+    is_of_numbers = re.search("NaN|infinity|real numbers|Complex", message)
+    raise malformed("numbers" if is_of_numbers else "arrays", message)
 
 
 def check_same_length(X: Any, y: Any) -> None:
-    """Refuse values that are not one for each row of an array."""
+    """Refuse values that are not one for each row of an array, in the same order."""
     shape_of(X, "X")
+    check_aligned(X, y=y)
     checked(check_consistent_length, X, y)
+
+
+def check_aligned(X: Any, **others: Any) -> None:
+    """Refuse values of rows that are labelled as other rows, or in another order.
+
+    Only what has an index has labels, as in pandas. Nothing is put into order here:
+    rows are paired by their places everywhere.
+
+    Parameters
+    ----------
+    X : array-like
+    **others : array-like or None
+        What holds a value for each row of `X`, by its name in messages.
+
+    Raises
+    ------
+    ValueError
+        If two of them have as many labels, but not the same ones in the same order.
+    """
+    labelled = [
+        (name, values.index)
+        for name, values in {"X": X, **others}.items()
+        if hasattr(getattr(values, "index", None), "equals")
+    ]
+    for (first, own), (name, index) in itertools.combinations(labelled, 2):
+        # Of different lengths, the check of lengths says more.
+        if len(own) == len(index) and not own.equals(index):
+            raise malformed(
+                "order",
+                f"{first} and {name} have different labels in their indexes, or the "
+                f"same in another order. Pass {name}.loc[{first}.index], or "
+                f"{name}.to_numpy() if the order is right.",
+            )
 
 
 def check_unmasked(values: Any, name: str) -> None:
@@ -306,7 +390,7 @@ def check_unmasked(values: Any, name: str) -> None:
                 "Leave those rows out, or fill it: a tensor with NaN where nothing was "
                 "observed is X.astype(float).filled(np.nan)."
             )
-        raise ValueError(f"Some of {name} is masked. {advice}")
+        raise malformed("masked", f"Some of {name} is masked. {advice}")
 
 
 def _has_masked(values: Any) -> bool:
@@ -361,8 +445,9 @@ def declared_array(values: Any, name: str) -> NDArray[Any]:
 
 
 def check_ordered(values: Any, name: str) -> None:
-    """Refuse what is declared, but is no list or array, such as a set or a dict."""
-    if isinstance(values, dict | Iterator | Set | str) or issparse(values):
+    """Refuse what is no list or array, such as a set or a dict, where order counts."""
+    unordered = dict, Iterator, MappingView, Set, str
+    if isinstance(values, unordered) or issparse(values):
         kind = type(values).__name__
         advice = "Pass X.toarray()." if issparse(values) else "Pass a list."
         raise ValueError(f"{name} is a {kind}, not a list or an array. {advice}")
@@ -385,6 +470,7 @@ def are_missing(array: NDArray[Any]) -> Any:
 
 def check_shape(shape: Iterable[int]) -> tuple[int, ...]:
     """Shape of a tensor: a tuple of at least two positive integers."""
+    check_ordered(shape, "shape")
     sizes = tuple(shape)
     valid = (is_integer(n) and 1 <= n <= LARGEST_INDEX for n in sizes)
     if len(sizes) < 2 or not all(valid):
@@ -399,6 +485,7 @@ def check_bounds(
     bounds: Iterable[float], name: str = "value_bounds"
 ) -> tuple[float, float]:
     """Public range of the values: a pair of finite numbers, low < high."""
+    check_ordered(bounds, name)
     try:
         low, high = (float(b) for b in bounds)
     except (TypeError, ValueError) as error:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
-from .._validation import check_modes, check_shape, r2_of_any_size
+from .._validation import check_aligned, check_modes, check_shape, r2_of_any_size
 from ..measure import SharedNoise
 from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, TuckerForm
@@ -826,6 +826,7 @@ or list of these and None, default=None
                 "score needs y: pass coordinates and their values. For a sparse array, "
                 "these are X, y = entries_from_sparse(X), also for cross-validation."
             )
+        check_aligned(X, y=y, sample_weight=sample_weight)
         values = check_values(y).astype(float)
         return r2_of_any_size(values, self.predict(X), sample_weight)
 

@@ -17,6 +17,7 @@ from sklearn.utils.validation import validate_data
 from .._dask import is_dask, loaded, named_columns
 from .._validation import (
     as_numpy,
+    check_aligned,
     check_columns,
     check_coordinates,
     check_numeric,
@@ -24,6 +25,7 @@ from .._validation import (
     check_unmasked,
     checked,
     filled,
+    malformed,
     names_of,
 )
 from ..tensor import as_coordinates
@@ -112,9 +114,10 @@ def check_same_shape(X: Any, shape: tuple[int, ...] | None) -> None:
         " Folds of a sparse array number users anew, so they are of no use. Split the "
         "entries of the whole array: X, y = entries_from_sparse(X)."
     )
-    raise ValueError(
+    raise malformed(
+        "arrays",
         f"X has another shape than {shape}, the shape of the model."
-        f"{advice if is_sparse(X) else ''}"
+        f"{advice if is_sparse(X) else ''}",
     )
 
 
@@ -236,6 +239,7 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
             "or, to predict, pass -1 for an unknown index. To fit a tensor with NaN "
             "where nothing was observed, pass it without y."
         )
+        raise malformed("numbers", message)
     raise ValueError(message)
 
 
@@ -254,6 +258,7 @@ def check_entries(
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, got None."
         )
+    check_aligned(X, y=y)
     check_numeric(y, "y")
     if shape is not None and is_empty_list(X):
         X = np.zeros((0, len(shape)))
@@ -377,8 +382,9 @@ def _refuse_text(estimator: Any, X: Any, advice: str) -> None:
     taker = f"make_pipeline(CoordinateEncoder(), {name}(...))"
     if hasattr(estimator, "recommend"):
         taker = f"Recommender({name}(...))"
-    raise ValueError(
-        f"X must hold numbers, but it holds text. To pass ids, use {taker}{advice}"
+    raise malformed(
+        "numbers",
+        f"X must hold numbers, but it holds text. To pass ids, use {taker}{advice}",
     )
 
 
@@ -439,9 +445,10 @@ def check_choices(
         check_same_shape(X, shape)
         where, values = entries_from_sparse(X)
         if not (np.all(np.isfinite(values)) and np.all(values >= 0)):
-            raise ValueError(
+            raise malformed(
+                "choices",
                 "Some stored values of X are negative, NaN or infinite, so they are "
-                "not choices. Keep those that are, such as X > 0."
+                "not choices. Keep those that are, such as X > 0.",
             )
         # A refusal of stored zeros would tell whether anybody has one.
         where = where[values != 0]
@@ -472,9 +479,10 @@ def choices_of_batches(
 
 def _check_width(input_shape: Any, shape: tuple[int, int]) -> None:
     if len(input_shape) == 2 and input_shape[1] != 2:
-        raise ValueError(
+        raise malformed(
+            "arrays",
             f"X must have two columns, since a choice is a pair of a user and an item. "
-            f"Pass X of shape (n_choices, 2), or a sparse array of shape {shape}."
+            f"Pass X of shape (n_choices, 2), or a sparse array of shape {shape}.",
         )
 
 

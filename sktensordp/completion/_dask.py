@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._random import NoiseStreams
-from .._validation import range_of
+from .._validation import malformed, range_of
 from ..privacy._conditions import CLIENTS
 from ..tensor._leading_terms import product, scaled_gram, with_random_signs
 from ..tensor._observations import Observations
@@ -141,7 +141,9 @@ def _read(
         X, y = partition.drop(columns=_VALUE), partition[_VALUE]
     where, values = entries_of(X, y, shape, name)
     if len(where) != len(values):
-        raise ValueError("A partition of X has another length than its partition of y.")
+        raise malformed(
+            "arrays", "A partition of X has another length than its partition of y."
+        )
     digest = blake2b(np.ascontiguousarray(where).data, key=key, digest_size=16)
     digest.update(np.ascontiguousarray(values).data)
     return where, values, digest.digest()

@@ -17,7 +17,15 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 
 from .._random import BLOCK, NoiseStreams
-from .._validation import check_coordinates, check_numeric, checked, filled, range_of
+from .._validation import (
+    check_aligned,
+    check_coordinates,
+    check_numeric,
+    checked,
+    filled,
+    malformed,
+    range_of,
+)
 from ..privacy._conditions import CLIENTS
 from ..tensor import Observations, Pattern, as_coordinates, pattern_of
 from ..tensor._coordinates import present
@@ -158,7 +166,7 @@ def check_values(y: Any) -> NDArray[np.floating]:
     y = checked(column_or_1d, filled(y))
     y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
     if not np.all(np.isfinite(y)):
-        raise ValueError("Some values in y are NaN, infinite or missing.")
+        raise malformed("numbers", "Some values in y are NaN, infinite or missing.")
     return y
 
 
@@ -177,6 +185,7 @@ def entries_of(
     name : str
         Name of the estimator, for messages.
     """
+    check_aligned(X, y=y)
     check_numeric(X, "X")
     X = checked(
         check_array, filled(X), dtype="numeric", ensure_min_samples=0, input_name="X"

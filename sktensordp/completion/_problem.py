@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .._sklearn_compat import effective_n_threads
 from .._validation import check_modes, declared_array, warn
 from ..exceptions import PrivacyLeakWarning
+from ..ids import check_in_order
 from ..tensor import CPForm, Pattern, TuckerForm
 from ..tensor._average_row import average_row
 from ..tensor._pattern import FIRST_COMPONENTS
@@ -305,8 +306,9 @@ def side_features(
     declared = dict(declared)
     rows = np.zeros((0 if shape is None else shape[mode], 0))
     if mode in declared:
-        name = f"side_information of mode {mode}"
-        given = declared_array(declared.pop(mode), name)
+        name, given = f"side_information of mode {mode}", declared.pop(mode)
+        check_in_order(given, None, name, "range(len(rows))")
+        given = declared_array(given, name)
         try:
             rows = given.astype(float)
         except (TypeError, ValueError):

@@ -19,8 +19,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import check_numeric, check_unmasked, checked, is_integer
+from .._validation import check_numeric, checked, is_integer
 from ..base import EstimatorMixin, PrivateEstimatorMixin
+from ..ids import kinds_of, lists_of, one_or_each
 from ..tensor import Rows
 from ..tensor._choices import Choices
 from ._checks import known_indices
@@ -135,7 +136,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             the index of the unit that asks. An item is then left out only if that unit
             has an entry with it at the same index of mode 0; for an unknown unit, none
             is left out. Choices have no context.
-        candidates : list of int, or list of n_units such lists, default=None
+        candidates : list or set of int, or list of n_units of these, default=None
             The only items that may be recommended: one list for all, or one for each
             index in `units`. None admits every item. -1 in a list is ignored.
         exclude : list of int, or list of n_units such lists, default=None
@@ -165,7 +166,8 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         fitted = self._fitted
         self._check_items_public("recommend ranks the indices of mode 1")
-        where = _places(self, fitted.new_units, units, context)
+        single, asked = one_or_each(units, "units")
+        where = _places(self, fitted.new_units, asked, context)
         if not isinstance(exclude_observed, bool | np.bool_):
             raise ValueError("exclude_observed must be True or False.")
         wanted = Wanted(
@@ -175,15 +177,15 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             bool(exclude_observed),
         )
         fitted.warn_of_lost_rows(where)
-        items, shape = fitted.recommend(where, wanted), (*np.shape(units), wanted.k)
+        items = fitted.recommend(where, wanted)
         if not return_scores:
-            return items.reshape(shape)
+            return items[0] if single else items
         rows, places = np.nonzero(items >= 0)
         where = where[rows]
         where[:, 1] = items[rows, places]
         scores = np.full(items.shape, np.nan)
         scores[rows, places] = fitted.predict(where)
-        return items.reshape(shape), scores.reshape(shape)
+        return (items[0], scores[0]) if single else (items, scores)
 
     def similar_items(self, items: ArrayLike, k: int = 10) -> NDArray[np.int64]:
         """Find the items that the same people like, by the released model alone.
@@ -217,12 +219,10 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._check_items_public("similar_items compares the indices of mode 1")
-        check_numeric(items, "items")
-        asked = np.atleast_1d(items)
-        if asked.ndim != 1:
-            raise ValueError("items must be an index or a list of indices.")
+        single, asked = one_or_each(items, "items")
         known, k = _known_items(self, asked, "items"), checked_count(k)
-        return self._fitted.similar_items(known, k).reshape(*np.shape(items), k)
+        similar = self._fitted.similar_items(known, k)
+        return similar[0] if single else similar
 
     def _check_items_public(self, what: str) -> None:
         """Refuse to rank items that are the protected units."""
@@ -321,20 +321,21 @@ def _contains(lists: Sequence[NDArray[np.int64]], n_items: int) -> NDArray[np.bo
 
 
 def _places(
-    estimator: RankingEstimator, new_users: ArrayLike, units: Any, context: Any
+    estimator: RankingEstimator,
+    new_users: ArrayLike,
+    units: NDArray[Any],
+    context: Any,
 ) -> NDArray[np.int32]:
     """Coordinates at which items are ranked; see `known_indices` for new users."""
-    check_numeric(units, "units")
-    first, n_others = np.atleast_1d(units), len(estimator.shape_) - 2
-    if first.ndim != 1:
-        raise ValueError("units must be an index or a list of indices.")
-    rest = np.full(n_others, -1)
+    _check_indices(units, "units")
+    n_others = len(estimator.shape_) - 2
+    rest, single = np.full(n_others, -1), False
     if context is not None:
-        check_numeric(context, "context")
-        rest = np.asarray(context)
-    if rest.shape != (n_others,):
+        single, rest = one_or_each(context, "context")
+        _check_indices(rest, "context")
+    if single or len(rest) != n_others:
         raise ValueError(f"context must hold {n_others} indices.")
-    where = _coordinates(estimator, "units", first, -1, *rest)
+    where = _coordinates(estimator, "units", units, -1, *rest)
     return known_indices(estimator, where, "recommend", new_users)
 
 
@@ -345,57 +346,33 @@ def checked_count(k: Any) -> int:
     return int(k)
 
 
-def lists_of(values: Any, n_units: int, name: str) -> list[Any]:
-    """Split what was passed into lists: a single one for all units, or one for each.
-
-    Raises
-    ------
-    ValueError
-        If it is neither a list nor as many lists as there are units.
-    """
-    check_unmasked(values, name)
-    if _is_list(values):
-        if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype != "O":
-            return [values]
-        # Tuples may be ids.
-        is_nested = [_is_list(one) and not isinstance(one, tuple) for one in values]
-        if not any(is_nested):
-            return [values]
-        if all(is_nested) and len(values) == n_units:
-            return list(values)
-    raise ValueError(
-        f"{name} must be a list of items for all units, or a list of such lists, one "
-        f"for each unit."
-    )
-
-
-def _is_list(value: Any) -> bool:
-    if isinstance(value, np.ndarray):
-        return value.ndim > 0
-    return hasattr(value, "__len__") and not isinstance(value, str | bytes | dict)
-
-
 def _items_in(
     estimator: Any, values: Any, n_units: int, name: str
 ) -> list[NDArray[np.int64]] | None:
     """Return lists of items; see `Wanted`."""
     if values is None:
         return None
-    lists = []
-    for items in lists_of(values, n_units, name):
-        found = np.asarray(items if hasattr(items, "dtype") else list(items))
-        if len(found):
-            check_numeric(found, name)
-            found = _known_items(estimator, found, name)
-        lists.append(found.astype(np.int64))
-    return lists
+    return [
+        _known_items(estimator, items, name) if len(items) else np.zeros(0, np.int64)
+        for items in lists_of(values, n_units, name)
+    ]
 
 
-def _known_items(estimator: Any, items: NDArray[Any], name: str) -> NDArray[np.integer]:
+def _known_items(estimator: Any, items: NDArray[Any], name: str) -> NDArray[np.int64]:
     """Return indices of items; -1 for unknown ones."""
+    _check_indices(items, name)
     unknown = [-1] * (len(estimator.shape_) - 2)
     where = _coordinates(estimator, name, -1, items, *unknown)
-    return known_indices(estimator, where, "recommend")[:, 1]
+    return known_indices(estimator, where, "recommend")[:, 1].astype(np.int64)
+
+
+def _check_indices(values: NDArray[Any], name: str) -> None:
+    """Refuse what is not numbers, and a mask, which would stand for 0 and 1."""
+    check_numeric(values, name)
+    if "booleans" in kinds_of(values):
+        raise ValueError(
+            f"{name} holds booleans, but needs indices. Pass np.flatnonzero({name})."
+        )
 
 
 def _coordinates(estimator: Any, name: str, *columns: Any) -> NDArray[Any]:

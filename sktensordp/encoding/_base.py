@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import check_lazy, is_dask, loaded
 from .._sklearn_compat import Interval, StrOptions, fit_context, framed
-from .._validation import check_numeric, checked, filled
+from .._validation import check_aligned, check_numeric, checked, filled
 from ..mechanisms._base import ReleasingTransformer
 from ..mechanisms._chunks import DTYPES, in_chunks
 from ..mechanisms._samples import validated
@@ -154,6 +154,7 @@ class LinearEncoder(
             if the mechanism cannot keep epsilon and delta.
         """
         X, y = loaded(X, y)
+        check_aligned(X, y=y)
         array = validated(self, X, reset=True, ensure_min_samples=2)
         shape = self._shape_of(array)
         rows = array.reshape(len(array), -1)

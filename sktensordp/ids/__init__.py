@@ -4,18 +4,25 @@ from ._each import one_each
 from ._known import (
     Known,
     are_equal,
+    check_in_order,
     declared_labels,
     index_of,
     kinds_of,
     kinds_of_type,
+    numbers_of,
 )
+from ._lists import lists_of, one_or_each
 
 __all__ = [
     "Known",
     "are_equal",
+    "check_in_order",
     "declared_labels",
     "index_of",
     "kinds_of",
     "kinds_of_type",
+    "lists_of",
+    "numbers_of",
     "one_each",
+    "one_or_each",
 ]

@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
-from .._validation import as_numpy, check_container, check_unmasked, checked, names_of
+from .._validation import (
+    as_numpy,
+    check_container,
+    check_unmasked,
+    checked,
+    malformed,
+    names_of,
+)
 from ._folds import columns_of
 
 
@@ -42,24 +49,24 @@ def one_each(values: Any, name: str) -> NDArray[Any]:
     if names_of(values) is not None:
         columns = columns_of(values)
         if len(columns) != 1:
-            raise ValueError(table)
+            raise malformed("arrays", table)
         (values,) = columns
-    if _has_a_type(values):
+    if has_a_type(values):
         array = as_numpy(values, name)
         if array.ndim == 2 and array.shape[1] > 1:
-            raise ValueError(table)
+            raise malformed("arrays", table)
         return checked(column_or_1d, array, warn=True)
     if isinstance(values, str | bytes) or not np.iterable(values):
-        raise ValueError(f"{name} should be a 1d array, got one value.")
+        raise malformed("arrays", f"{name} should be a 1d array, got one value.")
     listed = values.to_pylist if hasattr(values, "to_pylist") else values.__iter__
     items = [_single(value) for value in listed()]
     # One odd value among many is that person's. If all are lists, it is a table.
     if items and all(isinstance(item, list | tuple | np.ndarray) for item in items):
-        raise ValueError(table)
+        raise malformed("arrays", table)
     return np.fromiter(items, dtype=object, count=len(items))
 
 
-def _has_a_type(values: Any) -> bool:
+def has_a_type(values: Any) -> bool:
     """Whether values are in an array of one type, which no single one decides now."""
     if hasattr(values, "__array_namespace__") and not isinstance(values, np.ndarray):
         return True

@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from .._validation import malformed
+
 # Ids of these types have equal forms if they are equal as keys of a dictionary.
 _PLAIN = {bool, bytes, float, int, str, type(None)}
 # How NumPy, pandas and polars write what is no number, in lower case.
@@ -49,9 +51,10 @@ def columns_of(X: Any) -> list[Any]:
         return [X.iloc[:, k] for k in range(X.shape[1])]
     array = X if hasattr(X, "to_numpy") else _as_array(X)
     if len(array.shape) != 2:
-        raise ValueError(
+        raise malformed(
+            "arrays",
             "X must be 2-dimensional, with one column for each mode."
-            + " X, y = entries_from_sparse(X) makes such an X." * issparse(X)
+            + " X, y = entries_from_sparse(X) makes such an X." * issparse(X),
         )
     return [array[:, k] for k in range(array.shape[1])]
 

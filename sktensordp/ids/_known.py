@@ -6,6 +6,7 @@ kinds are numbers, booleans, text, bytes and times; all else are other objects. 
 are never rounded to floats for a comparison, whatever the types of two arrays.
 """
 
+import contextlib
 import re
 from collections.abc import Hashable
 from datetime import date, time, timedelta
@@ -94,6 +95,66 @@ def declared_labels(values: Any, name: str) -> NDArray[Any]:
 def index_of(known: NDArray[Any], values: NDArray[Any]) -> NDArray[np.int64]:
     """Index of every value among the known ones; -1 if it is not known."""
     return Known(known).of(values)
+
+
+def check_in_order(rows: Any, known: Any, name: str, of_known: str) -> None:
+    """Refuse declared rows that are labelled with the known ids, in another order.
+
+    Only what has an index has labels, as in pandas. Other labels, such as those of a
+    file from which rows were chosen, say nothing of the order.
+
+    Parameters
+    ----------
+    rows : array-like
+        One row for each known id, in their order.
+    known : array-like of shape (n,) or None
+        None for the numbers from 0 on.
+    name, of_known : str
+        What the rows and the known ids are called in messages.
+
+    Raises
+    ------
+    ValueError
+        If every label is a known id, and some are not in their places.
+    """
+    labels = getattr(rows, "index", None)
+    if not hasattr(labels, "equals") or getattr(labels, "nlevels", 1) > 1:
+        return
+    column = one_each(labels, f"index of {name}")
+    ids = np.arange(len(column)) if known is None else one_each(known, of_known)
+    places = index_of(ids, column)
+    if np.all(places >= 0) and not np.array_equal(places, np.arange(len(places))):
+        raise ValueError(
+            f"The index of {name} holds {of_known} in another order. Pass "
+            f"rows.loc[{of_known}], or rows.to_numpy() if the order is right."
+        )
+
+
+def numbers_of(values: Any, name: str) -> NDArray[Any]:
+    """One number for equal values, such as groups, in their order if they have one.
+
+    Values of one type stay as they are.
+
+    Raises
+    ------
+    ValueError
+        If a value is missing or has no hash.
+    """
+    column = one_each(values, name)
+    if column.dtype != object:
+        return column
+    keys = _keys_of(column)
+    if None in keys:
+        raise ValueError(
+            f"Some of {name} are missing, or cannot be compared, such as lists. Leave "
+            f"out their rows."
+        )
+    kinds = {key: _kind_of(type(v)) for key, v in zip(keys, column, strict=True)}
+    distinct: list[Any] = list(kinds)
+    with contextlib.suppress(TypeError):  # They have no order.
+        distinct.sort(key=lambda key: (kinds[key], key))
+    number = {key: k for k, key in enumerate(distinct)}
+    return np.array([number[key] for key in keys], dtype=np.int64)
 
 
 def are_equal(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:

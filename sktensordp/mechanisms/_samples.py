@@ -6,7 +6,14 @@ from typing import Any
 from sklearn.utils.validation import validate_data
 
 from .._dask import check_lazy, is_dask, named_columns
-from .._validation import check_numeric, checked, described, filled, is_integer
+from .._validation import (
+    check_numeric,
+    check_ordered,
+    checked,
+    described,
+    filled,
+    is_integer,
+)
 from ._chunks import AS_SAMPLES
 
 
@@ -54,6 +61,7 @@ def check_sample_shape(
 
 def checked_tensor_shape(tensor_shape: Any) -> tuple[int, ...]:
     """The declared shape of a sample as a tuple of positive integers."""
+    check_ordered(tensor_shape, "tensor_shape")
     shape = tuple(tensor_shape)
     if not shape or not all(is_integer(n) and n >= 1 for n in shape):
         raise ValueError(

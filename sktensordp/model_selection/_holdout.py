@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from .._validation import check_integer
+from .._validation import check_aligned, check_integer
 from ..ids._folds import below, columns_of, hashes, parts
 
 
@@ -44,13 +44,14 @@ class _Splitter:
         X : array-like of shape (n_rows, n_columns)
             Ids or indices, one column for each mode.
         y, groups : object
-            Ignored.
+            Ignored, but refused if their labels in pandas are those of other rows.
 
         Yields
         ------
         train, test : ndarray of int
             One of them may be empty: whether it is depends on who is in the data.
         """
+        check_aligned(X, y=y, groups=groups)
         columns = columns_of(X)
         seed = self._seed()
         for number in range(self.get_n_splits()):

@@ -32,10 +32,11 @@ from .._sklearn_compat import (
     routing_enabled,
     safe_indexing,
 )
-from .._validation import check_unmasked, checked, shape_of
+from .._validation import check_aligned, check_unmasked, checked, malformed, shape_of
 from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
 from ..completion import ImplicitCompletion
 from ..completion._checks import check_entries
+from ..ids import numbers_of
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
 from ..noise._lattice import LaplaceLattice
@@ -301,8 +302,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         X = self._as_table(X)
         for name, data in (("X", X), ("y", y)):
             if not shape_of(data, name):  # scikit-learn's message would show its value
-                raise ValueError(f"{name} must be array-like, not a scalar.")
+                raise malformed("arrays", f"{name} must be array-like, not a scalar.")
             check_unmasked(data, name)
+        check_aligned(X, y=y, **params)
         # Rows can be indexed in arrays, lists and frames, but not in a memoryview.
         indexed = (np.asarray(d) if isinstance(d, memoryview) else d for d in (X, y))
         X, y = checked(indexable, *indexed)
@@ -482,9 +484,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             groups = params.get("groups")
         if metadata:
             check_metadata(self.estimator, metadata)
-        for name, data in (("groups", groups), *metadata.items()):
+        for name, data in metadata.items():
             check_unmasked(data, name)
-        return metadata, groups
+        return metadata, None if groups is None else numbers_of(groups, "groups")
 
     def _fit_and_score(
         self,

@@ -32,7 +32,7 @@ from sklearn.base import BaseEstimator
 from .._dask import is_dask
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval
-from .._validation import described, is_integer, warn
+from .._validation import check_ordered, described, is_integer, warn
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..measure import NoisySums, Releases, plan_gaussian_sums
@@ -172,6 +172,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                     f"most {most} components."
                 )
             return (number,) if len(shape) == 1 else number
+        check_ordered(self.n_components, "n_components")
         ranks = tuple(self.n_components)
         if len(ranks) != len(shape) or not all(
             is_integer(r) and 1 <= r <= n for r, n in zip(ranks, shape, strict=True)

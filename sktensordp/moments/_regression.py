@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._dask import loaded
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
+    check_aligned,
     check_bounds,
     check_numeric,
     check_same_length,
@@ -25,6 +26,7 @@ from .._validation import (
     checked,
     described,
     filled,
+    malformed,
     r2_of_any_size,
     range_of,
 )
@@ -161,6 +163,7 @@ class _Regression(MomentsEstimator):
             to keep epsilon and delta.
         """
         X, y = loaded(X, y)
+        check_aligned(X, y=y)
         rows, shape = self._rows(X)
         targets = self._checked_targets(rows, y)
         known, declared = self._known(targets)
@@ -193,6 +196,7 @@ class _Regression(MomentsEstimator):
         known, declared = self._known(None)
 
         def further_of(rows: Any, batch: tuple[Any, Any]) -> NDArray[np.float64]:
+            check_aligned(batch[0], y=batch[1])
             return self._further(self._checked_targets(rows, batch[1]), known)
 
         samples, shape = self._in_batches(batches, lambda batch: batch[0], further_of)
@@ -518,6 +522,7 @@ class MultilinearRidge(RegressorMixin, _Regression):
         score : float
             Coefficient of determination.
         """
+        check_aligned(X, y=y, sample_weight=sample_weight)
         predicted = self.predict(X)  # First: it checks X.
         targets = self._checked_targets(predicted, y)
         return r2_of_any_size(targets, predicted, sample_weight)
@@ -537,7 +542,7 @@ class MultilinearRidge(RegressorMixin, _Regression):
         check_numeric(y, "y")
         values = checked(column_or_1d, filled(y), warn=True).astype(float)
         if not np.all(np.isfinite(values)):
-            raise ValueError("Input y contains NaN or infinity.")
+            raise malformed("numbers", "Input y contains NaN or infinity.")
         return values
 
     def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
@@ -720,6 +725,7 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         score : float
             Share of samples whose class is predicted.
         """
+        check_aligned(X, y=y, sample_weight=sample_weight)
         predicted = self.predict(X)  # First: it checks X.
         # scikit-learn's metrics quote labels of another type.
         is_right = are_equal(self._checked_targets(predicted, y), predicted)
@@ -749,12 +755,13 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         # By the type alone: a label of another kind in a list is just no label.
         kinds = kinds_of_type(getattr(y, "dtype", labels.dtype))
         if not kinds <= kinds_of(classes):
-            raise ValueError(
+            raise malformed(
+                "types",
                 f"y holds {' or '.join(kinds)}, but classes are "
-                f"{' or '.join(kinds_of(classes))}. Convert one of them."
+                f"{' or '.join(kinds_of(classes))}. Convert one of them.",
             )
         if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
-            raise ValueError("Input y contains NaN or infinity.")
+            raise malformed("labels", "Input y contains NaN or infinity.")
         return labels
 
     def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:

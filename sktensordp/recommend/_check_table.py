@@ -16,6 +16,7 @@ from sklearn.utils import column_or_1d
 from .._validation import (
     are_missing,
     as_numpy,
+    check_aligned,
     check_container,
     check_numeric,
     check_same_length,
@@ -148,6 +149,7 @@ def _read(
 ) -> tuple[list[NDArray[Any]], NDArray[np.float64] | None, tuple[int, ...] | None]:
     """Columns, values, and the shape of a tensor or a sparse array."""
     check_container(X, "X")
+    check_aligned(X, y=y)
     shape = None
     if is_sparse(X):
         shape = tuple(X.shape)

@@ -29,6 +29,7 @@ from .._validation import (
     checked,
     declared_list,
     is_complex,
+    malformed,
     names_of,
     warn,
 )
@@ -243,9 +244,10 @@ class CoordinateEncoder(
                     ids_seen if first else _extended(self.categories_[k], ids_seen)
                 )
             elif np.any(index_of_ids(Known(catalogue), column) == -1):
-                raise ValueError(
+                raise malformed(
+                    "categories",
                     f"Some ids of column {k} are not among categories[{k}]. List every "
-                    f"public id there, including those that may come later."
+                    f"public id there, including those that may come later.",
                 )
             else:
                 learned.append(catalogue)
@@ -521,8 +523,8 @@ def checked_ids(
             raise
     if missing:
         where = in_columns_with_missing(X) if is_public else ""
-        raise ValueError(
-            f"Some ids or times{where} are missing (NaN). Leave their rows out."
+        raise malformed(
+            "ids", f"Some ids or times{where} are missing (NaN). Leave their rows out."
         )
     return columns
 
@@ -547,7 +549,8 @@ def _checked_columns(
 def _checked_column(column: Any, is_public: bool) -> NDArray[Any]:
     """A column of a frame as an array; times are objects, which know their units."""
     if hasattr(column, "null_count") and column.null_count():
-        raise ValueError("Input X contains NaN.")  # NumPy has floats with NaN for it.
+        # NumPy has floats with NaN for it.
+        raise malformed("ids", "Input X contains NaN.")
     array = column.to_numpy()
     if array.dtype.kind == "M":
         is_pandas = hasattr(column, "astype")
@@ -600,9 +603,10 @@ def check_kinds(known: set[str], passed: set[str], number: int) -> None:
             else "Convert them. (In an array or a list of lists, numbers next to text "
             "become text; in a data frame, they stay numbers.)"
         )
-        raise ValueError(
+        raise malformed(
+            "types",
             f"The known ids of column {number} are {' and '.join(sorted(known))}, but "
-            f"some of those passed are {' and '.join(sorted(differing))}. {advice}"
+            f"some of those passed are {' and '.join(sorted(differing))}. {advice}",
         )
 
 

@@ -24,12 +24,14 @@ from .._sklearn_compat import (
 )
 from .._validation import (
     as_numpy,
+    check_aligned,
     check_columns,
     check_numeric,
     check_same_length,
     check_unmasked,
     checked,
     filled,
+    malformed,
     names_of,
     warn,
 )
@@ -47,9 +49,8 @@ from ..completion._likely_mistakes import (
     warn_of_swapped_columns,
 )
 from ..completion._local import N_RESERVED, LocalUsers
-from ..completion._ranking import lists_of
 from ..completion._tucker import TuckerCompletion
-from ..ids import kinds_of, kinds_of_type
+from ..ids import check_in_order, kinds_of, kinds_of_type, lists_of, one_or_each
 from ..privacy import PrivacyGuarantee
 from ._encoder import (
     CoordinateEncoder,
@@ -59,6 +60,8 @@ from ._encoder import (
     numbers_of,
     types_of,
 )
+
+_NAME = "side_information of mode {}"
 
 
 def _has(method: str) -> Callable[[Any], bool]:
@@ -236,6 +239,10 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 where = np.column_stack([local.rows_of(users[0]), where])
             elif completion.unit == "entry":
                 self._warn_of_levels(encoder, completion.levels)
+                known = dict(enumerate(encoder.categories_))
+                for mode, rows in _features_of(self.completion):
+                    ids, name = known.get(mode, ()), _NAME.format(mode)
+                    check_in_order(rows, ids, name, f"sorted(ids of column {mode})")
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, also with an int seed.
             completion._releases = self._count_releases()
@@ -363,7 +370,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         context : array-like of shape (n_columns - 2,), default=None
             What the further columns hold, such as the time of the recommendation; None
             for an average one.
-        candidates : list of ids, or list of n_users such lists, default=None
+        candidates : list or set of ids, or list of n_users of these, default=None
             The only items that may be recommended: one list for all users, or one for
             each. None admits every item. Unknown items are ignored.
         exclude : list of ids, or list of n_users such lists, default=None
@@ -392,7 +399,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         fitted = self._fitted
-        single, asked = _asked(units, "units", "user")
+        single, asked = one_or_each(units, "units")
+        asked = _without_missing(asked, "units", "user")
         fitted.warn_if_lost(any(id_ is not None for id_ in asked))
         where = fitted.rows_of(asked)
         warn_of_items(fitted.has_items_among(asked, where))
@@ -442,7 +450,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         fitted = self._fitted
-        single, asked = _asked(items, "items", "item")
+        single, asked = one_or_each(items, "items")
+        asked = _without_missing(asked, "items", "item")
         found = fitted.completion.similar_items(fitted.indices_of(asked), k)
         similar = fitted.encoder._ids_at(found, fitted.item_column)
         if self._wants_frame:
@@ -638,6 +647,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         fitted = self._fitted
+        check_aligned(X, y=y, sample_weight=sample_weight)
         return fitted.completion.score(self._where(fitted, X), y, sample_weight)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -676,6 +686,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         encoder = self._passed_on(CoordinateEncoder())
         if self.encoder is not None:
             encoder = clone(self.encoder)
+        _declare_features(completion, encoder)
         if completion.unit == "entry":
             return encoder, completion
         self._check_unknown(completion)
@@ -751,17 +762,18 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         check_numeric(y, "y")
         values = as_numpy(filled(y), "y")
         if not values.ndim:  # scikit-learn's message would show its value
-            raise ValueError("y must be array-like, not a scalar.")
+            raise malformed("arrays", "y must be array-like, not a scalar.")
         with np.errstate(over="ignore"):
             is_finite = np.isfinite(values.astype(float))
         if not np.all(is_finite):
-            raise ValueError("Some values in y are NaN, infinite or missing.")
+            raise malformed("numbers", "Some values in y are NaN, infinite or missing.")
         return values
 
     def _table_and_values(
         self, X: Any, y: Any, completion: Any, *, reset: bool = False
     ) -> tuple[Any, Any]:
         """Check a table and its values; see `_checked` and `_checked_y`."""
+        check_aligned(X, y=y)
         table, y = self._checked(X, completion, reset=reset), self._checked_y(y)
         if y is not None:
             check_same_length(table, y)
@@ -794,9 +806,10 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 ensure_min_samples=0,
             )
         if self.n_features_in_ < 2:
-            raise ValueError(
+            raise malformed(
+                "arrays",
                 f"X has {self.n_features_in_} feature(s), but a table needs a column "
-                f"of users and a column of items."
+                f"of users and a column of items.",
             )
         return X
 
@@ -948,7 +961,7 @@ class _Fitted:
         if values is None:
             return None
         lists = [
-            self.indices_of(_objects(ids, name, "item"))
+            self.indices_of(_without_missing(ids, name, "item"))
             for ids in lists_of(values, n_users, name)
         ]
         return lists if len(lists) > 1 else lists[0]
@@ -970,18 +983,17 @@ class _Fitted:
             raise ValueError(
                 "The table has no column after the items: leave context=None."
             )
-        if np.ndim(values) != 1 or len(values) != n_columns:
+        single, asked = one_or_each(values, "context")
+        if single or len(asked) != n_columns:
             raise ValueError(
                 f"context must be a list of {n_columns} values, one for each column "
                 f"after the items."
             )
-        indices = np.full(n_columns, -1, dtype=np.int64)
-        for k, value in enumerate(values):
-            if value is not None:
-                column = np.empty(1, dtype=object)
-                column[0] = value
-                indices[k] = self.encoder._indices_of(column, first + k)[0]
-        return indices
+        asked = _without_missing(asked, "context", "value")
+        columns = [
+            self._indices_of(asked[k, None], first + k) for k in range(n_columns)
+        ]
+        return np.concatenate(columns)
 
     def warn_if_lost(self, asks_for_users: bool) -> None:
         """Warn once if a deep copy or pickle lost users and somebody asks for one."""
@@ -997,6 +1009,32 @@ class _Fitted:
         if column < len(self.encoder.categories_):
             known = self.encoder._known(column).kinds
             check_kinds(known, kinds, column + int(self.hides_users))
+
+
+def _features_of(completion: Any) -> list[tuple[Any, Any]]:
+    """The declared features of rows, by mode."""
+    declared = getattr(completion, "side_information", None) or {}
+    pairs = declared.items() if isinstance(declared, dict) else enumerate(declared)
+    return [(mode, rows) for mode, rows in pairs if rows is not None]
+
+
+def _declare_features(completion: Any, encoder: CoordinateEncoder) -> None:
+    """Compare the labels of features with declared ids, and drop them from a clone.
+
+    What remains is in the order of the ids, whatever the labels were.
+    """
+    catalogues = dict(enumerate(encoder.categories or ()))
+    features: Any = {}
+    for mode, rows in _features_of(completion):
+        if (ids := catalogues.get(mode)) is not None:
+            check_in_order(rows, ids, _NAME.format(mode), f"categories[{mode}]")
+        is_labelled = hasattr(rows, "index") and hasattr(rows, "to_numpy")
+        features[mode] = rows.to_numpy() if is_labelled else rows
+    given = getattr(completion, "side_information", None)
+    if isinstance(given, list | tuple):
+        features = [features.get(mode) for mode in range(len(given))]
+    if features:
+        completion.set_params(side_information=features)
 
 
 def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
@@ -1036,7 +1074,9 @@ def _table_of(X: Any, completion: Any) -> Any:
     if not all(isinstance(row, list | tuple | np.ndarray) for row in X) or any(
         len(row) != n_columns for row in X
     ):
-        raise ValueError(f"X must be a list of rows with {n_columns} ids each.")
+        raise malformed(
+            "arrays", f"X must be a list of rows with {n_columns} ids each."
+        )
     ids = (id_ for row in X for id_ in row)
     table = np.fromiter(ids, dtype=object, count=n_columns * len(X))
     return table.reshape(-1, n_columns)
@@ -1047,29 +1087,11 @@ def _rows(values: Any, kept: NDArray[np.intp]) -> Any:
     return None if values is None else values[kept]
 
 
-def _asked(ids: Any, name: str, what: str) -> tuple[bool, NDArray[np.object_]]:
-    """Whether one id is asked for, and the ids as an array; None if unknown."""
-    check_unmasked(ids, name)
-    n_axes = 0 if ids is None else as_numpy(ids, name).ndim
-    if isinstance(ids, list) and any(isinstance(id_, tuple) for id_ in ids):
-        n_axes = 1
-    if n_axes > 1:
-        raise ValueError(
-            f"{name} must be an id or a list of ids, such as ['ann', 'bob']."
-        )
-    return not n_axes, _objects(ids if n_axes else [ids], name, what)
-
-
-def _objects(ids: Any, name: str, what: str) -> NDArray[np.object_]:
-    """A list of ids as an array of objects, in which each keeps its type."""
-    # In an array, numbers next to text would become text.
-    values = list(ids if isinstance(ids, list | tuple) else as_numpy(ids, name))
-    array = np.empty(len(values), dtype=object)
-    for k, id_ in enumerate(values):  # NumPy would take tuples apart
-        array[k] = id_
+def _without_missing(ids: NDArray[Any], name: str, what: str) -> NDArray[np.object_]:
+    """Ids that were asked for as an array of objects; None for an unknown one."""
     # NaN and NaT differ from themselves; pandas.NA has no truth value.
-    if any(type(v).__name__ == "NAType" or not np.all(v == v) for v in values):
+    if any(type(id_).__name__ == "NAType" or not np.all(id_ == id_) for id_ in ids):
         raise ValueError(
             f"Some ids are missing from {name}. Pass None for an unknown {what}."
         )
-    return array
+    return np.fromiter(ids, dtype=object, count=len(ids))

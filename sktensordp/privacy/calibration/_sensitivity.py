@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._validation import check_ordered
 from ._gaussian import water_filling
 
 # A sum of n squares has a relative rounding error below (n + 8) machine epsilons.
@@ -299,6 +300,7 @@ def _check_length(value: float, name: str) -> None:
 
 def _check_box(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Low and high ends of the ranges: two numbers, or two arrays of one dimension."""
+    check_ordered(bounds, "bounds")
     if isinstance(bounds, list) and any(isinstance(pair, tuple) for pair in bounds):
         # Two such pairs, of two columns, would be taken for all lows and all highs.
         raise ValueError(

@@ -1,0 +1,104 @@
+"""Lists of ids in any container: of those who ask, and of what they may be given."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._validation import as_numpy, check_ordered, check_unmasked, names_of
+from ._each import has_a_type, one_each
+
+
+def one_or_each(values: Any, name: str) -> tuple[bool, NDArray[Any]]:
+    """Whether a single id is asked for, and an array of all; each keeps its type.
+
+    A tuple is a list of ids, and an id only within a list.
+
+    Raises
+    ------
+    ValueError
+        If it has no order, as a set has none, or more than one axis.
+    """
+    if values is None or isinstance(values, str | bytes):
+        return True, _objects([values])
+    check_ordered(values, name)
+    check_unmasked(values, name)
+    if isinstance(values, list):
+        n_axes = 1 + any(map(_is_list, values))
+    else:
+        n_axes = as_numpy(values, name).ndim
+    if n_axes > 1:
+        raise ValueError(f"{name} must be one id or index, or a list of them.")
+    if not n_axes:
+        is_array = isinstance(values, np.ndarray)
+        return True, _objects([values[()] if is_array else values])
+    return False, _listed(values, name)
+
+
+def lists_of(values: Any, n_lists: int, name: str) -> list[NDArray[Any]]:
+    """Split what was passed into lists: a single one for all, or one for each.
+
+    The order of a list has no say, so it may be a set.
+
+    Parameters
+    ----------
+    values : iterable
+        Ids, or lists of ids. Tuples are ids.
+    n_lists : int
+        Number of those who ask.
+    name : str
+        Name in messages.
+
+    Raises
+    ------
+    ValueError
+        If it is neither a list nor as many lists as there are to be.
+    """
+    check_unmasked(values, name)
+    if names_of(values) is not None:
+        return [one_each(values, name)]
+    if np.iterable(values) and not isinstance(values, str | bytes | Mapping):
+        if has_a_type(values) and as_numpy(values, name).ndim == 1:
+            return [one_each(values, name)]
+        items = _items_of(values)
+        is_nested = list(map(_is_list, items))
+        if not any(is_nested):
+            return [_listed(items, name)]
+        check_ordered(values, name)
+        if all(is_nested) and len(items) == n_lists:
+            return [_listed(one, name) for one in items]
+    raise ValueError(
+        f"{name} must be a list of items for all units, or a list of such lists, one "
+        f"for each unit."
+    )
+
+
+def _listed(values: Any, name: str) -> NDArray[Any]:
+    """A list as an array of its type, if it has one, or of objects.
+
+    Other than in `one_each`, a tuple is an id.
+    """
+    if has_a_type(values):
+        return one_each(values, name)
+    items = _items_of(values)
+    if set(map(type, items)) == {int}:  # No element decides the type of others.
+        typed = np.array(items)
+        return typed if typed.dtype.kind == "i" else _objects(items)
+    return _objects(items)
+
+
+def _items_of(values: Any) -> list[Any]:
+    return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+
+
+def _objects(items: list[Any]) -> NDArray[np.object_]:
+    return np.fromiter(items, dtype=object, count=len(items))
+
+
+def _is_list(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return hasattr(value, "__len__") and not isinstance(
+        value, str | bytes | tuple | Mapping
+    )
