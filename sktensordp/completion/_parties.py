@@ -90,6 +90,8 @@ def terms_of(completion: Any) -> UnitTerms:
 def units_of(completion: Any, X: Any, y: Any) -> UnitEntries:
     """All entries of the units of a party, checked."""
     shape, unit = declared_shape_and_unit(completion)
+    if y is None:
+        raise ValueError("y is missing: pass the values of the entries.")
     X = np.zeros((0, len(shape))) if is_empty_list(X) else X
     where, own = entries_of(X, y, shape, type(completion).__name__)
     check_same_length(where, own)

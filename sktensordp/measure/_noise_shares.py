@@ -155,7 +155,7 @@ class SharedNoise:
     """What a guarantee rests on besides; `statement` says it with the numbers."""
     source = "; sums of noise: Kairouz, Liu and Steinke (2021)"
     """Source of what a guarantee says about sums of shares, after other sources."""
-    name = "discrete Gaussian noise, in shares by the parties"
+    name, by = "discrete Gaussian noise", ", in shares by the parties"
 
     @property
     def statement(self) -> str:

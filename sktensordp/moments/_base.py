@@ -145,7 +145,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     _statement = (
         "Everything that fit publishes follows from sums over the samples, clipped to "
         "norm_bound, of their second moments (and, with centre, of the samples), to "
-        "which {noise} was added. {number} is public."
+        "which {noise} was added{by}. {number} is public."
     )
 
     def __sklearn_tags__(self) -> Any:
@@ -280,14 +280,16 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             "source": "Dong, Roth and Su (2022), Corollary 3.3",
             "conditions": (*self._conditions, *conditions),
             "statement": self._statement.format(
-                noise="Gaussian noise", number="The number of samples"
+                noise="Gaussian noise", by="", number="The number of samples"
             ),
             "local": False,
         }
         epsilon, delta = float(self.epsilon), float(self.delta)
         if shared_noise is not None:
             said = self._statement.format(
-                noise=shared_noise.name, number="Every party's number of samples"
+                noise=shared_noise.name,
+                by=shared_noise.by,
+                number="Every party's number of samples",
             )
             fields["source"] += shared_noise.source
             fields["conditions"] += shared_noise.conditions

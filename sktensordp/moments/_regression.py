@@ -81,7 +81,7 @@ class _Regression(MomentsEstimator):
     _statement = (
         "Everything that fit publishes follows from sums over the samples, clipped to "
         "norm_bound, of second moments of their modes, and of their core together with "
-        "the targets, to which {noise} was added. The targets are protected "
+        "the targets, to which {noise} was added{by}. The targets are protected "
         "with the samples. {number} is public."
     )
 

@@ -211,11 +211,12 @@ def test_entries_must_have_units_to_be_added_up_by_party():
         ([[0, 0, 0]], [1.0], "X has 3 columns"),
         ([[0, 0]], [np.nan], "NaN"),
         ([[0, 0]], [1.0, 2.0], "same length"),
+        ([[0, 0]], None, "y is missing"),
     ],
 )
 def test_parties_refuse_bad_entries(X, y, message):
     with refused(message):
-        party(model(), np.array(X), np.array(y))
+        party(model(), np.array(X), y)
 
 
 def test_parameters_may_be_spelt_in_another_way():

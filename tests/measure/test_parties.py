@@ -313,7 +313,8 @@ def test_the_server_draws_no_noise_and_states_what_holds(case):
     assert conditions < {*guarantee.conditions, ""}
     assert EXACT not in guarantee.conditions
     for said in (
-        "discrete Gaussian noise, in shares by the parties",
+        "discrete Gaussian noise",
+        ", in shares by the parties",
         "one sum for each request, over one set of parties",
         "no sum of fewer than 4 answers",
         "noise of at least 3 of the 5 parties",

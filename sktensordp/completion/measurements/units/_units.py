@@ -93,7 +93,9 @@ def unit_guarantee(
     from dp_accounting import dp_event
 
     claimed: tuple[float, float] | None = None
-    noise = shared_noise.name if shared_noise else "Gaussian noise"
+    noise = "Gaussian noise"
+    if shared_noise is not None:
+        noise = shared_noise.name + shared_noise.by
     statement = (
         f"{domain.rounding}{_RANDOMIZED[name]} were given {noise}, with each "
         "unit's contribution bounded. A unit's own row is computed from these releases "
