@@ -20,14 +20,22 @@ MODULES = [
 def names_of(module):
     """Public names of a module that have their page there, sorted.
 
-    What another listed module defines and offers, too, has its page there.
+    What another listed module defines and offers, too, has its page there; what several
+    offer that none of them defines, with the first.
     """
     homes = {f"sktensordp.{short}" for short in MODULES} - {module.__name__}
+    first = MODULES[: MODULES.index(module.__name__.rpartition(".")[2])]
+    earlier = [importlib.import_module(f"sktensordp.{short}") for short in first]
     return sorted(
         name
         for name in module.__all__
         if ".".join(_defined_in(module, name).split(".")[:2]) not in homes
+        and not any(_offers(other, module, name) for other in earlier)
     )
+
+
+def _offers(other, module, name):
+    return name in other.__all__ and getattr(other, name) is getattr(module, name)
 
 
 def _defined_in(module, name):

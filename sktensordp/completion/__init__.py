@@ -2,12 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..measure import NoiseShares
+from ..measure import NoiseShares, fit_aggregated, party
 from ._checks import entries_from_sparse
 from ._client import CompletionClient
 from ._cp import CPCompletion
 from ._implicit import ImplicitCompletion
-from ._parties import fit_aggregated, party
 from ._tucker import TuckerCompletion
 
 if TYPE_CHECKING:

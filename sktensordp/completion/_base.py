@@ -20,9 +20,10 @@ from sklearn.utils.validation import check_is_fitted
 from .._dask import is_dask
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
 from .._validation import check_aligned, check_modes, check_shape, r2_of_any_size
-from ..measure import SharedNoise
+from ..measure import PartySums, SharedNoise
 from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm, TuckerForm
+from ..tensor._unit_entries import UnitEntries
 from ._checks import (
     check_request,
     check_same_shape,
@@ -37,8 +38,10 @@ from ._entries import check_values
 from ._fitted import fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_after, warn_before
 from ._own_rows import for_own_eyes
+from ._parties import PartyEntries, declared_shape_and_unit, terms_of, units_of
 from ._problem import Problem, check_parameters, domain_of
 from ._ranking import RankingEstimator
+from ._requests import UnitTerms
 from ._synthetic import Request, sample_entries
 from ._values import plan_entry_randomizer
 from .measurements._choice import (
@@ -406,6 +409,21 @@ or list of these and None, default=None
             self._fitted = fitted_to(entries, data, problem, outcome, name, guarantee)
         warn_after(self, problem, outcome)
         return self
+
+    # --- sums over several parties: see `Aggregated` ----------------------------------
+
+    def _terms(self) -> UnitTerms:
+        return terms_of(self)
+
+    def _people(self, X: Any, y: Any) -> UnitEntries:
+        return units_of(self, X, y)
+
+    def _fit_sums(self, sums: PartySums) -> Self:
+        shape, _ = declared_shape_and_unit(self)
+        with keeping_names_if_refused(self):
+            self.__dict__.pop("feature_names_in_", None)
+            self.n_features_in_ = len(shape)
+            return self._fit(PartyEntries(shape, sums))
 
     @property
     def _time_is_public(self) -> bool:

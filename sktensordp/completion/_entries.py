@@ -2,7 +2,7 @@
 
 Whatever form the input has (``_checks.py``), all later code asks the entries, and does
 not know where they are: in memory (`Entries`), in Dask partitions
-(`PartitionedEntries`) or with parties (`PartySums`). A question is a function of a
+(`PartitionedEntries`) or with parties (`PartyEntries`). A question is a function of a
 chunk of entries and of public quantities. Entries in memory are one chunk, and
 partitions many.
 """
@@ -43,7 +43,7 @@ class Entries:
     """The observed entries of a tensor, in memory.
 
     `PartitionedEntries` answers the same questions for the partitions of Dask
-    collections, and `PartySums` answers those about units for parties.
+    collections, and `PartyEntries` answers those about units for parties.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Entries:
     columns: tuple[Any, ...] | None = None
 
     noise = None
-    """Noise that others add to sums; see `PartySums`."""
+    """Noise that others add to sums; see `PartyEntries`."""
 
     @property
     def conditions(self) -> tuple[str, ...]:

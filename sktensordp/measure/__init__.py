@@ -2,7 +2,7 @@
 
 from ._lengths import squared_lengths
 from ._limbs import rounded
-from ._messages import LARGEST, Arrays, message, read_message
+from ._messages import LARGEST, Arrays
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._noisy_sums import (
     MOST_STEPS,
@@ -15,12 +15,15 @@ from ._noisy_sums import (
     planned_event,
     row_sums,
 )
+from ._parties import PartySums, fit_aggregated, party
 from ._products import SHARE_BITS, ProductSums, whole_shares
 from ._releases import Asked, Chunks, People, Question, Releases, contribute
+from ._requests import LEAST, SumFields
 from ._sums import BoundedSums, Sums, WholeSums
 
 __all__ = [
     "LARGEST",
+    "LEAST",
     "MOST_STEPS",
     "ROUNDED_UP",
     "SHARE_BITS",
@@ -32,20 +35,22 @@ __all__ = [
     "NoiseShares",
     "NoisySums",
     "OfChunk",
+    "PartySums",
     "People",
     "ProductSums",
     "Question",
     "Releases",
     "SharedNoise",
+    "SumFields",
     "Sums",
     "WholeSums",
     "contribute",
-    "message",
+    "fit_aggregated",
+    "party",
     "plan_gaussian_sums",
     "plan_laplace_sums",
     "plan_shared_noise",
     "planned_event",
-    "read_message",
     "rounded",
     "row_sums",
     "squared_lengths",

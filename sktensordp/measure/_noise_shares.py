@@ -1,7 +1,8 @@
 """Gaussian noise in shares: each of several parties adds a part, and nobody all of it.
 
 Guarantee. Two data sets are neighbours if one of them has all entries of one unit of
-one party, and the other has none of them. Everything that anybody sees of a fit (the
+one party, and the other has none of them; or if one sample of one party is replaced by
+another. Everything that anybody sees of a fit (the
 sums that the server gets, its requests, the model) is (epsilon, delta)-differentially
 private for them, if
 
@@ -25,7 +26,14 @@ probability, where rho < 3e-137 if s^2 / 2 >= `_ROUNDING`:
 
 So the sum of m shares is post-processing of Gaussian noise of variance
 m s^2 - `_ROUNDING`, up to e^(m rho) in every coordinate. Composition of the releases is
-that of ``measurements/_units.py``.
+that of ``completion/measurements/units/_units.py`` and of ``moments/_base.py``.
+
+**Rounding.** Sums that are not whole steps (of products, of moments) are rounded to the
+lattice once by each party, before it adds its noise. One person is at one party. So all
+other parties round the same exact sums in both neighbouring data sets, and the total
+moves by what that one party's rounded sums move: by at most the root of the shares,
+plus a step for the root of the number of rounded cells, as if there were one sum over
+all people. All sums of all releases that are rounded are counted in `n_changed`.
 """
 
 import math
@@ -38,6 +46,7 @@ from numpy.typing import NDArray
 from .._random import BLOCK
 from .._validation import LARGEST_INDEX, check_integer
 from ..noise import discrete_gaussian
+from ..privacy._conditions import COLLUDERS, ONE_SUM
 from ._noisy_sums import ROUNDED_UP
 
 if TYPE_CHECKING:
@@ -141,6 +150,24 @@ class SharedNoise:
     scale: int
     n_cells: int
     n_changed: int = 0
+
+    conditions = (ONE_SUM, COLLUDERS)
+    """What a guarantee rests on besides; `statement` says it with the numbers."""
+    source = "; sums of noise: Kairouz, Liu and Steinke (2021)"
+    """Source of what a guarantee says about sums of shares, after other sources."""
+    name, by = "discrete Gaussian noise", ", in shares by the parties"
+
+    @property
+    def statement(self) -> str:
+        """What has to be true of secure aggregation and of the parties."""
+        shares = self.shares
+        return (
+            f" It has to be true that secure aggregation reveals one sum for each "
+            f"request, over one set of parties, even if the request is repeated, and "
+            f"no sum of fewer than {shares.n_needed} answers; and that every sum "
+            f"contains the noise of at least {shares.n_honest} of the "
+            f"{shares.n_parties} parties, which nobody else knows."
+        )
 
     @property
     def noise_variance(self) -> float:

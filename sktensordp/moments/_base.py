@@ -28,14 +28,30 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
 
 from .._dask import is_dask
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval
-from .._validation import check_ordered, described, is_integer, warn
+from .._validation import (
+    check_numeric,
+    check_ordered,
+    checked,
+    described,
+    filled,
+    is_integer,
+    warn,
+)
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
-from ..measure import NoisySums, Releases, plan_gaussian_sums
+from ..measure import (
+    NoisySums,
+    PartySums,
+    Releases,
+    SharedNoise,
+    plan_gaussian_sums,
+)
+from ..mechanisms._chunks import AS_SAMPLES
 from ..mechanisms._samples import (
     check_sample_shape,
     checked_tensor_shape,
@@ -43,7 +59,8 @@ from ..mechanisms._samples import (
     validated,
 )
 from ..privacy import PrivacyGuarantee
-from ._samples import Samples, read_first
+from ._requests import SampleTerms
+from ._samples import OfParties, Samples, read_first
 from ._spectrum import Spectrum
 from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
 
@@ -57,13 +74,21 @@ class SampleReleases:
     Parameters
     ----------
     samples : Samples
-    noise : NoisySums
+    noise : NoisySums or SharedNoise
     streams : NoiseStreams or None
-        None if no noise is added.
+        None if no noise is added here.
+
+    Attributes
+    ----------
+    sigma : float
+        Standard deviation of the noise; with noise in shares, if all parties answer.
     """
 
     def __init__(
-        self, samples: Samples, noise: NoisySums, streams: NoiseStreams | None
+        self,
+        samples: Samples,
+        noise: NoisySums | SharedNoise,
+        streams: NoiseStreams | None,
     ) -> None:
         self._samples, self._releases = samples, Releases(noise, streams)
         self.sigma = self._releases.sigma
@@ -73,13 +98,18 @@ class SampleReleases:
         """Number of samples, which is public."""
         return self._samples.n_samples
 
-    def ask(self, question: Question) -> list[NDArray[np.float64]]:
-        """Release the sums that answer a question; see `Question.read`."""
-        return question.read(self._releases.ask(self._samples, question))
+    def ask(self, question: Question) -> tuple[list[NDArray[np.float64]], float]:
+        """Release the sums that answer a question; see `Question.read`.
+
+        With the standard deviation of the noise in them.
+        """
+        answers = self._releases.ask(self._samples, question)
+        return question.read(answers), answers[0][1]
 
     def spectra(self, question: Question) -> list[Spectrum]:
         """Release moments; the spectrum of every matrix."""
-        return list(map(Spectrum, self.ask(question), question.deviations(self.sigma)))
+        matrices, sigma = self.ask(question)
+        return list(map(Spectrum, matrices, question.deviations(sigma)))
 
 
 class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
@@ -116,7 +146,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     _statement = (
         "Everything that fit publishes follows from sums over the samples, clipped to "
         "norm_bound, of their second moments (and, with centre, of the samples), to "
-        "which Gaussian noise was added. The number of samples is public."
+        "which {noise} was added{by}. {number} is public."
     )
 
     def __sklearn_tags__(self) -> Any:
@@ -238,7 +268,12 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         )
 
     def _guarantee(
-        self, event: Any, *, declared: bool, conditions: tuple[str, ...] = ()
+        self,
+        event: Any,
+        *,
+        declared: bool,
+        conditions: tuple[str, ...] = (),
+        shared_noise: SharedNoise | None = None,
     ) -> PrivacyGuarantee:
         from dp_accounting import dp_event
 
@@ -246,10 +281,22 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             "unit": "sample",
             "source": "Dong, Roth and Su (2022), Corollary 3.3",
             "conditions": (*self._conditions, *conditions),
-            "statement": self._statement,
+            "statement": self._statement.format(
+                noise="Gaussian noise", by="", number="The number of samples"
+            ),
             "local": False,
         }
         epsilon, delta = float(self.epsilon), float(self.delta)
+        if shared_noise is not None:
+            said = self._statement.format(
+                noise=shared_noise.name,
+                by=shared_noise.by,
+                number="Every party's number of samples",
+            )
+            fields["source"] += shared_noise.source
+            fields["conditions"] += shared_noise.conditions
+            fields["statement"] = said + shared_noise.statement
+            return PrivacyGuarantee.of(event, delta=delta, **fields)
         if event is not None and declared:
             return PrivacyGuarantee(event=event, epsilon=epsilon, delta=delta, **fields)
         if event is None:
@@ -289,6 +336,10 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     def _declared(self) -> Any:
         """What is declared about targets, checked; None if it is not."""
         return None
+
+    def _facts(self, known: Any) -> dict[str, Any]:
+        """Attributes of a fit that follow from what is public about targets."""
+        return {}
 
     def _n_further(self, known: Any) -> int:
         """Number of further coordinates, from what is public about targets."""
@@ -345,7 +396,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
         `facts` are attributes of the fit that follow from public values.
         """
-        noise = self._planned_noise(shape, n_further)
+        noise = samples.noise or self._planned_noise(shape, n_further)
         samples.check()
         bound, bound_is_declared = self._bound(samples)
         question = Question(shape, bound, noise.step, n_further=n_further)
@@ -353,17 +404,89 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             noise.event,
             declared=declared and bound_is_declared,
             conditions=samples.conditions,
+            shared_noise=samples.noise,
         )
-        draws = noise.event is not None
+        draws, recorded = noise.event is not None, samples.noise is not None
         # Locked, or another thread might store its model under this guarantee.
         with self._progress("step", 2) as on_step, self._count_releases().lock:
-            with self._release(guarantee, anew=True, draws=draws) as streams:
+            with self._release(
+                guarantee, anew=True, draws=draws, recorded=recorded
+            ) as streams:
                 on_step()
                 learned = self._learn(SampleReleases(samples, noise, streams), question)
             # One assignment, so that other threads see all of it or nothing.
             fitted = {**learned, "sample_shape_": shape, **facts}
             self.__dict__ = {**vars(self), **fitted}
             on_step()
+        return self
+
+    # --- sums over several parties: see `Aggregated` ----------------------------------
+
+    def _terms(self) -> SampleTerms:
+        self._validate_params()
+        if self.tensor_shape is None:
+            raise ValueError(
+                "Pass tensor_shape: parties do not reveal the shape of their samples."
+            )
+        if self.norm_bound is None:
+            raise ValueError("Pass norm_bound: all parties must know it beforehand.")
+        shape, known = checked_tensor_shape(self.tensor_shape), self._declared()
+        of_targets, bound = self._settings(known), float(self.norm_bound)
+        n_further = self._n_further(known)
+        noise = self._planned_noise(shape, n_further)
+        settings = {
+            "estimator": type(self).__name__,
+            "n_components": self._ranks(shape),
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+            "norm_bound": bound,
+            "centre": bool(self.centre),
+            "tensor_shape": shape,
+            **of_targets,
+        }
+        further = self._length_of_further
+        question = Question(
+            shape, bound, noise.step, further=further, n_further=n_further
+        )
+        return SampleTerms(
+            settings,
+            noise,
+            question,
+            lambda shared: self._guarantee(
+                shared.event, declared=True, shared_noise=shared
+            ),
+        )
+
+    def _settings(self, known: Any) -> dict[str, Any]:
+        """What is public about targets, as values of JSON; raise if it is missing."""
+        return {}
+
+    _length_of_further = 0.0
+    """Largest length of the further coordinates of a sample."""
+
+    def _people(self, X: Any, y: Any) -> Samples:
+        """The samples of a party."""
+        shape = checked_tensor_shape(self.tensor_shape)
+        if isinstance(X, list | tuple) and not len(X):
+            X = np.zeros((0, *shape))
+        check_numeric(X, "X")
+        options = {**AS_SAMPLES, "ensure_min_samples": 0, "input_name": "X"}
+        array = checked(check_array, filled(X), **options)
+        self._shape_of(array)
+        rows = array.reshape(len(array), math.prod(shape))
+        samples = Samples([(rows, self._further_of(rows, y))])
+        samples.check()
+        return samples
+
+    def _further_of(self, rows: Any, y: Any) -> NDArray[np.float64] | None:
+        """Further coordinates of samples, from their targets."""
+        return None
+
+    def _fit_sums(self, sums: PartySums) -> Self:
+        shape, known = checked_tensor_shape(self.tensor_shape), self._declared()
+        facts = {**self._facts(known), "n_features_in_": shape[0]}
+        self._fit(OfParties(sums), shape, self._n_further(known), **facts)
+        self.__dict__.pop("feature_names_in_", None)
         return self
 
     def _n_passes(self, shape: tuple[int, ...]) -> int:

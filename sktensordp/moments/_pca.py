@@ -15,14 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask, loaded
 from .._sklearn_compat import fit_context
-from .._validation import check_integer, check_numeric, checked, filled
-from ..measure import contribute
-from ..mechanisms._chunks import AS_SAMPLES, in_chunks
-from ..mechanisms._samples import checked_tensor_shape
+from .._validation import check_numeric, checked, filled
+from ..mechanisms._chunks import in_chunks
 from ..privacy._conditions import PROJECTIONS
 from ._base import MomentsEstimator, SampleReleases
-from ._requests import read_question
-from ._samples import LazySamples, OfParties, Samples
+from ._samples import LazySamples, Samples
 from ._spectrum import (
     Spectrum,
     alikeness,
@@ -35,7 +32,7 @@ from ._spectrum import (
     shares_of_modes,
     total_energy,
 )
-from ._sums import CAPACITY, LARGEST_CORE, Question, projected, whole_basis
+from ._sums import LARGEST_CORE, Question, projected, whole_basis
 
 # Of the squared budget, for the mean; and of the rest, for the moments by which the
 # ranks are chosen.
@@ -250,86 +247,6 @@ class MultilinearPCA(
         found = self._in_batches(batches, lambda batch: batch, lambda *_: None)
         return self._fit(*found)
 
-    def fit_aggregated(self, ask: Callable[[bytes], ArrayLike], n_samples: int) -> Self:
-        """Fit to samples of several parties, of which only sums arrive here.
-
-        Parameters
-        ----------
-        ask : callable
-            Passes a question on to all parties and returns the sum of their answers,
-            ``contribute(X, question)``. A secure aggregation can add them: they are
-            integers. Noise is added here, so that the guarantee does not hold against
-            those who see the sums before. Open budgets admit the release before anybody
-            is asked, and count it even if an answer fails to arrive.
-        n_samples : int
-            Number of samples of all parties together, from 1 to 2**26; public.
-
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        TypeError
-            If `ask` is not callable.
-        ValueError
-            Before anybody is asked: if `tensor_shape` or `norm_bound` is not declared,
-            or `n_samples` is out of range. Afterwards: if an answer has another shape.
-        """
-        self._validate_params()
-        if not callable(ask):
-            raise TypeError(
-                f"ask must be a function that maps a question to the sum of the "
-                f"parties' answers, got {type(ask).__name__}."
-            )
-        if self.tensor_shape is None:
-            raise ValueError(
-                "Pass tensor_shape: parties do not reveal the shape of their samples."
-            )
-        n_samples = check_integer(n_samples, "n_samples", 1, CAPACITY)
-        shape = checked_tensor_shape(self.tensor_shape)
-        samples = OfParties(ask, n_samples)
-        return self._fit(samples, shape, n_features_in_=shape[0])
-
-    def contribute(self, X: ArrayLike, question: bytes) -> NDArray[Any]:
-        """Sum what a party's samples contribute, as `fit_aggregated` asks.
-
-        Nothing is released: the sums have no noise. Show them to nobody, and pass them
-        to a secure aggregation.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-            The samples of this party.
-        question : bytes
-            What `fit_aggregated` passes to `ask`: earlier releases and public
-            parameters. It is read as data and checked before any sample is summed;
-            nothing in it is executed.
-
-        Returns
-        -------
-        sums : ndarray of shape (2, n_sums), int64
-            Numbers in two limbs. The sum of several answers, modulo 2^64, is the answer
-            for all their samples.
-
-        Raises
-        ------
-        ValueError
-            If the question is damaged, or if the server asks with another norm bound or
-            shape than this party's.
-        TypeError
-            If `question` is not bytes.
-        """
-        self._validate_params()
-        array = checked(check_array, X, **AS_SAMPLES, input_name="X")
-        bound = math.inf if self.norm_bound is None else float(self.norm_bound)
-        shape = self._shape_of(array)
-        own = Question(shape, bound, self._planned_noise(shape, 0).step)
-        asked = read_question(question, own)
-        rows = array.reshape(len(array), -1)
-        totals = contribute(Samples([(rows, None)]), asked)
-        return np.concatenate(totals, axis=-1)
-
     def _n_passes(self, shape: tuple[int, ...]) -> int:
         return 1 + self.centre + isinstance(self._ranks(shape), int)
 
@@ -339,8 +256,8 @@ class MultilinearPCA(
         if self.centre:
             left -= _MEAN_SHARE
             of_mean = replace(question, shares=(_MEAN_SHARE,), is_mean=True)
-            summed = _shrunk(releases.ask(of_mean)[0], of_mean, releases.sigma)
-            mean = summed / releases.n_samples
+            (summed,), sigma = releases.ask(of_mean)
+            mean = _shrunk(summed, of_mean, sigma) / releases.n_samples
             question = replace(question, mean=mean)
         ranks, method, rotation = self._ranks(shape), "modes", None
         if isinstance(ranks, int):

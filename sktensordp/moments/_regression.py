@@ -83,8 +83,8 @@ class _Regression(MomentsEstimator):
     _statement = (
         "Everything that fit publishes follows from sums over the samples, clipped to "
         "norm_bound, of second moments of their modes, and of their core together with "
-        "the targets, to which Gaussian noise was added. The targets are protected "
-        "with the samples. The number of samples is public."
+        "the targets, to which {noise} was added{by}. The targets are protected "
+        "with the samples. {number} is public."
     )
 
     def __sklearn_tags__(self) -> Any:
@@ -205,9 +205,25 @@ class _Regression(MomentsEstimator):
     def _fit_to(
         self, samples: Samples, shape: tuple[int, ...], known: Any, *, declared: bool
     ) -> Self:
-        facts = {f"{self._declares}_": known}
-        n_further = self._n_further(known)
+        facts, n_further = self._facts(known), self._n_further(known)
         return self._fit(samples, shape, n_further, declared=declared, **facts)
+
+    def _facts(self, known: Any) -> dict[str, Any]:
+        return {f"{self._declares}_": known}
+
+    def _settings(self, known: Any) -> dict[str, Any]:
+        if known is None:
+            raise ValueError(
+                f"Pass {self._declares}: all parties must know it beforehand."
+            )
+        return {self._declares: [repr(one) for one in np.asarray(known).tolist()]}
+
+    @property
+    def _length_of_further(self) -> float:  # type: ignore[override]
+        return math.hypot(1.0, self._constant)
+
+    def _further_of(self, rows: Any, y: Any) -> NDArray[np.float64]:
+        return self._further(self._checked_targets(rows, y), self._declared())
 
     def _ranks(self, shape: tuple[int, ...]) -> tuple[int, ...] | int | None:
         """The numbers of components, of which the moments of a core are released."""
@@ -232,7 +248,7 @@ class _Regression(MomentsEstimator):
         core = replace(
             question,
             shares=(1.0,),
-            further=math.hypot(1.0, self._constant),
+            further=self._length_of_further,
             is_joint=True,
         )
         factors = [np.eye(n) for n in shape]
@@ -294,8 +310,8 @@ class _NormalEquations:
     def __init__(
         self, releases: SampleReleases, question: Question, constant: float
     ) -> None:
-        (matrix,) = releases.ask(question)
-        (self._deviation,) = question.deviations(releases.sigma)
+        (matrix,), sigma = releases.ask(question)
+        (self._deviation,) = question.deviations(sigma)
         n, n_samples = len(matrix) - question.n_further, releases.n_samples
         # The unit of the further coordinates.
         unit = question.bound if question.step else 1.0

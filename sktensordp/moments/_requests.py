@@ -1,94 +1,107 @@
-"""Questions to parties as data that a party checks, never code.
+"""What a server asks parties about samples, as data that a party checks, never code.
 
-A party has the code of all questions, and reads only which one it is and the arrays
-that follow from earlier releases. Shapes and the bound are its own.
+See ``measure/_requests.py``: here is what only requests about samples have, in three
+questions. Shapes, the bound and the further coordinates are the party's own.
 """
 
+from __future__ import annotations
+
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..measure import message, read_message
-from ._sums import LARGEST_CORE, Question
+from .._json import Fields
+from .._validation import check_integer
+from ..measure import Arrays, NoisySums, SharedNoise, SumFields
+from ..privacy import PrivacyGuarantee
+from ._sums import CAPACITY, LARGEST_CORE, Question
 
-_FORMAT, _WHAT = 1, "a question of fit_aggregated of this version"
 _LARGEST = float(np.finfo(float).max)
 
 
-def question_bytes(question: Question) -> bytes:
-    """A question as bytes, for `read_question` of a party."""
-    kind = "mean" if question.is_mean else "core" if question.is_joint else "modes"
-    bases = question.bases or ()
-    arrays = {f"bases.{k}": basis for k, basis in enumerate(bases)}
-    if question.mean is not None:
-        arrays["mean"] = question.mean
-    fields = {
-        "format": _FORMAT,
-        "settings": _settings(question),
-        "kind": kind,
-        "is_centred": question.mean is not None,
-    }
-    return message(fields, arrays)
+@dataclass(frozen=True, eq=False)
+class SampleTerms:
+    """Terms of an estimator of moments; see `Terms`.
 
-
-def _settings(question: Question) -> dict[str, object]:
-    bound = question.bound if math.isfinite(question.bound) else None
-    return {"shape": list(question.shape), "bound": bound, "exact": question.step > 0}
-
-
-def read_question(data: bytes, own: Question) -> Question:
-    """Read a question, and refuse whatever does not follow the rules of this module.
-
-    Parameters
+    Attributes
     ----------
-    data : bytes
-    own : Question
-        With the shape of the party's samples, its bound, and whether it adds noise.
-
-    Returns
-    -------
+    settings : dict
+    noise : NoisySums
+        Noise of all releases together, as one trusted server would add it.
     question : Question
-        With shares of 1.
-
-    Raises
-    ------
-    ValueError
-        If the message is damaged, or if the server's parameters are not the party's.
-    TypeError
-        If `data` is not bytes.
+        With what is the same in all questions.
+    guarantee : callable
+        Guarantee of all releases together, with noise in shares.
     """
-    fields, arrays = read_message(data, _WHAT)
-    fields.constant("format", _FORMAT)
-    if fields.object("settings").rest() != _settings(own):
-        raise ValueError(
-            "Server and parties must have the same norm_bound, samples of the same "
-            "shape, and both a finite epsilon."
+
+    settings: dict[str, Any]
+    noise: NoisySums
+    question: Question
+    guarantee: Callable[[SharedNoise], PrivacyGuarantee]
+
+    def n_people(self, n_samples: int | None) -> int:
+        """Number of samples of all parties together."""
+        return check_integer(n_samples, "n_samples", 1, CAPACITY)
+
+    def written(
+        self, question: Question, arrays: dict[str, NDArray[Any]]
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Fields of a question, and of each of its sums; see `Terms`."""
+        kind = "mean" if question.is_mean else "core" if question.is_joint else "modes"
+        bases = question.bases or ()
+        arrays |= {f"bases.{k}": basis for k, basis in enumerate(bases)}
+        if question.mean is not None:
+            arrays["mean"] = question.mean
+        fields = {
+            "kind": kind,
+            "is_centred": question.mean is not None,
+            "has_bases": question.bases is not None,
+        }
+        return fields, [{} for _ in question.sums]
+
+    def read(
+        self, asked: Fields, arrays: Arrays, step: float, sums: list[SumFields]
+    ) -> Question:
+        """The question with these fields; see `Terms`."""
+        kind, own = asked.text("kind", "mean|modes|core"), self.question
+        is_centred, has_bases = asked.flag("is_centred"), asked.flag("has_bases")
+        shape, bases = own.shape, None
+        if len(sums) != (len(shape) if kind == "modes" else 1):
+            asked.refuse("the number of sums")
+        if kind == "core":
+            sides = shape
+            if has_bases:
+                bases = tuple(_basis(arrays, k, n) for k, n in enumerate(shape))
+                sides = tuple(basis.shape[1] for basis in bases)
+            if math.prod(sides) > LARGEST_CORE:
+                asked.refuse("the number of cells")
+        elif has_bases:
+            asked.refuse("has_bases")
+        mean = None
+        if is_centred:
+            mean = arrays.take("mean", (math.prod(shape),), -_LARGEST, _LARGEST)
+        return replace(
+            own,
+            step=step,
+            shares=tuple(one.share for one in sums),
+            mean=mean,
+            bases=bases,
+            is_mean=kind == "mean",
+            is_joint=kind == "core",
         )
-    kind = fields.text("kind", "mean|modes|core")
-    # Contributions do not depend on shares.
-    shares = (1.0,) * (len(own.shape) if kind == "modes" else 1)
-    question = replace(
-        own, shares=shares, is_mean=kind == "mean", is_joint=kind == "core"
-    )
-    if fields.flag("is_centred"):
-        mean = arrays.take("mean", (math.prod(own.shape),), -_LARGEST, _LARGEST)
-        question = replace(question, mean=mean)
-    fields.end()
-    if question.is_joint:
-        bases, n_cells = [], 1
-        for k, n in enumerate(own.shape):
-            name = f"bases.{k}"
-            shape = arrays.shape(name)
-            if len(shape) != 2 or shape[0] != n or not 0 < shape[1] <= n:
-                arrays.refuse(name)
-            bases.append(arrays.take(name, shape))
-            n_cells *= shape[1]
-            # Products are exact for whole numbers alone.
-            if own.step and np.any(bases[k] != np.rint(bases[k])):
-                arrays.refuse(name)
-        if n_cells > LARGEST_CORE:
-            arrays.refuse("bases")
-        question = replace(question, bases=tuple(bases))
-    arrays.end()
-    return question
+
+
+def _basis(arrays: Arrays, mode: int, n_rows: int) -> NDArray[np.float64]:
+    """The basis of a mode: whole numbers, for which alone products are exact."""
+    name = f"bases.{mode}"
+    shape = arrays.shape(name)
+    if len(shape) != 2 or shape[0] != n_rows or not 0 < shape[1] <= n_rows:
+        arrays.refuse(name)
+    basis = arrays.take(name, shape)
+    if np.any(basis != np.rint(basis)):
+        arrays.refuse(name)
+    return basis

@@ -9,17 +9,16 @@ read only once.
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._dask import loaded
+from ..measure import PartySums, SharedNoise
 from ..measure import contribute as contributed
 from ..mechanisms._chunks import checked_rows
-from ..privacy._conditions import EXACT_SUMS
-from ._requests import question_bytes
 from ._sums import CAPACITY, Chunk, Question
 
 # Chunks of Dask that are added up in one task.
@@ -47,6 +46,8 @@ class Samples:
 
     conditions: tuple[str, ...] = ()
     """Conditions that they add to the guarantee."""
+    noise: SharedNoise | None = None
+    """Noise that others add to sums; see `OfParties`."""
     n_samples = 0
 
     def __init__(
@@ -88,7 +89,7 @@ class Samples:
 
     def summed(
         self, contribute: Callable[..., Any], question: Any
-    ) -> tuple[tuple[NDArray[Any], ...], None]:
+    ) -> tuple[Sequence[NDArray[Any]], int | None]:
         """What all samples contribute to a release; see `People`."""
         return contribute(self, question), None
 
@@ -96,7 +97,7 @@ class Samples:
         """Largest Euclidean norm of a sample in memory."""
         if self._rows_of is not None:
             raise ValueError(
-                "Pass norm_bound: it cannot be read off samples of batches or parties."
+                "Pass norm_bound: it cannot be read off samples in batches."
             )
         return max(_largest_norm(rows) for rows, _ in self._chunks)
 
@@ -147,46 +148,26 @@ class LazySamples(Samples):
 
 
 class OfParties(Samples):
-    """Samples of which others add up the contributions.
+    """Samples of which a server learns sums alone.
 
     Parameters
     ----------
-    ask : callable
-        Maps a question, as bytes, to the sum of the parties' answers.
-    n_samples : int
+    sums : PartySums
     """
 
-    conditions = (EXACT_SUMS,)
-
-    def __init__(self, ask: Callable[[bytes], Any], n_samples: int) -> None:
+    def __init__(self, sums: PartySums) -> None:
         super().__init__(())
-        self._ask, self.n_samples = ask, _within_capacity(n_samples)
+        self._sums, self.n_samples = sums, sums.n_people
+        self.noise, self.conditions = sums.noise, sums.conditions
 
     def check(self) -> None:
         """Nothing: parties check their own samples."""
 
     def summed(
         self, contribute: Callable[..., Any], question: Any
-    ) -> tuple[tuple[NDArray[Any], ...], None]:
+    ) -> tuple[Sequence[NDArray[Any]], int | None]:
         """What the parties answer; see `People`."""
-        sums = np.asarray(self._ask(question_bytes(question)))
-        n_sums = sum(math.prod(one.shape) for one in question.sums)
-        shape, kinds = ((2, n_sums), "iu") if question.step else ((n_sums,), "f")
-        if sums.shape != shape or sums.dtype.kind not in kinds:
-            raise ValueError(
-                f"ask must return the sum of the parties' contributions, an array of "
-                f"shape {shape}."
-            )
-        if question.step:
-            sums = sums.astype(np.int64)
-        ends = np.cumsum([math.prod(one.shape) for one in question.sums])[:-1]
-        return tuple(np.split(sums, ends, axis=-1)), None
-
-    def largest_norm(self) -> float:
-        """Nobody here knows it."""
-        raise ValueError(
-            "Pass norm_bound: it cannot be read off samples of batches or parties."
-        )
+        return self._sums.summed(contribute, question)
 
 
 def read_first(batches: Iterable[Any]) -> tuple[Any, Iterable[Any], bool]:

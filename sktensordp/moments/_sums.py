@@ -36,7 +36,9 @@ a basis of whole numbers, truncated and clipped once more: rounded features can 
 longer than the sample.
 
 **Rounding.** An exact sum is multiplied by an integer weight and rounded to the lattice
-once. That moves two sums apart by at most a step in each cell.
+once, or once by each party that adds noise of its own: a sample is at one party, so one
+of the sums that are rounded differs (``measure/_noise_shares.py``). That moves two sums
+apart by at most a step in each cell.
 """
 
 import math

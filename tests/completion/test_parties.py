@@ -1,8 +1,6 @@
-"""Parties that keep their units' entries, and a server that learns sums."""
+"""Parties that keep their units' entries; see also ``measure/test_parties.py``."""
 
-import copy
 import math
-import os
 import pickle
 import warnings
 
@@ -12,20 +10,16 @@ from numpy.testing import assert_array_equal
 
 from sktensordp.completion import (
     CPCompletion,
-    ImplicitCompletion,
-    NoiseShares,
     TuckerCompletion,
     fit_aggregated,
     party,
 )
 from sktensordp.datasets import make_ratings
-from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.noise import drawing
-from tests.support.processes import refused_in_fork
 from tests.support.refusing import refused
 from tests.support.replaying import with_a_pattern
-from tests.support.requests import Sums, header, numbered, share_of
+from tests.support.requests import Sums, header
 
 pytestmark = pytest.mark.thorough
 RATINGS = make_ratings(n_users=60, n_items=30, n_ratings=1500, random_state=0)
@@ -156,16 +150,6 @@ def test_sums_of_all_units_at_their_most_keep_their_value():
     assert_array_equal(server.factors_[1], one.factors_[1])
 
 
-def test_a_party_moves_the_sums_by_its_own_units_alone():
-    """What it answers does not depend on other parties, given the request."""
-    _, sums = summed()
-    alone = party(model(), *of_party(1))
-    for request, answers in zip(sums.requests, sums.answers, strict=True):
-        assert_array_equal(alone.answer(request), answers[1])
-        # Asked again, it says the same.
-        assert_array_equal(alone.answer(request), answers[1])
-
-
 def test_dropouts_give_the_sums_of_those_that_answer():
     server = model()
     some = Sums(parties(server), present=lambda asked, party: party <= asked % 3)
@@ -196,37 +180,6 @@ def test_the_server_holds_no_rows_and_parties_compute_their_own():
     assert "a trusted server" not in str(privacy_of(one))
 
 
-def test_the_release_is_recorded_once_before_anybody_is_asked():
-    server, asked = model(), []
-    exceeded = pytest.raises(BudgetExceededError)
-    with PrivacyBudget(3.0, delta=1e-6) as budget, exceeded:
-        fit_aggregated(server, asked.append)
-    assert not asked
-    assert budget.spent is None
-
-    def fails(request):
-        raise ConnectionError("the network is down")
-
-    with PrivacyBudget(4.0, delta=1e-6) as budget, pytest.raises(ConnectionError):
-        fit_aggregated(server, fails)
-    assert budget.spent.epsilon == pytest.approx(4.0, abs=1e-3)
-    assert not hasattr(server, "factors_")
-
-
-@pytest.mark.parametrize(
-    "answer", [lambda n: np.zeros(n + 1, dtype=int), np.zeros, lambda n: None]
-)
-def test_a_sum_that_is_none_is_refused(answer):
-    with pytest.raises(ValueError, match="ask must return"):
-        fit_aggregated(model(), lambda request: answer(header(request)["n_numbers"]))
-
-
-@pytest.mark.parametrize("ask", [[], None, party(model(), *NO_UNITS)])
-def test_ask_must_be_a_function(ask):
-    with pytest.raises(TypeError, match="ask must be a function that maps a request"):
-        fit_aggregated(model(), ask)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -249,14 +202,6 @@ def test_entries_must_have_units_to_be_added_up_by_party():
         fit_aggregated(model(unit="entry"), lambda request: 0)
 
 
-@pytest.mark.parametrize("wrong", [None, CPCompletion, ImplicitCompletion()])
-def test_what_is_no_completion_of_values_has_no_parties(wrong):
-    with pytest.raises(TypeError, match="completion must be a CPCompletion or"):
-        party(wrong, *NO_UNITS)
-    with pytest.raises(TypeError, match="completion must be a CPCompletion or"):
-        fit_aggregated(wrong, lambda request: 0)
-
-
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
@@ -266,34 +211,12 @@ def test_what_is_no_completion_of_values_has_no_parties(wrong):
         ([[0, 0, 0]], [1.0], "X has 3 columns"),
         ([[0, 0]], [np.nan], "NaN"),
         ([[0, 0]], [1.0, 2.0], "same length"),
+        ([[0, 0]], None, "y is missing"),
     ],
 )
 def test_parties_refuse_bad_entries(X, y, message):
     with refused(message):
-        party(model(), np.array(X), np.array(y))
-
-
-@pytest.mark.parametrize("shares", [None, NoiseShares(4)])
-@pytest.mark.parametrize(
-    ("name", "other"),
-    [
-        ("epsilon", 4.1), ("delta", 2e-6), ("rank", 3), ("biases", False),
-        ("perturbation", "auto"), ("levels", [1, 2, 3, 4, 5, 6]), ("shape", (61, 30)),
-        ("value_bounds", (0, 5)),
-    ],
-)  # fmt: skip
-def test_parties_notice_a_server_with_other_parameters(name, other, shares):
-    """Before they answer anything; the message says what differs."""
-    server, answered = model(**{name: other}), []
-    parts = [party(model(), *of_party(k), noise_shares=shares) for k in range(3)]
-
-    def ask(request):
-        answered.extend(one.answer(request) for one in parts)
-
-    message = f"must declare the same parameters.*{name} = "
-    with pytest.raises(ValueError, match=message):
-        fit_aggregated(server, ask, noise_shares=shares)
-    assert not answered
+        party(model(), np.array(X), y)
 
 
 def test_parameters_may_be_spelt_in_another_way():
@@ -302,46 +225,7 @@ def test_parameters_may_be_spelt_in_another_way():
     fit_aggregated(server, Sums([party(same, *of_party(k)) for k in range(3)]))
 
 
-def test_a_party_serves_one_fit_within_the_budget():
-    server = model()
-    one = party(server, *of_party(0))
-    sums = Sums([one])
-    fit_aggregated(server, sums)
-    with pytest.raises(ValueError, match="has answered another fit"):
-        fit_aggregated(model(), Sums([one]))
-    # A server that asks for more than the budget gets no answer.
-    greedy, request = party(model(), *of_party(0)), sums.requests[-1]
-    n_most = math.floor((1 + 1e-9) / share_of(request))
-    more = [numbered(request, number) for number in range(n_most + 1)]
-    for one in more[:-1]:
-        greedy.answer(one)
-    with pytest.raises(ValueError, match="add up to more than the budget"):
-        greedy.answer(more[-1])
-
-
-def test_a_party_keeps_its_entries():
-    one = party(model(), *of_party(0))
-    for leave in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="cannot be copied or pickled"):
-            leave(one)
-    assert repr(one) == "Party()"
-    with pytest.raises(TypeError):
-        pickle.dumps(one.answer)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
-@pytest.mark.parametrize("shares", [None, NoiseShares(2)])
-def test_a_fork_of_a_party_does_not_answer(shares):
-    """It would draw the same noise for another request of the same number."""
-    server = model(random_state=None)
-    one, other = (party(server, *of_party(k), noise_shares=shares) for k in (0, 1))
-    sums, answers = Sums([one, other]), []
-
-    def ask(request):
-        answers.append(refused_in_fork(lambda: one.answer(request), "fork"))
-        return sums(request) if shares is None else (sums(request), 2)
-
-    fit_aggregated(server, ask, noise_shares=shares)
-    # Before the first answer, there is no noise to share.
-    assert answers == [False] + [True] * (len(answers) - 1)
-    assert len(answers) > 2
+def test_a_number_of_samples_is_refused():
+    """The shape says how many units there are."""
+    with refused("Leave out n_samples"):
+        fit_aggregated(model(), lambda request: 0, n_samples=60)

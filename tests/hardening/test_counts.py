@@ -33,11 +33,13 @@ def rated(**params):
 def of_samples(n_samples, asked):
     model = MultilinearPCA(1, norm_bound=1.0, tensor_shape=(3, 2), random_state=0)
 
-    def ask(question):
-        asked.append(question)
-        return model.contribute(np.full((4, 3, 2), 0.1), question)
+    one = party(model, np.full((4, 3, 2), 0.1))
 
-    return model.fit_aggregated(ask, n_samples)
+    def ask(request):
+        asked.append(request)
+        return one.answer(request)
+
+    return fit_aggregated(model, ask, n_samples=n_samples)
 
 
 def of_parties(asked, *, random_state=0, shape=(9, 3), **counts):

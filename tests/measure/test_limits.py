@@ -16,7 +16,6 @@ from dp_accounting import dp_event
 
 from sktensordp._validation import check_coordinates, check_shape
 from sktensordp.completion._domain import Domain
-from sktensordp.completion._parties import _signed
 from sktensordp.completion.measurements._sums import plan_sums_randomizer
 from sktensordp.measure import (
     MOST_STEPS,
@@ -28,6 +27,7 @@ from sktensordp.measure import (
     plan_gaussian_sums,
     plan_laplace_sums,
 )
+from sktensordp.measure._parties import _signed
 from sktensordp.noise import discrete_laplace, laplace_lattice
 from sktensordp.privacy import PrivacyGuarantee
 from tests.support.noise import source_of

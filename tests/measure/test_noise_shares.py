@@ -18,11 +18,11 @@ from scipy.stats import norm
 from sklearn.exceptions import NotFittedError
 
 from sktensordp.completion import CPCompletion, NoiseShares, fit_aggregated, party
-from sktensordp.completion._requests import read_request
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.measure import _noise_shares
 from sktensordp.measure._noise_shares import SharedNoise
+from sktensordp.measure._requests import read_request
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
 from tests.support import divergence
 from tests.support.goodness import chi_square
@@ -30,10 +30,11 @@ from tests.support.noise import drawing
 from tests.support.refusing import refused
 from tests.support.replaying import leaves, with_a_pattern
 from tests.support.requests import (
-    Sums,
+    Counted,
     header,
     numbered,
     setting,
+    signed,
     total,
     with_array,
     without_noise,
@@ -76,13 +77,6 @@ def parties_of(server, shares=SHARES, seeds=None):
     ]
 
 
-class Counted(Sums):
-    """The same, with the number of parties whose answers are in a sum."""
-
-    def __call__(self, request):
-        return super().__call__(request), len(self.answers[-1])
-
-
 def aggregated(sums, shares=SHARES, **options):
     return fit_aggregated(model(**options), sums, noise_shares=shares)
 
@@ -102,11 +96,6 @@ def with_products(seeds=None):
     kinds = [header(request)["question"]["kind"] for request in sums.requests]
     (number,) = [k for k, kind in enumerate(kinds) if kind == "pattern"]
     return sums, number
-
-
-def signed(integers, n_bits):
-    half = 2 ** (n_bits - 1)
-    return (integers.astype(np.int64) + half) % 2**n_bits - half
 
 
 # --- what sums of discrete Gaussian variates are --------------------------------------
@@ -533,7 +522,7 @@ def test_noise_that_cannot_be_divided(options, shares, message):
 
 def test_noise_that_has_no_room():
     noise = party(model(), *NO_UNITS, noise_shares=NoiseShares(2))._noise
-    huge = replace(noise, scale=2**40)
+    huge = replace(noise, scale=2**48)
     with pytest.raises(ValueError, match="too large to be added exactly"):
         huge.n_bits(1.0)
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from sktensordp.measure import Releases
+from sktensordp.measure import Releases, SumFields
+from sktensordp.measure._messages import message, read_message
 from sktensordp.moments import (
     MultilinearPCA,
     MultilinearRidge,
@@ -20,13 +21,13 @@ from sktensordp.moments import (
     _pca,
     _regression,
     _requests,
+    fit_aggregated,
+    party,
 )
 from sktensordp.moments._base import MomentsEstimator
-from sktensordp.moments._requests import question_bytes, read_question
 from sktensordp.moments._sums import LARGEST_CORE
 from sktensordp.privacy import PrivacyBudget, planned_guarantee
 from tests.support.replaying import recorded
-from tests.support.samples import asked
 
 COMMON = {"norm_bound": 3.0, "delta": 1e-5}
 CLASSES = list(range(5))
@@ -82,13 +83,16 @@ def is_possible(name, shape, n_components):
 def ways(model, X, y):
     """Fits to the same samples here, in batches and of parties."""
     has_targets = not isinstance(model, MultilinearPCA)
+
+    def to_sums():
+        one = party(model, X, y)
+        return fit_aggregated(clone(model), one.answer, n_samples=len(X))
+
     yield lambda: clone(model).fit(X, y)
     batches = [(X[:9], y[:9]), (X[9:], y[9:])]
     batches = batches if has_targets else [batch[0] for batch in batches]
     yield lambda: clone(model).fit_batches(batches)
-    if not has_targets:
-        ask = partial(model.contribute, X)
-        yield lambda: clone(model).fit_aggregated(ask, len(X))
+    yield to_sums
 
 
 @pytest.mark.thorough_after_one
@@ -144,11 +148,15 @@ def test_larger_cores_are_refused_before_people_are_read(shape, allowed, refused
     [((81, 81), (64, 32), True), ((3, 683), (3, 683), False)],
 )
 def test_parties_do_not_answer_for_larger_cores(shape, ranks, is_allowed):
+    model = MAKERS["pca"](epsilon=1.0, tensor_shape=shape)
+    terms, arrays = model._terms(), {}
     bases = tuple(map(np.zeros, zip(shape, ranks, strict=True)))
-    own = asked(shape, 1.0, ())
-    data = question_bytes(replace(own, bases=bases, is_joint=True))
+    question = replace(terms.question, shares=(1.0,), bases=bases, is_joint=True)
+    fields, _ = terms.written(question, arrays)
+    fields, arrays = read_message(message(fields, arrays), "a question")
+    asked = fields, arrays, question.step, [SumFields(1.0, None)]
     if is_allowed:
-        assert read_question(data, own).sums[0].sides == (LARGEST_CORE,)
+        assert terms.read(*asked).sums[0].sides == (LARGEST_CORE,)
     else:
         with pytest.raises(ValueError, match="not a question"):
-            read_question(data, own)
+            terms.read(*asked)

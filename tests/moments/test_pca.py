@@ -1,6 +1,5 @@
 """`MultilinearPCA`: what it reveals, what it finds, and how it is used."""
 
-import json
 import math
 import pickle
 from dataclasses import replace
@@ -21,14 +20,14 @@ from sklearn.pipeline import make_pipeline
 from tensorly.decomposition import partial_tucker
 
 from sktensordp.audit import audit_mechanism
-from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
+from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.model_selection import (
     PrivateSearchCV,
     epsilon_needed,
     expected_error,
 )
-from sktensordp.moments import MultilinearPCA
+from sktensordp.moments import MultilinearPCA, fit_aggregated, party
 from sktensordp.moments._spectrum import Spectrum, shares_of_modes
 from sktensordp.moments._sums import Question
 from sktensordp.privacy import (
@@ -40,6 +39,7 @@ from sktensordp.privacy import (
 from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.replaying import accounted, largest_ratios, recorded
+from tests.support.requests import Sums, header, setting, with_array
 
 DIGITS = load_digits()
 IMAGES = DIGITS.images / np.linalg.norm(DIGITS.images, axis=(1, 2), keepdims=True)
@@ -213,7 +213,7 @@ def test_with_half_the_noise_an_audit_would_tell():
 
     def learn(_, releases, question):
         shares = shares_of_modes(question.shape, 1.0)
-        seen.append(releases.ask(replace(question, shares=shares))[0])
+        seen.append(releases.ask(replace(question, shares=shares))[0][0])
         return {}
 
     with (
@@ -321,13 +321,13 @@ def test_chunks_batches_and_parties_give_the_same_bits(way):
     same(clone(model).fit_batches([X[:3], X[3:4], X[4:]]), expected)
     for chunks in ((7, 3, 4), (30, 2, 2), (1, 3, 4)):
         same(clone(model).fit(dask_array.from_array(X, chunks=chunks)), expected)
-    parties = [X[:10], X[10:29], X[29:]]
+    parties = [party(model, own) for own in (X[:10], X[10:29], X[29:].reshape(1, 12))]
 
-    def ask(question):
-        assert type(question) is bytes
-        return sum(clone(model).contribute(own, question) for own in parties)
+    def ask(request):
+        assert type(request) is bytes
+        return sum(one.answer(request) for one in parties)
 
-    same(clone(model).fit_aggregated(ask, n_samples=30), expected)
+    same(fit_aggregated(clone(model), ask, n_samples=30), expected)
 
 
 def test_float32_samples_are_those_in_double():
@@ -372,92 +372,71 @@ def test_batches_that_change_are_refused():
         make(2).fit_batches(Shrinking(people()))
 
 
-def test_parties_and_server_must_agree():
-    model, X = make((1, 1), tensor_shape=(3, 4)), people()
-    for params in ({"norm_bound": 2.0}, {"epsilon": math.inf}):
-        party = clone(model).set_params(**params)
-        with pytest.raises(ValueError, match="must have the same norm_bound"):
-            clone(model).fit_aggregated(lambda q, p=party: p.contribute(X, q), 8)
-    with pytest.raises(ValueError, match="array of shape"):
-        clone(model).fit_aggregated(lambda q: np.zeros((2, 3), int), 8)
-    with pytest.raises(ValueError, match="tensor_shape"):
-        make().fit_aggregated(lambda q: None, 8)
-    with pytest.raises(ValueError, match="n_samples must be an integer"):
-        clone(model).fit_aggregated(lambda q: None, 8.0)
-    with pytest.raises(TypeError, match="bytes"):
-        model.contribute(X, "all")
+def test_parties_and_servers_need_what_is_public():
+    asked = []
+    for params, message in (
+        ({"tensor_shape": None}, "Pass tensor_shape"),
+        ({"norm_bound": None}, "Pass norm_bound"),
+        ({"n_components": (9, 9)}, "n_components must have"),
+    ):
+        model = make(tensor_shape=(3, 4)).set_params(**params)
+        with pytest.raises(ValueError, match=message):
+            party(model, people())
+        with pytest.raises(ValueError, match=message):
+            fit_aggregated(model, asked.append, n_samples=8)
+    model = make(tensor_shape=(3, 4))
+    for n_samples in (None, 8.0, 0):
+        with pytest.raises(ValueError, match="n_samples must be an integer"):
+            fit_aggregated(model, asked.append, n_samples=n_samples)
+    assert not asked
 
 
-def questions(way):
-    """What a fit asks its parties, in order."""
-    model, found = make(**WAYS[way], tensor_shape=(3, 4), epsilon=200.0), []
-
-    def ask(question):
-        found.append(question)
-        return model.contribute(people(), question)
-
-    clone(model).fit_aggregated(ask, 8)
-    return model, found
-
-
-@ways
-def test_damaged_questions_are_refused(way):
-    model, found = questions(way)
-    kinds = [json.loads(question.partition(b"\n")[0])["kind"] for question in found]
-    assert ("core" in kinds) == (way == "core")
-    for question in found:
-        line, _, block = question.partition(b"\n")
-        fields = json.loads(line)
-        damaged = [
-            question[: -1 if block else -2],
-            question + b"0",
-            b"",
-            pickle.dumps(question),
-            block,
-            b"[]\n" + block,
-            line + b"\n" + b"\xff" * len(block),
-        ]
-        for name, value in {
-            "format": 2,
-            "kind": "eval",
-            "is_centred": not fields["is_centred"],
-            "settings": {**fields["settings"], "more": 1},
-            "arrays": [["bases.0", "f8", [3, 3]], ["bases.1", "f8", [4, 4]]],
-            "more": 1,
-        }.items():
-            changed = json.dumps({**fields, name: value}).encode()
-            damaged.append(changed + b"\n" + block)
-        if fields["kind"] == "core":
-            damaged.append(line + b"\n" + np.full(len(block) // 8, 0.5).tobytes())
-            damaged.append(line + b"\n" + np.full(len(block) // 8, 2.0**25).tobytes())
-            for shape in ([3, 0], [3, 4], [2, 1], [3]):
-                listed = [["bases.0", "f8", shape], *fields["arrays"][1:]]
-                changed = json.dumps({**fields, "arrays": listed}).encode()
-                damaged.append(changed + b"\n" + block)
-        if fields["is_centred"]:
-            nothing = np.full(len(block) // 8, np.nan).tobytes()
-            damaged.append(line + b"\n" + nothing)
-        for wrong in damaged:
-            if wrong != question:
-                with pytest.raises(ValueError, match=r"not a question|must have|unit"):
-                    model.contribute(people(), wrong)
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.zeros((2, 4, 3)), "needs samples of that shape or rows of 12"),
+        (np.zeros((2, 11)), "needs samples of that shape or rows of 12"),
+        (np.full((2, 3, 4), np.nan), "NaN"),
+        (np.full((2, 12), np.inf), "infinity"),
+        ([["a"] * 12], "must hold numbers"),
+    ],
+)
+def test_parties_refuse_bad_samples(X, message):
+    with pytest.raises(ValueError, match=message):
+        party(make(tensor_shape=(3, 4)), X)
 
 
-def test_without_noise_parties_need_no_bound():
-    X, model = people(30), free(3, tensor_shape=(3, 4))
-    expected = clone(model).fit(X)
-    found = clone(model).fit_aggregated(
-        lambda q: model.contribute(X[:9], q) + model.contribute(X[9:], q), 30
-    )
-    assert_allclose(found.score(X), expected.score(X))
+def test_parties_project_on_unit_vectors_of_whole_numbers():
+    """Products with others would not be exact, so people could change them more."""
+    model = make(3, tensor_shape=(3, 4), epsilon=200.0)
+    sums = Sums([party(model, people())])
+    fit_aggregated(clone(model), sums, n_samples=8)
+    request = sums.requests[-1]
+    assert header(request)["question"]["kind"] == "core"
+    for change, message in (
+        (lambda basis: basis + 0.5, "bases.0 is missing or not as it must be"),
+        (lambda basis: 2 * basis, "must be unit vectors"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            party(model, people()).answer(with_array(request, "bases.0", change))
+    arrays = header(request)["arrays"]
+    for shape in ([3, 0], [3, 4], [2, 1], [3]):
+        wrong = setting(request, "arrays", 0, 2, to=shape)
+        assert arrays[0][0] == "bases.0"
+        with pytest.raises(ValueError, match="not a request"):
+            party(model, people()).answer(wrong)
 
 
-def test_a_budget_that_refuses_asks_no_party():
-    ask = mock.Mock()
-    with PrivacyBudget(0.5, 1e-5) as budget, pytest.raises(BudgetExceededError):
-        make(tensor_shape=(3, 4), random_state=None).fit_aggregated(ask, 8)
-    assert budget.spent is None
-    ask.assert_not_called()
+def test_a_fit_to_sums_forgets_names_of_an_earlier_fit():
+    pd = pytest.importorskip("pandas")
+    model = make((1, 1), tensor_shape=(3, 4))
+    X = people()
+    model.fit(pd.DataFrame(X.reshape(len(X), -1), columns=list("abcdefghijkl")))
+    assert len(model.feature_names_in_) == 12
+    one = party(model, X)
+    fit_aggregated(model, one.answer, n_samples=len(X))
+    assert not hasattr(model, "feature_names_in_")
+    assert model.transform(X).shape == (len(X), 1)
 
 
 # --- what it finds -------------------------------------------------------------------

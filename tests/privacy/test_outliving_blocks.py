@@ -32,6 +32,7 @@ from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.moments import MultilinearPCA
 from sktensordp.privacy import PrivacyBudget, detach_from_budgets
 from tests.support.budgets import n_released, recording
 from tests.support.every_estimator import ROWS, VALUES, WHERE
@@ -44,6 +45,7 @@ COMPLETION = CPCompletion(0, epsilon=0.1, value_bounds=(0, 1), max_iter=1, shape
 USERS = CPCompletion(
     1, epsilon=1.0, delta=1e-6, unit=0, value_bounds=(0, 1), shape=(4, 3), max_iter=1
 )
+SAMPLES = MultilinearPCA((1,), epsilon=1.0, norm_bound=1.0, tensor_shape=(3,))
 GRID, SHARES = {"rank": [0, 1]}, NoiseShares(2)
 CLOSED = "That budget is closed now"
 
@@ -102,6 +104,15 @@ COPIES = {
     "client": (ENCODER.client, lambda one: one.privatize(ROWS)),
     "client of values": (COMPLETION.client, lambda one: one.privatize(VALUES)),
     "parties": (parties, aggregated),
+    "party of samples": (
+        lambda: party(SAMPLES, ROWS, noise_shares=NoiseShares(1)),
+        lambda one: fit_aggregated(
+            SAMPLES,
+            lambda request: (one.answer(request), 1),
+            n_samples=len(ROWS),
+            noise_shares=NoiseShares(1),
+        ),
+    ),
     "completion": (partial(clone, COMPLETION), fit),
     "search": (partial(clone, search_of_a_copy()), fit),
     "search of a copy": (search_of_a_copy, fit),

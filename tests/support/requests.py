@@ -58,6 +58,13 @@ def numbered(request, number):
     return setting(request, "number", to=number)
 
 
+def signed(integers, n_bits):
+    """The integers that have these residues, around 0."""
+    half = np.uint64(2 ** (n_bits - 1))
+    shifted = (integers.astype(np.uint64) + half) & np.uint64(2**n_bits - 1)
+    return shifted.astype(np.int64) - half.astype(np.int64)
+
+
 def share_of(request):
     """Share of the squared budget."""
     return sum(sums["share"] for sums in header(request)["sums"])
@@ -96,3 +103,10 @@ class Sums:
         )
         nothing = np.zeros(asked["n_numbers"], np.uint64)
         return total([nothing, *self.answers[-1]], self.n_bits or asked["n_bits"])
+
+
+class Counted(Sums):
+    """The same, with the number of parties whose answers are in a sum."""
+
+    def __call__(self, request):
+        return super().__call__(request), len(self.answers[-1])

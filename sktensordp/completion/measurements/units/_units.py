@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...._random import NoiseStreams
 from ....measure import (
-    NoiseShares,
     NoisySums,
     Releases,
     SharedNoise,
     plan_gaussian_sums,
 )
 from ....privacy import PrivacyGuarantee, gaussian_mu
-from ....privacy._conditions import COLLUDERS, ONE_SUM, OWN_ANSWERS
+from ....privacy._conditions import OWN_ANSWERS
 from ....privacy._guarantee import no_guarantee
 from ..._domain import Domain
 from .._measurement import Measurement, OnSweep, Outcome, ReleasedMean
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 _SOURCE = "Dong, Roth and Su (2022), Corollary 3.3"
-_SHARES_SOURCE = "; sums of noise: Kairouz, Liu and Steinke (2021)"
 _PATTERN = (
     " If they were expected to stand out, sums of products were given such noise, too: "
     "they show which rows of the first other mode the same units have."
@@ -64,7 +62,7 @@ def unit_guarantee(
     delta: float,
     domain: Domain,
     void_for: float | None = None,
-    shares: NoiseShares | None = None,
+    shared_noise: SharedNoise | None = None,
     consequence: str = "",
 ) -> PrivacyGuarantee:
     """Guarantee of releases that protect everything of a unit.
@@ -83,8 +81,8 @@ def unit_guarantee(
     void_for : float, default=None
         The requested epsilon, if the range of the values or the shape was read off
         the data. Then no finite epsilon holds.
-    shares : NoiseShares, default=None
-        The shares in which parties added the noise; None if it was added at once.
+    shared_noise : SharedNoise, default=None
+        The noise that parties added in shares; None if it was added at once.
     consequence : str, default=""
         A further sentence of the statement.
 
@@ -96,23 +94,20 @@ def unit_guarantee(
 
     claimed: tuple[float, float] | None = None
     noise = "Gaussian noise"
-    if shares is not None:
-        noise = "discrete Gaussian noise, in shares by the parties"
+    if shared_noise is not None:
+        noise = shared_noise.name + shared_noise.by
     statement = (
         f"{domain.rounding}{_RANDOMIZED[name]} were given {noise}, with each "
         "unit's contribution bounded. A unit's own row is computed from these releases "
         "and its own entries (joint differential privacy)."
     )
-    if shares is not None:
-        statement += (
-            " It has to be true that secure aggregation reveals one sum for each "
-            "request, over one set of parties, even if the request is repeated, and no "
-            f"sum of fewer than {shares.n_needed} answers; and that every sum contains "
-            f"the noise of at least {shares.n_honest} of the {shares.n_parties} "
-            "parties, which nobody else knows."
-        )
+    conditions: tuple[str, ...] = (OWN_ANSWERS,)
+    source = _SOURCE
+    if shared_noise is not None:
+        conditions += shared_noise.conditions
+        source += shared_noise.source
+        statement += shared_noise.statement
     statement += consequence
-    source = _SOURCE + (_SHARES_SOURCE if shares else "")
     if void_for is not None:
         event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
         statement += (
@@ -127,7 +122,7 @@ def unit_guarantee(
         statement=statement,
         source=source,
         claimed=claimed,
-        conditions=(OWN_ANSWERS, *((ONE_SUM, COLLUDERS) if shares else ())),
+        conditions=conditions,
     )
 
 
@@ -218,7 +213,7 @@ class UnitPerturbation(Measurement):
         consequence : str, default=""
             A further sentence of the statement.
         """
-        problem, shared = self.problem, self.shared_noise
+        problem = self.problem
         if math.isinf(problem.epsilon):
             return unit_guarantee_without_noise(self.unit)
         return unit_guarantee(
@@ -228,7 +223,7 @@ class UnitPerturbation(Measurement):
             delta=problem.delta,
             domain=problem.domain,
             void_for=problem.void_for,
-            shares=None if shared is None else shared.shares,
+            shared_noise=self.shared_noise,
             consequence=(_PATTERN if self._most_rows else "") + consequence,
         )
 
