@@ -1,5 +1,6 @@
 """Exact sums over people with noise: what completions and moments release."""
 
+from ._entry_sums import EntrySums, RangeSums
 from ._lengths import squared_lengths
 from ._limbs import rounded
 from ._messages import LARGEST, Arrays, message, read_message
@@ -7,16 +8,16 @@ from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._noisy_sums import (
     MOST_STEPS,
     ROUNDED_UP,
-    BlockSums,
     NoisySums,
     OfChunk,
+    laplace_sums,
     plan_gaussian_sums,
     plan_laplace_sums,
     planned_event,
     row_sums,
 )
 from ._products import SHARE_BITS, ProductSums, whole_shares
-from ._releases import Asked, Chunks, People, Question, Releases, contribute
+from ._releases import Asked, AtHand, Chunks, People, Question, Releases, contribute
 from ._sums import BoundedSums, Sums, WholeSums
 
 __all__ = [
@@ -26,20 +27,23 @@ __all__ = [
     "SHARE_BITS",
     "Arrays",
     "Asked",
-    "BlockSums",
+    "AtHand",
     "BoundedSums",
     "Chunks",
+    "EntrySums",
     "NoiseShares",
     "NoisySums",
     "OfChunk",
     "People",
     "ProductSums",
     "Question",
+    "RangeSums",
     "Releases",
     "SharedNoise",
     "Sums",
     "WholeSums",
     "contribute",
+    "laplace_sums",
     "message",
     "plan_gaussian_sums",
     "plan_laplace_sums",

@@ -142,6 +142,8 @@ class SharedNoise:
     n_cells: int
     n_changed: int = 0
 
+    norm, share = "l2", 1.0
+
     @property
     def noise_variance(self) -> float:
         """Variance of the noise in a sum if all parties answer."""
