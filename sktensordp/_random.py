@@ -86,7 +86,7 @@ class NoiseStreams:
     ----------
     are_recorded : bool
         Whether the open budgets have recorded the release. The gate of all releases
-        sets it; sums over people get noise from no other streams.
+        sets it; sums over people and single values get noise from no other streams.
     """
 
     _key: bytes | None
@@ -134,13 +134,13 @@ class NoiseStreams:
         return _StepStreams(self, number)
 
     def sent(self) -> "SentStreams":
-        """The same streams for tasks that run elsewhere, once the release is recorded.
+        """The same streams for tasks that run elsewhere.
 
         Returns
         -------
         streams : SentStreams
         """
-        return SentStreams(self._key)
+        return SentStreams(self._key, are_recorded=self.are_recorded)
 
     def close(self) -> None:
         """Forget the key."""
@@ -160,13 +160,30 @@ class SentStreams(NoiseStreams):
     Parameters
     ----------
     key : bytes
+    are_recorded : bool, default=False
     """
 
-    def __init__(self, key: bytes | None) -> None:
-        self._key = key
+    def __init__(self, key: bytes | None, are_recorded: bool = False) -> None:
+        self._key, self.are_recorded = key, are_recorded
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SentStreams, (self._key,)
+        return SentStreams, (self._key, self.are_recorded)
+
+
+def check_recorded(streams: NoiseStreams | None) -> NoiseStreams:
+    """Streams of a release that the open budgets have recorded; raise for all others.
+
+    Raises
+    ------
+    RuntimeError
+        If there are no streams, or if they come from elsewhere.
+    """
+    if streams is None or not streams.are_recorded:
+        raise RuntimeError(
+            "No budget has recorded this release, so there is no noise for it. "
+            "Nothing was released; please report this error."
+        )
+    return streams
 
 
 class _StepStreams:

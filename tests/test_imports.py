@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "encoding": UPPER,
     "completion": UPPER | {"measure"},
     "recommend": UPPER | {"completion"},
-    "model_selection": UPPER | {"encoding", "completion", "recommend"},
+    "model_selection": UPPER | {"encoding", "completion", "measure", "recommend"},
     "papers": UPPER | {"encoding", "completion"},
     "plotting": UPPER | {"encoding", "completion", "model_selection", "audit"},
     "audit": LOWEST | {"privacy"},

@@ -209,6 +209,15 @@ class TestEnd:
             with pytest.raises(TypeError, match="key of a release"):
                 pickle.dumps(thing, protocol)
 
+    @pytest.mark.parametrize("recorded", [False, True])
+    def test_what_is_sent_counts_as_recorded_only_if_it_is(self, recorded):
+        source = NoiseStreams(0, 0)
+        source.are_recorded = recorded
+        for sent in (source.sent(), pickle.loads(pickle.dumps(source.sent()))):
+            assert sent.are_recorded == recorded
+            words = [streams.stream(3).random_raw(4) for streams in (source, sent)]
+            assert_array_equal(*words)
+
     @pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy])
     def test_not_copied(self, copier):
         with pytest.raises(TypeError, match="key of a release"):

@@ -253,6 +253,17 @@ class PartitionedEntries:
         """Answers to a question, one of every partition; see `Entries.ask`."""
         return computed(*self._map(_answer, self.shape, question, *arguments))
 
+    def summed(
+        self, contribute: Callable[..., Any], question: Any
+    ) -> tuple[list[NDArray[Any]], None]:
+        """What all entries contribute to a release; see `People`."""
+        totals = [one.zeros() for one in question.sums]
+        known = self.shape, contribute, question
+        for of_part in computed(*self._map(_contributed, *known)):
+            for total, (places, sums) in zip(totals, of_part, strict=True):
+                total[places] += sums
+        return totals, None
+
     def _map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Apply a function to the entries of every partition, lazily."""
         known = function, [d.digest for d in self.described], self.checks
@@ -277,7 +288,8 @@ class PartitionedEntries:
         """Randomise the values in the partitions; see `EntryRandomizer.draw`."""
         first = np.cumsum([0, *(d.n_entries for d in self.described)]).tolist()
         sent = None if streams is None else streams.sent()
-        drawn = self._shuffled(_joined, _draws, randomizer, sent, first)
+        known = randomizer, sent, first, self.received
+        drawn = self._shuffled(_joined, _draws, *known)
         return PartitionedDraws(self, randomizer, in_memory(*drawn))
 
     def pattern(self, n_components: int | None) -> Pattern:
@@ -352,6 +364,15 @@ def _answer(
     return question(Entries(part.where, part.values, shape), *arguments)
 
 
+def _contributed(
+    part: _Part, shape: tuple[int, ...], contribute: Callable[..., Any], question: Any
+) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
+    """The sums over a partition that are not 0, and their places."""
+    totals = contribute(Entries(part.where, part.values, shape), question)
+    places = map(np.flatnonzero, totals)
+    return [(own, total[own]) for own, total in zip(places, totals, strict=True)]
+
+
 def _split(
     part: _Part,
     cuts: NDArray[np.int64],
@@ -379,10 +400,11 @@ def _draws(
     randomizer: EntryRandomizer,
     streams: NoiseStreams | None,
     first: list[int],
+    received: bool,
 ) -> tuple[NDArray[Any], ...]:
     """Coordinates, what is drawn, and signs, doubled for values to compare."""
     start, end = first[part.number : part.number + 2]
-    drawn = randomizer.draw(part.values, streams, start, first[-1])
+    drawn = randomizer.draw(part.values, streams, start, first[-1], received=received)
     every, tags = math.ceil(first[-1] / MOST_COMPARED), signs(start, end)
     tags[-start % every :: every] *= 2
     return part.where, drawn, tags

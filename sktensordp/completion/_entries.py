@@ -8,7 +8,7 @@ partitions many.
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -89,6 +89,16 @@ class Entries:
         """Answers to a question, one of every chunk: here of these entries."""
         return (question(self, *arguments),)
 
+    def chunks(self, many: int = 1) -> Iterator[Self]:
+        """Yield these entries: they are one chunk of those that sums are asked of."""
+        yield self
+
+    def summed(
+        self, contribute: Callable[..., Any], question: Any
+    ) -> tuple[Sequence[NDArray[Any]], None]:
+        """What all entries contribute to a release; see `People`."""
+        return contribute(self, question), None
+
     @property
     def n_entries(self) -> int:
         """Number of observed entries."""
@@ -139,7 +149,7 @@ class Entries:
         self, randomizer: EntryRandomizer, streams: NoiseStreams | None
     ) -> "Draws":
         """Randomise the values; see `EntryRandomizer.draw`."""
-        drawn = randomizer.draw(self.values, streams)
+        drawn = randomizer.draw(self.values, streams, received=self.received)
         return Draws(self.without_values(), randomizer, drawn, self.dtype)
 
     def by_unit(self, domain: Domain, unit: int) -> UnitEntries:

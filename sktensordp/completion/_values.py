@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from .._random import BLOCK, NoiseStreams
+from .._random import BLOCK, NoiseStreams, check_recorded
 from .._sklearn_compat import effective_n_threads
 from ..noise import LaplaceLattice, categorical, laplace_lattice
 from ..privacy import PrivacyGuarantee
@@ -94,6 +94,8 @@ class EntryRandomizer:
         streams: NoiseStreams | None,
         first: int = 0,
         n_all: int | None = None,
+        *,
+        received: bool = False,
     ) -> NDArray[Any]:
         """Randomise values block by block, each block from its own stream.
 
@@ -102,11 +104,14 @@ class EntryRandomizer:
         values : ndarray of shape (n,), float32 or float64
             Randomised in double precision; rounding the result is post-processing.
         streams : NoiseStreams or None
-            None if clients have randomised the values.
+            Of a release that the open budgets have recorded. Not read without noise, or
+            if clients have randomised the values.
         first, n_all : int
             Position of the first value among all values of the release, and the number
             of all. By default these values are all. The noise of a value depends on its
             position only, not on which values are randomised in one call.
+        received : bool, default=False
+            Whether clients have randomised the values.
 
         Returns
         -------
@@ -117,9 +122,12 @@ class EntryRandomizer:
         ------
         ValueError
             If clients cannot have randomised the values; see `_received`.
+        RuntimeError
+            If the release is not recorded.
         """
-        if streams is None or self.mechanism is None:
+        if received or self.mechanism is None:
             return self._received(values)
+        recorded = check_recorded(streams)
         drawn = np.empty_like(values, dtype=np.uint8 if self.has_table else None)
         last = first + len(values)
         n_all = last if n_all is None else n_all
@@ -132,7 +140,8 @@ class EntryRandomizer:
             # The rest of the block's noise belongs to values of other calls.
             filled = np.full(end - begin, self.domain.bounds[0])
             filled[in_block] = values[in_values]
-            drawn[in_values] = self._draw_block(filled, streams.stream(block))[in_block]
+            of_block = self._draw_block(filled, recorded.stream(block))
+            drawn[in_values] = of_block[in_block]
 
         blocks = range(first // BLOCK, math.ceil(last / BLOCK))
         in_threads(run, blocks, effective_n_threads())

@@ -1,5 +1,6 @@
 """Exact sums over people with noise: what completions and moments release."""
 
+from ._entry_sums import EntrySums, RangeSums
 from ._lengths import squared_lengths
 from ._limbs import rounded
 from ._messages import LARGEST, Arrays
@@ -7,9 +8,9 @@ from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
 from ._noisy_sums import (
     MOST_STEPS,
     ROUNDED_UP,
-    BlockSums,
     NoisySums,
     OfChunk,
+    laplace_sums,
     plan_gaussian_sums,
     plan_laplace_sums,
     planned_event,
@@ -17,7 +18,7 @@ from ._noisy_sums import (
 )
 from ._parties import PartySums, fit_aggregated, party
 from ._products import SHARE_BITS, ProductSums, whole_shares
-from ._releases import Asked, Chunks, People, Question, Releases, contribute
+from ._releases import Asked, AtHand, Chunks, People, Question, Releases, contribute
 from ._requests import LEAST, SumFields
 from ._sums import BoundedSums, Sums, WholeSums
 
@@ -29,9 +30,10 @@ __all__ = [
     "SHARE_BITS",
     "Arrays",
     "Asked",
-    "BlockSums",
+    "AtHand",
     "BoundedSums",
     "Chunks",
+    "EntrySums",
     "NoiseShares",
     "NoisySums",
     "OfChunk",
@@ -39,6 +41,7 @@ __all__ = [
     "People",
     "ProductSums",
     "Question",
+    "RangeSums",
     "Releases",
     "SharedNoise",
     "SumFields",
@@ -46,6 +49,7 @@ __all__ = [
     "WholeSums",
     "contribute",
     "fit_aggregated",
+    "laplace_sums",
     "party",
     "plan_gaussian_sums",
     "plan_laplace_sums",

@@ -151,6 +151,7 @@ class SharedNoise:
     n_cells: int
     n_changed: int = 0
 
+    norm, share = "l2", 1.0
     conditions = (ONE_SUM, COLLUDERS)
     """What a guarantee rests on besides; `statement` says it with the numbers."""
     source = "; sums of noise: Kairouz, Liu and Steinke (2021)"

@@ -1,9 +1,9 @@
-"""Noisy sums over entries, for several releases under one budget.
+"""The noise of sums, for several releases under one budget.
 
-In a release, every observed entry contributes a vector to the sums of the rows that
-it is in. The vector is a function of the entry's value and of earlier releases. For any
-two values, the vectors are at a distance of at most 1. So the sums of two data sets
-that differ in one value are at a distance of at most 1.
+The sums of two neighbouring data sets are at a distance of at most 1 in one release,
+whatever was released before. For entries (``_entry_sums.py``), neighbours differ in one
+value, and the vectors that an entry contributes are at a distance of at most 1 for any
+two values.
 
 - Gaussian noise of standard deviation sigma, for distances in L2: one release is
   1/sigma-GDP, and K adaptive releases are sqrt(K)/sigma-GDP (Dong, Roth and Su 2022,
@@ -16,9 +16,9 @@ So sums are exact, and neighbouring sums are as far apart as the two contributio
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +32,10 @@ from ..privacy import gaussian_mu
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
+# In which distances of sums are measured.
+Norm = Literal["l1", "l2"]
 # Maps a chunk of the entries to their contributions, of shape (n, n_columns).
 OfChunk = Callable[[slice], NDArray[np.floating]]
-# The row of each entry, the shape of the sums, and the contributions.
-BlockSums = tuple[NDArray[np.integer], tuple[int, ...], OfChunk]
 
 # Covers the rounding error of contributions, and that of the accounting.
 ROUNDED_UP = 1 + 1e-9
@@ -61,48 +61,41 @@ class NoisySums:
         Variance of the noise in a sum, if contributions differ by at most 1.
     event : dp_accounting.DpEvent or None
         All releases together; None for no noise.
-    n_cells : int
-        Number of sums in all releases together that the noise was planned for.
+    n_cells : float
+        Number of sums in all releases together that the noise was planned for; infinite
+        for Laplace noise, whose sampler is exact.
     n_changed : int
-        Number of those that are rounded after they are summed.
+        Number of those that rounding moves between neighbours; see `Sums`.
+    norm : {"l1", "l2"}, default="l2"
+        In which distances count: those of Laplace noise in L1, of Gaussian noise in L2.
+    share : float, default=1.0
+        What the shares of all releases may add up to.
     """
 
     lattice: GaussianLattice | LaplaceLattice | None = None
     noise_variance: float = 0.0
     event: "DpEvent | None" = None
-    n_cells: int = 0
+    n_cells: float = 0
     n_changed: int = 0
+    norm: Norm = "l2"
+    share: float = 1.0
 
     @property
     def step(self) -> float:
         """Step of the lattice; 0 for no noise."""
         return 0.0 if self.lattice is None else float(self.lattice.step)
 
-    def release(
-        self, blocks: Iterable[BlockSums], streams: Any
-    ) -> list[NDArray[np.float64]]:
-        """Sum contributions and add noise: one release.
-
-        Parameters
-        ----------
-        blocks : list of (rows, shape, contributions)
-            For every block of sums: the row of each entry, the numbers of rows and of
-            columns, and a function that maps a slice of the entries to their
-            contributions, an array of shape (n, n_columns).
-        streams : NoiseStreams
-            Streams for this release alone.
-
-        Returns
-        -------
-        sums : list of ndarray of shape (n_rows, n_columns)
-        """
-        sums = [row_sums(*block, self.step) for block in blocks]
-        return self.randomize(sums, streams)
-
     def randomize(
         self, sums: list[NDArray[np.float64]], streams: Any
     ) -> list[NDArray[np.float64]]:
-        """Add noise to sums that are whole steps of the lattice; see `release`."""
+        """Add noise to sums that are whole steps of the lattice: one release.
+
+        Parameters
+        ----------
+        sums : list of ndarray
+        streams : NoiseStreams
+            Streams for this release alone.
+        """
         if self.lattice is None:
             return sums
         flat = np.concatenate([s.ravel() for s in sums])
@@ -115,24 +108,20 @@ class NoisySums:
 
 
 def row_sums(
-    rows: NDArray[np.integer],
-    shape: tuple[int, ...],
-    contributions: OfChunk,
-    step: float = 0.0,
+    rows: NDArray[np.integer], shape: tuple[int, ...], contributions: OfChunk
 ) -> NDArray[np.float64]:
-    """Sums of contributions by row; exact sums of rounded ones if there is a step."""
+    """Sums by row of what follows from public quantities alone."""
     total, size = np.zeros(shape), max(_CHUNK // shape[1], 1)
     for start in range(0, len(rows), size):
         chunk = slice(start, start + size)
-        contributed = contributions(chunk)
-        if step:
-            contributed = np.rint(contributed / step)
-        n = len(contributed)
-        incidence = sparse.csc_array(
-            (np.ones(n), rows[chunk], np.arange(n + 1)), shape=(shape[0], n)
-        )
-        total += incidence @ contributed
-    return total * step if step else total
+        total += incidence(rows[chunk], shape[0]) @ contributions(chunk)
+    return total
+
+
+def incidence(rows: NDArray[np.integer], n_rows: int) -> sparse.csc_array:
+    """Ones where an entry, which has a column, is in a row."""
+    n = len(rows)
+    return sparse.csc_array((np.ones(n), rows, np.arange(n + 1)), shape=(n_rows, n))
 
 
 def plan_gaussian_sums(
@@ -157,8 +146,7 @@ def plan_gaussian_sums(
     n_cells : int
         Number of sums in all releases together.
     n_changed : int
-        Number of sums that one entry contributes to and that are rounded after they
-        are summed.
+        Number of sums in one release that rounding moves between neighbours.
     n_entries : int
 
     Returns
@@ -172,7 +160,7 @@ def plan_gaussian_sums(
         be exact.
     """
     if math.isinf(epsilon):
-        return NoisySums()
+        return NoisySums(share=n_releases)
     if delta == 0:
         raise ValueError("Gaussian noise needs delta > 0. Pass delta, such as 1e-6.")
     sigma = math.sqrt(n_releases) / gaussian_mu(epsilon, delta)
@@ -185,7 +173,10 @@ def plan_gaussian_sums(
     lattice, scale = within_budget(lattice, mu, epsilon, delta)
     mu /= scale
     event = gaussian_event(mu, lattice)
-    return NoisySums(lattice, lattice.sigma**2, event, n_cells, n_changed)
+    n_changed *= n_releases
+    return NoisySums(
+        lattice, lattice.sigma**2, event, n_cells, n_changed, share=n_releases
+    )
 
 
 def plan_laplace_sums(
@@ -216,7 +207,7 @@ def plan_laplace_sums(
     from ..privacy.accounting._events import LatticeLaplaceDpEvent
 
     if math.isinf(epsilon) or n_releases == 0:
-        return NoisySums()
+        return NoisySums(norm="l1", share=n_releases)
     smallest = _smallest_step(n_entries)
     options: dict[str, Any] = {"n_cells": n_changed, "l1": ROUNDED_UP}
     share = epsilon / n_releases
@@ -226,7 +217,21 @@ def plan_laplace_sums(
     event = dp_event.SelfComposedDpEvent(
         LatticeLaplaceDpEvent.of(lattice, lattice.l1_steps), n_releases
     )
-    return NoisySums(lattice, lattice.noise_variance, event)
+    n_changed *= n_releases
+    return laplace_sums(lattice, event, share=n_releases, n_changed=n_changed)
+
+
+def laplace_sums(
+    lattice: LaplaceLattice,
+    event: "DpEvent | None",
+    *,
+    share: float,
+    n_changed: int = 0,
+) -> NoisySums:
+    """The noise of a lattice for distances in L1; see `NoisySums`."""
+    return NoisySums(
+        lattice, lattice.noise_variance, event, math.inf, n_changed, "l1", share
+    )
 
 
 def _smallest_step(n_entries: int) -> float:

@@ -70,6 +70,8 @@ class ProductSums(Sums):
     share: float
     step: float
 
+    norm = "l2"
+
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
         """Shape of the released sums, the upper triangle row by row."""

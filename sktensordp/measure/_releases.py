@@ -12,27 +12,32 @@ noise was planned for; it makes sure that the release is recorded; then the data
 read; then noise is added. The bound on every vector is the business of `Sums.add`
 (``_sums.py``).
 
-**Tolerance of shares.** Shares are floats, and their sum may exceed 1 by `TOLERANCE`.
-The vectors of all releases together are then longer than planned by a factor of at most
-sqrt(1 + 2^-33) < 1 + 6e-11. Plans multiply distances by ``ROUNDED_UP`` = 1 + 1e-9,
-which also covers the 1e-10 by which `Sums.limit` may exceed the root of a share.
+**Shares.** In L2, the squared distances of releases add up, and so do their shares of
+the squared mu; in L1, distances and shares of epsilon. What is counted in one norm is
+given no noise that was planned for the other.
+
+**Tolerance of shares.** In L2, shares are floats, and their sum may exceed the planned
+one by `TOLERANCE` of it. The vectors of all releases together are then longer than
+planned by a factor of at most sqrt(1 + 2^-33) < 1 + 6e-11. Plans multiply distances by
+``ROUNDED_UP`` = 1 + 1e-9, which also covers the 1e-10 by which `Sums.limit` may exceed
+the root of a share. In L1, shares are whole numbers, and their sum may exceed nothing.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import NoiseStreams
+from .._random import NoiseStreams, check_recorded
 from ._noise_shares import SharedNoise
 from ._noisy_sums import NoisySums
 from ._sums import Sums
 
 TOLERANCE = 2.0**-33
-"""By how much shares of the squared budget may add up to more than 1."""
+"""By what part of the planned sum shares of a squared mu may exceed it."""
 
 
 class Question(Protocol):
@@ -70,6 +75,32 @@ class Chunks(Protocol):
         """Yield all people, each in one chunk."""
 
 
+_Scored = TypeVar("_Scored", bound=People)
+
+
+@dataclass(frozen=True, eq=False)
+class AtHand:
+    """People whose data are here, in one chunk.
+
+    Attributes
+    ----------
+    data : object
+        The chunk.
+    """
+
+    data: Any
+
+    def chunks(self, many: int = 1) -> Iterator[Any]:
+        """Yield the chunk."""
+        yield self.data
+
+    def summed(
+        self, contribute: Callable[..., Any], question: Any
+    ) -> tuple[Sequence[NDArray[Any]], None]:
+        """What all people contribute; see `People`."""
+        return contribute(self, question), None
+
+
 def contribute(people: Chunks, question: Question) -> tuple[NDArray[Any], ...]:
     """Sum what people contribute to a release: all that reads their data.
 
@@ -96,9 +127,9 @@ class Asked:
     Attributes
     ----------
     share : float
-        Of the squared budget.
+        Sum of all shares; see `Sums`.
     n_cells, n_changed : int
-        Numbers of sums, and of those that are rounded after they are summed.
+        Numbers of sums, and of those that rounding moves.
     """
 
     share: float = 0.0
@@ -121,20 +152,25 @@ class Asked:
         Parameters
         ----------
         noise : NoisySums, SharedNoise or None
-            Without a lattice, or None, only shares are limited.
+            Without a lattice, or None (as noise of share 1), only shares are limited.
         sums : sequence of Sums
         """
+        most = 1 + TOLERANCE
+        if noise is not None:
+            most = noise.share * (most if noise.norm == "l2" else 1)
         # Not true of NaN.
-        if not (self.share <= 1 + TOLERANCE and all(one.share > 0 for one in sums)):
+        if not (self.share <= most and all(one.share > 0 for one in sums)):
             return "shares that add up to more than the budget"
         if noise is None or not noise.step:
             return ""
+        if any(one.norm != noise.norm for one in sums):
+            return "sums whose distances are in another norm than those of the noise"
         if any(one.step != noise.step for one in sums):
             return "sums on another lattice than that of the noise"
         if self.n_cells > noise.n_cells:
             return "more sums than the noise was planned for"
         if self.n_changed > noise.n_changed:
-            return "more sums of products than the noise was planned for"
+            return "more sums that rounding moves than the noise was planned for"
         return ""
 
 
@@ -144,10 +180,13 @@ class Releases:
     Parameters
     ----------
     noise : NoisySums or SharedNoise
-        Noise for vectors of length one.
+        What was planned for all of these releases.
     streams : NoiseStreams or None
         Streams of a release that the open budgets have recorded; None if no noise is
         drawn here.
+    number : int, default=0
+        Number of the first of these releases, if others of the fit came before, which
+        had their own noise.
 
     Attributes
     ----------
@@ -158,10 +197,13 @@ class Releases:
     """
 
     def __init__(
-        self, noise: NoisySums | SharedNoise, streams: NoiseStreams | None
+        self,
+        noise: NoisySums | SharedNoise,
+        streams: NoiseStreams | None,
+        number: int = 0,
     ) -> None:
         self._noise, self._streams = noise, streams
-        self._asked, self._n_releases = Asked(), 0
+        self._asked, self._number = Asked(), number
         self.sigma, self.step = math.sqrt(noise.noise_variance), noise.step
 
     @property
@@ -187,26 +229,65 @@ class Releases:
             there are no streams to draw the noise from; or if nobody has added it.
         """
         sums = question.sums
-        asked = self._asked.with_release(sums)
+        self._asked = self._counted(self._asked, sums)
+        totals, n_answers = people.summed(contribute, question)
+        noisy, sigma = self._noisy(sums, totals, n_answers)
+        self._number += 1
+        return [
+            (numbers * one.unit, sigma * one.unit)
+            for numbers, one in zip(noisy, sums, strict=True)
+        ]
+
+    def select(
+        self, candidates: Iterable[_Scored], question: Question
+    ) -> tuple[_Scored | None, float]:
+        """Release the candidate with the highest noisy score, and this score.
+
+        Candidates are asked one after the other. The noise is planned for one of them:
+        what the best of several reveals is the business of the guarantee.
+
+        Parameters
+        ----------
+        candidates : iterable of People
+            Who contribute to the score of each.
+        question : Question
+            Of one sum: the score.
+
+        Returns
+        -------
+        best : People or None
+            None without candidates.
+        score : float
+
+        Raises
+        ------
+        RuntimeError
+            As `ask`.
+        """
+        (score,) = question.sums
+        self._counted(Asked(), question.sums)
+        lattice, streams = getattr(self._noise, "lattice", None), self._streams
+        if lattice is None or streams is None:
+            raise RuntimeError("Nobody has added noise to this score.")
+        best: tuple[_Scored | None, float] = None, -math.inf
+        for number, candidate in enumerate(candidates, start=1):
+            (total,), _ = candidate.summed(contribute, question)
+            noisy = lattice.randomize(score.on_lattice(total), streams.stream(number))
+            if noisy[0] > best[1]:
+                best = candidate, float(noisy[0]) * score.unit
+        return best
+
+    def _counted(self, asked: Asked, sums: Sequence[Sums]) -> Asked:
+        """What was asked for, with a release more; raise if it may not be answered."""
+        asked = asked.with_release(sums)
         if excess := asked.excess(self._noise, sums):
             raise RuntimeError(
                 f"This fit asks for {excess}. Nothing was released; please report this "
                 f"error."
             )
-        needs_noise = self.step > 0 and isinstance(self._noise, NoisySums)
-        if needs_noise and not (self._streams and self._streams.are_recorded):
-            raise RuntimeError(
-                "No budget has recorded this release, so there is no noise for it. "
-                "Nothing was released; please report this error."
-            )
-        self._asked = asked
-        totals, n_answers = people.summed(contribute, question)
-        noisy, sigma = self._noisy(sums, totals, n_answers)
-        self._n_releases += 1
-        return [
-            (numbers * one.unit, sigma * one.unit)
-            for numbers, one in zip(noisy, sums, strict=True)
-        ]
+        if self.step > 0 and isinstance(self._noise, NoisySums):
+            check_recorded(self._streams)
+        return asked
 
     def _noisy(
         self,
@@ -221,5 +302,5 @@ class Releases:
                 raise RuntimeError("Nobody has added noise to these sums.")
             return [steps * self.step for steps in totals], noise.sigma(n_answers)
         exact = [one.on_lattice(t) for one, t in zip(sums, totals, strict=True)]
-        streams = self._streams and self._streams.step(self._n_releases)
+        streams = self._streams and self._streams.step(self._number)
         return noise.randomize(exact, streams), self.sigma

@@ -23,7 +23,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ..tensor._unit_entries import UnitEntries
-from ._noisy_sums import ROUNDED_UP
+from ._noisy_sums import ROUNDED_UP, Norm
+
+WITHIN = 1 + 1e-10
+"""Rounds limits up by more than the errors of computed lengths, and by less than plans
+round up distances."""
 
 BELOW_ONE = 1 - 2.0**-30
 """Rounds lengths down by more than the floating-point errors of their computation."""
@@ -53,14 +57,18 @@ class Sums(ABC):
     ----------
     shape : tuple of int
         Of the sums that are released.
+    norm : {"l1", "l2"}
+        In which neighbouring sums are close to each other.
     share : float
-        Share of the squared budget: two neighbouring sums are no further apart than its
-        root, up to their one rounding.
+        Share of the budget: of epsilon in L1, of the squared mu in L2. Two neighbouring
+        sums are no further apart than the share in L1, or its root in L2, up to
+        rounding.
     step : float
         Step of the lattice of the noise; 0 for no noise.
     """
 
     shape: tuple[int, ...]
+    norm: Norm
     share: float
     step: float
 
@@ -77,7 +85,11 @@ class Sums(ABC):
     @property
     @abstractmethod
     def n_changed(self) -> int:
-        """Number of sums that are rounded after they are summed."""
+        """Number of sums that rounding moves between neighbours.
+
+        All of those that are rounded after they are summed; of vectors that are rounded
+        before, those that one person contributes to.
+        """
 
     @property
     @abstractmethod
@@ -113,9 +125,29 @@ class Sums(ABC):
         """Add the weighted vectors; nothing for a person whose weight is 0."""
 
 
+class SumsOfSteps(Sums):
+    """Sums of vectors of whole steps of the lattice; of floats without noise."""
+
+    def zeros(self) -> NDArray[np.float64]:
+        """The sums over nobody; numbers of steps if there is noise."""
+        return np.zeros(self.shape)
+
+    def on_lattice(self, totals: NDArray[Any]) -> NDArray[np.float64]:
+        """The sums as they enter a release."""
+        return totals * self.step if self.step else totals
+
+    def rounded(self, totals: NDArray[Any]) -> NDArray[np.float64]:
+        """The sums in whole steps: they are that already."""
+        return totals
+
+    def n_bits(self, n_people: int) -> int:
+        """Number of bits that hold the steps of any sum over this many people."""
+        return 1 + math.ceil(math.log2(ROUNDED_UP * self.largest(n_people) + 1))
+
+
 @dataclass(frozen=True)
-class StepSums(Sums):
-    """Sums of vectors of whole steps of the lattice.
+class StepSums(SumsOfSteps):
+    """Sums of vectors that people add or remove as a whole.
 
     Attributes
     ----------
@@ -134,6 +166,7 @@ class StepSums(Sums):
     share: float
     step: float
 
+    norm = "l2"
     n_changed = 0
 
     @property
@@ -144,27 +177,11 @@ class StepSums(Sums):
     @property
     def limit(self) -> float:
         """Largest length of a vector; in steps, if there is noise."""
-        return math.sqrt(self.share) / (self.step or 1) * (1 + 1e-10)
-
-    def zeros(self) -> NDArray[np.float64]:
-        """The sums over nobody; numbers of steps if there is noise."""
-        return np.zeros(self.shape)
-
-    def on_lattice(self, totals: NDArray[Any]) -> NDArray[np.float64]:
-        """The sums as they enter a release."""
-        return totals * self.step if self.step else totals
-
-    def rounded(self, totals: NDArray[Any]) -> NDArray[np.float64]:
-        """The sums in whole steps: they are that already."""
-        return totals
+        return math.sqrt(self.share) / (self.step or 1) * WITHIN
 
     def largest(self, n_people: int) -> float:
         """Bound on the steps of any sum over this many people."""
         return n_people * math.sqrt(self.share) / self.step
-
-    def n_bits(self, n_people: int) -> int:
-        """Number of bits that hold the steps of any sum over this many people."""
-        return 1 + math.ceil(math.log2(ROUNDED_UP * self.largest(n_people) + 1))
 
 
 @dataclass(frozen=True)

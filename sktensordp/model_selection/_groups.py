@@ -51,6 +51,9 @@ class Split:
 class Rows:
     """Each row is protected; the number of rows is public."""
 
+    # Ends of what a row adds to a score, in steps.
+    ends = 0, STEPS
+
     def splits(
         self,
         X: Any,
@@ -64,9 +67,11 @@ class Rows:
         splitter = _splitter(cv, test_size, seed_from(bits))
         return [Split(*rows) for rows in splitter.split(X, y, groups)]
 
-    def total(self, steps: NDArray[np.int64], split: Split) -> int:
-        """Sum of the scores; one row adds at most STEPS."""
-        return int(steps.sum())
+    def contributions(
+        self, steps: NDArray[np.int64], split: Split
+    ) -> NDArray[np.int64]:
+        """What rows add to the sum: their scores."""
+        return steps
 
     def mean(self, total: float, splits: list[Split], fitted: list[Any]) -> float:
         """Mean score in steps, from the noisy sum over all splits."""
@@ -99,6 +104,9 @@ class Users:
     """
 
     mode: int
+
+    # Ends of what a user adds to a score, in steps.
+    ends = -STEPS, 0
 
     def splits(
         self,
@@ -135,13 +143,15 @@ class Users:
             found.append(split)
         return found
 
-    def total(self, steps: NDArray[np.int64], split: Split) -> int:
-        """By how much the users' scores fall short; one user adds at least -STEPS."""
+    def contributions(
+        self, steps: NDArray[np.int64], split: Split
+    ) -> NDArray[np.int64]:
+        """By how much the score of every user falls short: 0 or less."""
         counts = np.bincount(split.users)
         sums = np.zeros(len(counts), dtype=np.int64)
         np.add.at(sums, split.users, steps)
         occur = counts > 0
-        return -int((STEPS - sums[occur] // counts[occur]).sum())
+        return sums[occur] // counts[occur] - STEPS
 
     def mean(self, total: float, splits: list[Split], fitted: list[Any]) -> float:
         """Mean score in steps, from the noisy sum over all splits.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral, Real
 from operator import attrgetter
@@ -37,9 +37,9 @@ from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
 from ..completion import ImplicitCompletion
 from ..completion._checks import check_entries
 from ..ids import numbers_of
+from ..measure import AtHand, NoisySums, RangeSums, Releases, laplace_sums
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
-from ..noise._lattice import LaplaceLattice
 from ..privacy import PrivacyGuarantee, compose, privacy_of
 from ..privacy.accounting._repetitions import (
     RepetitionDistribution,
@@ -310,7 +310,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         X, y = checked(indexable, *indexed)
         score = row_score(self.scoring, self.score_bounds, self.estimator)
         shape = np.shape(X)[1:]
-        fit, units, distribution, lattice, guarantee = self._plan(shape)
+        fit, units, distribution, noise, guarantee = self._plan(shape)
         X, y, where, kept = self._checked_rows(X, y, units)
         metadata, group_of_row = self._routed(params)
         if kept is not None and group_of_row is not None:
@@ -330,23 +330,28 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 )
                 weights = np.array([distribution.weights])
                 n_tries = int(categorical(bits, weights, np.zeros(1, int))[0])
-                best: tuple[dict[str, Any], float, list[Any]] = ({}, -np.inf, [])
-                for number in range(1, n_tries + 1):
-                    # One sampler for each try, so that tries are independent.
-                    (params,) = ParameterSampler(
-                        self.param_distributions, 1, random_state=seed_from(bits)
-                    )
-                    candidate = self._candidate(params)
-                    self._check_candidate(candidate, fit, units, shape)
-                    declare_shape(candidate, where)
-                    fits = self._fit_and_score(
-                        candidate, (X, y, metadata), splits, (score, units), fit
-                    )
-                    total = np.array([float(sum(steps for steps, _ in fits))])
-                    noisy = float(lattice.randomize(total, streams.stream(number))[0])
-                    if noisy > best[1]:
-                        best = params, noisy, [fitted for _, fitted in fits]
-            self.best_params_, noisy, fitted = best
+
+                def tries() -> Iterator[_Try]:
+                    for _ in range(n_tries):
+                        # One sampler for each try, so that tries are independent.
+                        (params,) = ParameterSampler(
+                            self.param_distributions, 1, random_state=seed_from(bits)
+                        )
+                        candidate = self._candidate(params)
+                        self._check_candidate(candidate, fit, units, shape)
+                        declare_shape(candidate, where)
+                        of_split = partial(
+                            _fit_and_score_split,
+                            data=(X, y, metadata),
+                            scores=(score, units),
+                            planned=fit,
+                        )
+                        yield _Try(params, candidate, splits, self.n_jobs, of_split)
+
+                question = ScoreQuestion.of(noise, units)
+                best, noisy = Releases(noise, streams).select(tries(), question)
+            self.best_params_ = best.params if best else {}
+            fitted = best.fitted if best else []
             best_score = np.nan
             if fitted:
                 best_score = score.reported(units.mean(noisy, splits, fitted))
@@ -394,14 +399,14 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         PrivacyGuarantee,
         Rows | Users,
         RepetitionDistribution,
-        LaplaceLattice,
+        NoisySums,
         PrivacyGuarantee,
     ]:
         """All that is known before a fit.
 
         Returns the guarantee of one fit of the estimator, the protected units, the
-        distribution of the number of tries, the noise of the scores, and the guarantee
-        of the whole search.
+        distribution of the number of tries, the noise of the score of one try, and the
+        guarantee of the whole search.
         """
         from ..privacy.accounting._events import PureDpEvent
 
@@ -412,21 +417,19 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         for candidate in self._known_candidates():
             self._check_candidate(candidate, fit, units, shape)
         distribution, uses = self._distribution(), use_counts(units, self.cv)
-        lattice = laplace_lattice(
-            -np.inf,
-            np.inf,
-            float(self.score_epsilon),
-            step=1.0,
-            l1=float(STEPS * max(tested for _, tested in uses)),
-        )
+        l1 = float(STEPS * max(tested for _, tested in uses))
+        epsilon = float(self.score_epsilon)
+        lattice = laplace_lattice(-np.inf, np.inf, epsilon, step=1.0, l1=l1)
+        event = PureDpEvent(lattice.epsilon)
         score = fit.derived(
-            PureDpEvent(lattice.epsilon),
+            event,
             statement="A score with discrete Laplace noise.",
             source="Dwork et al. (2006)",
         )
         one_try = try_guarantee(fit, score, uses)
         guarantee = self._guarantee(fit, one_try, distribution)
-        return fit, units, distribution, lattice, guarantee
+        noise = laplace_sums(lattice, event, share=l1)
+        return fit, units, distribution, noise, guarantee
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Where the search passes metadata, for scikit-learn's metadata routing.
@@ -487,21 +490,6 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         for name, data in metadata.items():
             check_unmasked(data, name)
         return metadata, None if groups is None else numbers_of(groups, "groups")
-
-    def _fit_and_score(
-        self,
-        candidate: Any,
-        data: tuple[Any, Any, dict[str, Any]],
-        splits: list[Split],
-        score: tuple[RowScore, Rows | Users],
-        planned: PrivacyGuarantee,
-    ) -> list[tuple[int, Any]]:
-        """For every split, the total score in steps and the fitted candidate."""
-        # A single fit stays in this process and keeps what is never pickled.
-        return Parallel(n_jobs=self.n_jobs if len(splits) > 1 else 1)(
-            delayed(_fit_and_score_split)(clone(candidate), data, split, score, planned)
-            for split in splits
-        )
 
     def _publish(self, score: float, n_splits: int) -> None:
         """Set the attributes of scikit-learn's searches, for the best candidate."""
@@ -725,14 +713,83 @@ def _fold_in(model: Any, X: Any, y: Any, rows: NDArray[np.intp]) -> None:
         model.fold_in(safe_indexing(X, rows), safe_indexing(y, rows))
 
 
+@dataclass(frozen=True)
+class ScoreQuestion:
+    """The score of one try. Everything in it is public.
+
+    Attributes
+    ----------
+    sums : tuple of RangeSums
+        The sum over all splits.
+    """
+
+    sums: tuple[RangeSums]
+
+    many = 1
+
+    @classmethod
+    def of(cls, noise: NoisySums, units: Rows | Users) -> Self:
+        """The score of protected units, of which each counts in so many splits."""
+        least, most = units.ends
+        times = round(noise.share / (most - least))
+        return cls((RangeSums((1,), least, most, times, step=1.0),))
+
+    def add(self, chunk: NDArray[np.int64], *totals: NDArray[np.float64]) -> None:
+        """Add what the units of one split contribute."""
+        rows = np.zeros(len(chunk), np.int32)
+        self.sums[0].add(totals[0], [rows], chunk)
+
+
+@dataclass(eq=False)
+class _Try:
+    """A candidate that is fitted and scored once its score is asked for; see `People`.
+
+    Attributes
+    ----------
+    params : dict
+    candidate : estimator
+        Not fitted.
+    splits : list of Split
+    n_jobs : int or None
+    of_split : callable
+        Fits a clone of the candidate to a split and scores it.
+    fitted : list of estimator
+        The fits of all splits, once there are any.
+    """
+
+    params: dict[str, Any]
+    candidate: Any
+    splits: list[Split]
+    n_jobs: int | None
+    of_split: Callable[..., tuple[list[NDArray[np.float64]], Any]]
+    fitted: list[Any] = field(default_factory=list)
+
+    def summed(
+        self, contribute: Callable[..., Any], question: Any
+    ) -> tuple[list[NDArray[np.float64]], None]:
+        """The sums over all splits, each in steps."""
+        # A single fit stays in this process and keeps what is never pickled.
+        found = Parallel(n_jobs=self.n_jobs if len(self.splits) > 1 else 1)(
+            delayed(self.of_split)(
+                clone(self.candidate), split, partial(contribute, question=question)
+            )
+            for split in self.splits
+        )
+        self.fitted = [fitted for _, fitted in found]
+        totals = (totals for totals, _ in found)
+        return [sum(of_sums) for of_sums in zip(*totals, strict=True)], None
+
+
 def _fit_and_score_split(
     candidate: Any,
-    data: tuple[Any, Any, dict[str, Any]],
     split: Split,
+    contribute: Callable[..., Any],
+    *,
+    data: tuple[Any, Any, dict[str, Any]],
     scores: tuple[RowScore, Rows | Users],
     planned: PrivacyGuarantee,
-) -> tuple[int, Any]:
-    """The total score in steps, and the fitted candidate."""
+) -> tuple[list[NDArray[np.float64]], Any]:
+    """The sums of the scores in steps, and the fitted candidate."""
     (X, y, metadata), (score, units) = data, scores
     X_train, X_test = (safe_indexing(X, rows) for rows in (split.train, split.test))
     params = check_method_params(X, metadata, indices=split.train)
@@ -749,4 +806,4 @@ def _fit_and_score_split(
         _fold_in(scored, X, y, split.history)
         # Scoring may draw noise, but only the noisy score is released.
         steps = run_reserved(None, score.steps, scored, X_test, y_test)
-    return units.total(steps, split), candidate
+    return contribute(AtHand(units.contributions(steps, split))), candidate

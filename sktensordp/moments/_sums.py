@@ -101,6 +101,7 @@ class _SampleSums(Sums):
     step: float
     length_bits: int
 
+    norm = "l2"
     unit = 1.0
     """Released sums have weights: `read` takes them off."""
 

@@ -64,7 +64,7 @@ def private_statistics(
         randomizer: SumsRandomizer, values: NDArray[np.floating], step: int
     ) -> NDArray[np.float64]:
         entries = replace(randomizer.entries, values=values)
-        return randomizer.randomize(entries, streams and streams.step(step))
+        return randomizer.release(entries, streams, step)
 
     sums = release(means, values, 0) - middle * means.counts
     shape, noise_variance = means.entries.shape, means.noise_variance

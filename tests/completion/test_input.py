@@ -6,8 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from sktensordp._random import NoiseStreams
 from sktensordp.completion import CPCompletion
 from sktensordp.completion._domain import Domain
+from sktensordp.completion._entries import Entries
 from sktensordp.completion._values import plan_entry_randomizer
 from sktensordp.datasets import make_ratings
 from tests.support.noise import source_of
@@ -107,6 +109,23 @@ def test_noise_depends_on_block_and_position_alone():
     np.testing.assert_array_equal(whole[: 2**16], first_block)
     alike = plan.randomize(np.zeros(2**16 + 100), source_of(3))
     assert np.all(alike[:100] != alike[2**16 :])
+
+
+@pytest.mark.parametrize("levels", [None, STARS])
+@pytest.mark.parametrize("streams", [None, NoiseStreams(0, 0)], ids=["none", "others"])
+def test_no_value_leaves_that_no_budget_has_recorded(levels, streams):
+    """Not as one that a client has randomised, either, unless a client has."""
+    plan = plan_entry_randomizer(1.0, Domain((0.5, 5.0), levels))
+    # In the table, and beyond the range: they may have been randomised.
+    values = plan.outputs[:2] if levels else np.array([-1e3, 1e3])
+    elsewhere = streams and streams.sent()
+    for unrecorded in (streams, elsewhere):
+        with pytest.raises(RuntimeError, match="No budget has recorded"):
+            plan.draw(values, unrecorded)
+        with pytest.raises(RuntimeError, match="No budget has recorded"):
+            Entries(np.eye(2, dtype=int), values, (2, 2)).randomized(plan, unrecorded)
+    received = Entries(np.eye(2, dtype=int), values, (2, 2), received=True)
+    assert len(received.randomized(plan, None).drawn) == 2
 
 
 def test_values_are_rounded_to_fine_uneven_levels_before_the_noise():

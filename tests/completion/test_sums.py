@@ -9,8 +9,12 @@ import pytest
 from sklearn.base import clone
 
 from sktensordp.completion import CPCompletion
+from sktensordp.completion._domain import Domain
+from sktensordp.completion._entries import Entries
 from sktensordp.completion.measurements import _sums
+from sktensordp.completion.measurements._sums import plan_sums_randomizer
 from sktensordp.datasets import make_ratings
+from sktensordp.measure import RangeSums
 from sktensordp.tensor import fit_biases_to_sums
 from sktensordp.tensor._sums import shared_entries
 from tests.support.replaying import quick, recorded
@@ -41,7 +45,10 @@ def test_one_value_changes_one_sum_of_a_mode_by_the_range(domain, shape):
     values = rng.uniform(-2, 70, 12)
     with recorded() as before:
         low, high = model.fit(where, values).value_bounds_
-    (lattice,), largest = before.lattices, 0
+    largest, domain_of = 0, Domain((low, high), model.levels and tuple(model.levels))
+    lattice = plan_sums_randomizer(domain_of, 1.0, Entries(where, None, shape)).lattice
+    (of_noise,) = before.lattices
+    assert of_noise.rate == lattice.rate
     assert lattice.n_steps == round((high - low) / lattice.step)
     ends = np.cumsum([0, *shape])
     for entry, value in itertools.product(
@@ -85,8 +92,10 @@ def test_no_value_counts_for_more_steps_than_the_noise_is_for():
     domain = SimpleNamespace(clip=lambda values: values)
     lattice = SimpleNamespace(low=-1.0, step=0.5, n_steps=4)
     values = np.array([-9.0, -1.0, 0.6, 1.3, 9.0])
-    found = _sums._summands(values, domain, lattice)
-    np.testing.assert_array_equal(found, [0, 0, 3, 4, 4])
+    sums = RangeSums((5,), 0, 4, times=1, step=1.0)
+    question, total = _sums.ValueQuestion(domain, lattice, True, (sums,)), sums.zeros()
+    question.add(Entries(np.arange(5)[:, np.newaxis], values, (5,)), total)
+    np.testing.assert_array_equal(total, [0, 0, 3, 4, 4])
 
 
 def noise_score(n_modes, budget):

@@ -593,13 +593,15 @@ def test_only_the_sum_of_value_and_noise_is_released(monkeypatch, far):
 @pytest.mark.parametrize("far", [2**53 + 1, 2**60 + 1])
 def test_sums_and_noise_are_added_exactly(monkeypatch, far):
     def released(steps, noise):
-        monkeypatch.setattr(*POINTS["noise of sums"], lambda *_: noise)
+        monkeypatch.setattr(
+            *POINTS["Laplace noise of a lattice"], lambda *_: np.array([noise] * 2)
+        )
         planned = _sums.plan_sums_randomizer(
             Domain((0.0, 1.0)), 1.0, Entries(np.zeros((1, 2), int), None, (1, 1))
         )
         value = np.array([planned.lattice.low + steps * planned.lattice.step])
         entries = Entries(np.zeros((1, 2), int), value, (1, 1))
-        return tuple(planned.randomize(entries, source_of(0)))
+        return tuple(planned.release(entries, source_of(0)))
 
     assert len({released(i, far - i) for i in range(8)}) == 1
 

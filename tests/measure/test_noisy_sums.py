@@ -12,14 +12,16 @@ from sklearn.base import clone
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.measure import (
+    EntrySums,
+    Releases,
     plan_gaussian_sums,
     plan_laplace_sums,
     planned_event,
-    row_sums,
 )
 from sktensordp.privacy import PrivacyGuarantee
 from tests.support import divergence
 from tests.support.noise import drawing, source_of
+from tests.support.people import Asking, Summed
 from tests.support.points import POINTS
 from tests.support.replaying import accounted, quick, recorded
 
@@ -54,7 +56,7 @@ def moved_by_one_value(model, order, start, wrong, entries=range(5)):
                 clone(model).fit(WHERE[order], changed)
             (first,), *moved = start.moved(other)
             # What comes first: sums by the range at most.
-            assert first.max() <= start.lattices[0].n_steps
+            assert first.max() <= start.lattices[0].l1_steps
             yield entry, first, moved
 
 
@@ -62,15 +64,20 @@ def moved_by_one_value(model, order, start, wrong, entries=range(5)):
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 10_000])
-def test_sums_of_whole_steps_are_exact(chunk, monkeypatch):
-    monkeypatch.setattr(*POINTS["chunk of noisy sums"], chunk)
+def test_sums_of_whole_steps_are_exact(chunk):
     rng = np.random.default_rng(0)
     step, n = 2.0**-21, 300
     rows = rng.integers(0, 5, n)
     # Of very different sizes, and halves of a step, which are rounded to even.
     own = rng.standard_normal((n, 2)) * 10.0 ** rng.integers(-9, 0, (n, 2))
     own[:40] = (rng.integers(-99, 99, (40, 2)) + 0.5) * step
-    found = row_sums(rows, (5, 2), lambda part: own[part], step)
+    # So that none of them is too long.
+    sums = EntrySums(((5, 2),), "l2", step, share=100.0)
+    total = sums.zeros()
+    for start in range(0, n, chunk):
+        part = slice(start, start + chunk)
+        sums.add(total, [rows[part]], [own[part].copy()])
+    (found,) = sums.parts(sums.on_lattice(total))
     expected = [[0, 0] for _ in range(5)]
     for row, pair in zip(rows.tolist(), own.tolist(), strict=True):
         for column, value in enumerate(pair):
@@ -85,25 +92,35 @@ def test_a_release_is_whole_steps_and_its_order_does_not_matter(kind):
     rng = np.random.default_rng(0)
     rows, own = rng.integers(0, 4, 50), rng.uniform(-0.1, 0.1, (50, 3))
     order = rng.permutation(50)
-    source = source_of(0)
-    one = noise.release([(rows, (4, 3), lambda p: own[p])], source)
-    two = noise.release([(rows[order], (4, 3), lambda p: own[order][p])], source)
-    np.testing.assert_array_equal(one[0], two[0])
-    assert np.all(one[0] % noise.lattice.step == 0)
+    one = released(noise, rows, own, (4, 3))
+    two = released(noise, rows[order], own[order], (4, 3))
+    np.testing.assert_array_equal(one, two)
+    assert np.all(one % noise.lattice.step == 0)
 
 
-def plan_of(kind, epsilon, n_releases=3, n_entries=100):
+def released(noise, rows, own, shape, seed=0):
+    """What goes through the door of entries that contribute `own` to these rows."""
+    sums = EntrySums((shape,), noise.norm, noise.step)
+    total = sums.zeros()
+    sums.add(total, [rows], [own.copy()])
+    ((noisy, _),) = Releases(noise, source_of(seed)).ask(
+        Summed((total,)), Asking((sums,))
+    )
+    return noisy
+
+
+def plan_of(kind, epsilon, n_releases=3, n_entries=100, n_cells=10**4):
     sizes = {"n_releases": n_releases, "n_changed": 4, "n_entries": n_entries}
     if kind == "laplace":
         return plan_laplace_sums(epsilon, **sizes)
-    return plan_gaussian_sums(epsilon, 1e-6, within=epsilon, n_cells=10**4, **sizes)
+    return plan_gaussian_sums(epsilon, 1e-6, within=epsilon, n_cells=n_cells, **sizes)
 
 
 def noise_of(kind, epsilon):
     """Noise of 40,000 sums, where nothing contributes."""
-    parts = [(np.zeros(1, dtype=int), (40_000, 1), lambda _: np.zeros((1, 1)))]
-    noise = plan_of(kind, epsilon)
-    return noise, noise.release(parts, source_of(3))[0].ravel()
+    sums = np.zeros((1, 1))
+    noise = plan_of(kind, epsilon, n_cells=40_000)
+    return noise, released(noise, np.zeros(1, int), sums, (40_000, 1), seed=3)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
@@ -258,7 +275,7 @@ def truth_at(found, n_sums, epsilon):
     first release has `n_sums` sums that it is in.
     """
     first, *others = found.lattices
-    laws = [coarse_law(first.rate, round(1 / first.step), 64)] * n_sums
+    laws = [coarse_law(first.rate, first.l1_steps, 64)] * n_sums
     gaussian = [noise for noise in others if hasattr(noise, "sigma")]
     # In L1, all of the distance may be in one sum.
     laws += [
@@ -320,7 +337,6 @@ def test_the_guarantee_is_no_less_than_the_truth(
 def test_no_two_draws_of_a_fit_share_a_stream(perturbation, biases, monkeypatch):
     # Several blocks a release.
     monkeypatch.setattr(*POINTS["block of noisy sums"], 4)
-    monkeypatch.setattr(*POINTS["block of sums"], 4)
     model = make("CP", 3, perturbation=perturbation, biases=biases)
     with drawing() as opened, quick():
         model.fit(WHERE[3], np.zeros(5))

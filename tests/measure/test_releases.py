@@ -1,6 +1,7 @@
 """The door: what is asked for is counted, recorded, bounded and given noise."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -12,14 +13,18 @@ from sktensordp._random import NoiseStreams
 from sktensordp.measure import (
     BoundedSums,
     NoiseShares,
+    NoisySums,
     ProductSums,
+    RangeSums,
     Releases,
     WholeSums,
+    laplace_sums,
     plan_gaussian_sums,
     plan_shared_noise,
 )
 from sktensordp.measure._releases import TOLERANCE
 from sktensordp.measure._sums import without_long
+from sktensordp.noise import laplace_lattice
 from sktensordp.tensor._choices import Choices
 from tests.support.noise import source_of
 from tests.support.people import Asking, Summed
@@ -60,7 +65,7 @@ EXCESSES = {
     ),
     "products": (
         [[("products", {"share": 0.5})], [("products", {"share": 0.1, "m": 1})]],
-        "more sums of products",
+        "more sums that rounding moves",
     ),
 }  # fmt: skip
 
@@ -93,6 +98,82 @@ def test_everything_at_its_bound_is_released():
     releases.ask(people, Asking((bounded(releases, share=0.9),)))
     with pytest.raises(RuntimeError, match="more than the budget"):
         releases.ask(people, Asking((bounded(releases, share=0.1 + 2 * TOLERANCE),)))
+
+
+def test_shares_in_l1_are_exact():
+    """A step more than planned, of more than 2^33, is no rounding error."""
+    lattice = laplace_lattice(-math.inf, math.inf, 1.0, step=1.0, l1=2.0**40)
+    for most, is_refused in ((2**40, False), (2**40 + 1, True)):
+        releases = Releases(laplace_sums(lattice, None, share=2**40), source_of(0))
+        question = Asking((RangeSums((1,), 0, most, times=1, step=1.0),))
+        with (
+            pytest.raises(RuntimeError, match="more than the budget")
+            if is_refused
+            else nullcontext()
+        ):
+            releases.ask(Summed(), question)
+
+
+# --- choices ------------------------------------------------------------------------
+
+
+def scored(*totals, share=4):
+    """The door for scores of at most 4 steps, candidates with these, and a question."""
+    lattice = laplace_lattice(-math.inf, math.inf, 1e3, step=1.0, l1=4.0)
+    noise = laplace_sums(lattice, None, share=share)
+    candidates = [Summed((np.array([float(total)]),)) for total in totals]
+    question = Asking((RangeSums((1,), 0, 4, times=1, step=1.0),))
+    return noise, candidates, question
+
+
+def test_the_best_candidate_is_selected_and_each_has_noise_of_its_own():
+    noise, candidates, question = scored(7, 30, 12)
+    best, score = Releases(noise, source_of(0)).select(candidates, question)
+    assert best is candidates[1]
+    assert score == pytest.approx(30, abs=1)
+    assert [one.n_asked for one in candidates] == [1, 1, 1]
+    # The best of more candidates is better, since their noise differs.
+    lattice = laplace_lattice(-math.inf, math.inf, 1e-3, step=1.0, l1=4.0)
+    noise = laplace_sums(lattice, None, share=4)
+    found = [
+        Releases(noise, source_of(0)).select(candidates[:1] * n, question)[1]
+        for n in range(1, 9)
+    ]
+    assert found == sorted(found)
+    assert found[0] < found[-1]
+
+
+def test_nobody_is_selected_without_candidates():
+    noise, _, question = scored()
+    best, score = Releases(noise, source_of(0)).select([], question)
+    assert best is None
+    assert score == -math.inf
+
+
+@pytest.mark.parametrize("streams", [None, NoiseStreams(0, 0)], ids=["none", "others"])
+def test_nobody_is_scored_that_no_budget_has_recorded(streams):
+    noise, candidates, question = scored(1)
+    with pytest.raises(RuntimeError, match="No budget has recorded"):
+        Releases(noise, streams).select(candidates, question)
+    assert not candidates[0].n_asked
+
+
+def test_a_score_that_moves_further_than_planned_is_refused():
+    noise, candidates, question = scored(1, share=3)
+    with pytest.raises(RuntimeError, match="more than the budget"):
+        Releases(noise, source_of(0)).select(candidates, question)
+    assert not candidates[0].n_asked
+
+
+def test_no_score_leaves_without_noise():
+    _, candidates, question = scored(1)
+    noise = NoisySums(norm="l1", share=4)
+    with pytest.raises(RuntimeError, match="Nobody has added noise"):
+        Releases(noise, source_of(0)).select(candidates, question)
+    assert not candidates[0].n_asked
+
+
+# --- what is recorded -----------------------------------------------------------------
 
 
 def test_another_lattice_is_refused():

@@ -490,7 +490,7 @@ def test_all_rows_of_a_user_move_the_sum_by_the_steps_of_one():
 
     def total(where, y):
         split = Split(*[np.arange(0)] * 3, users=where[:, 0])
-        return users.total(score.steps(None, where, y), split)
+        return users.contributions(score.steps(None, where, y), split).sum()
 
     moves = []
     for _ in range(300):

@@ -154,7 +154,7 @@ def test_one_value_changes_four_sums_within_the_budget(epsilon):
                 assert set(np.flatnonzero(part)) <= {where[entry, k % 2]}
                 largest[k] = max(largest[k], part.max())
     lattices = np.repeat(before.lattices, 2)
-    assert all(n <= lattice.n_steps for n, lattice in zip(largest, lattices, strict=1))
+    assert all(n <= lattice.l1_steps for n, lattice in zip(largest, lattices, strict=1))
     spent = sum(n * lattice.rate for n, lattice in zip(largest, lattices, strict=True))
     # No budget is wasted, but for values that are not as far apart as they may be.
     assert 0.8 * epsilon < spent <= epsilon
@@ -188,7 +188,7 @@ def test_every_sum_has_its_own_noise_for_its_share_of_the_budget():
     noise = []
     for lattice, (sums,) in zip(found.lattices, found.outputs, strict=True):
         for part in np.split(sums, 2):
-            noise.append(part[60:] / (lattice.step * lattice.n_steps))
+            noise.append(part[60:] / lattice.l1_steps)
     scores = [np.mean(np.abs(part)) for part in noise] / np.repeat([2.5, 10.0], 2) - 1
     assert np.all(np.abs(scores) * math.sqrt(n) < 6)
     together = np.corrcoef(np.sign(noise))[np.triu_indices(4, 1)]

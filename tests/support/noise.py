@@ -148,6 +148,6 @@ def constant_noise(level):
 
     stack = ExitStack()
     stack.enter_context(mock.patch.object(*POINTS["normal noise of a lattice"], normal))
-    for kind in ("Laplace noise of a lattice", "noise of sums", "noise of responses"):
+    for kind in ("Laplace noise of a lattice", "noise of responses"):
         stack.enter_context(mock.patch.object(*POINTS[kind], laplace))
     return stack

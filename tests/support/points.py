@@ -39,16 +39,12 @@ POINTS = {
     "noise of responses": (_responses, "discrete_laplace"),
     # Values and sums.
     "table of levels": (_values, "level_table"),
-    "noise of sums": (_sums, "discrete_laplace"),
-    "block of sums": (_sums, "_BLOCK"),
-    "release of sums": (_sums.SumsRandomizer, "randomize"),
     "completion of sums": (_sums.SumsPerturbation, "complete"),
     "chunk of noisy sums": (_noisy_sums, "_CHUNK"),
     "block of noisy sums": (_noisy_sums, "_BLOCK"),
     "rounds of a fit to sums": (_shared_rows, "_ROUNDS"),
     # Blocks and gradients.
-    "lengths of a block": (_statistics.np, "abs"),
-    "release of a block": (_statistics, "noisy_sums"),
+    "lengths of a block": (_statistics, "np"),
     "bounds of a block": (_statistics, "scales_of"),
     "plan of gradients": (_gradient, "plan_gaussian_sums"),
     "clip of gradients": (_gradient, "CLIP"),

@@ -151,7 +151,10 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
     def of_noisy_sums(noise, sums, source):
         if noise.lattice is None:
             return sums
-        sums, step = [wrong * s for s in sums], noise.lattice.step
+        step = noise.lattice.step
+        # Sums of values are counted in steps.
+        times = wrong_first if step == 1 else wrong
+        sums = [times * s for s in sums]
         exact = [np.rint(s / step).astype(np.int64) for s in sums]
         for whole, s in zip(exact, sums, strict=True):
             assert_array_equal(whole * step, s)
@@ -159,19 +162,7 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
             noise.lattice, exact, sums, lambda: noisy_sums(noise, sums, source)
         )
 
-    def of_sums(randomizer, values, source):
-        lattice, base = randomizer.lattice, randomizer.lattice.low * randomizer.counts
-        with mock.patch.object(*POINTS["noise of sums"], return_value=0):
-            without_noise = sums_of(randomizer, values, mock.Mock())
-        exact = np.rint((without_noise - base) / lattice.step).astype(np.int64)
-        exact *= wrong_first
-        sums = exact * lattice.step + base
-        (noisy,) = release(
-            lattice, [exact], [sums], lambda: [sums_of(randomizer, values, source)]
-        )
-        return noisy
-
-    def of_values(randomizer, values, source, *args):
+    def of_values(randomizer, values, source, *args, **options):
         lattice, clipped = randomizer.mechanism, randomizer.domain.clip(values)
         if randomizer.has_table:
             exact = randomizer.domain.index(values)
@@ -183,7 +174,7 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
             lattice,
             [exact],
             [clipped],
-            lambda: [draw(randomizer, values, source, *args)],
+            lambda: [draw(randomizer, values, source, *args, **options)],
         )
         return drawn
 
@@ -198,12 +189,11 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
         )  # fmt: skip
         return noisy
 
-    noisy_sums, sums_of = NoisySums.randomize, original("release of sums")
+    noisy_sums = NoisySums.randomize
     draw, lattice_of = EntryRandomizer.draw, LaplaceLattice.randomize
     rows = original("spherical rows")
     with (
         mock.patch.object(NoisySums, "randomize", of_noisy_sums),
-        mock.patch.object(*POINTS["release of sums"], of_sums),
         mock.patch.object(EntryRandomizer, "draw", of_values),
         mock.patch.object(LaplaceLattice, "randomize", of_lattice),
         mock.patch.object(*POINTS["spherical rows"], lambda *a: factor * rows(*a)),

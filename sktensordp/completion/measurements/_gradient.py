@@ -5,14 +5,16 @@ are the derivatives of the prediction by all parameters together: biases, factor
 the core of a Tucker decomposition. J_e is a function of earlier releases. Each gradient
 is clipped to length C as a whole, so replacing one value moves the sum of all gradients
 by at most 2 C. Every iteration adds Gaussian noise to all coordinates of that sum, and
-every iteration is accounted for.
+every iteration is accounted for. The sums go through the door over 2 C, where an entry
+contributes a vector of a length of at most 1/2 (`EntrySums` adds no other).
 
 This is Algorithm 2 of Wei, Li, Mao and Wang (2022), corrected: the paper adds noise to
 one factor of three and does not count the iterations.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import NoiseStreams
-from ...measure import BlockSums, NoisySums, plan_gaussian_sums, planned_event, row_sums
+from ...measure import (
+    AtHand,
+    EntrySums,
+    NoisySums,
+    Releases,
+    plan_gaussian_sums,
+    planned_event,
+    row_sums,
+)
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm
 from ...tensor._priors import BIAS_VARIANCE, RESIDUAL_VARIANCE
@@ -35,6 +45,8 @@ if TYPE_CHECKING:
 
 # C: the largest norm of an entry's gradient, with values in half ranges.
 CLIP = 0.5
+# Numbers of an array of derivatives in memory.
+_CHUNK = 2**20
 # Standard deviation of the factors at the start.
 _START_SCALE = 0.2
 _SOURCE = (
@@ -104,17 +116,18 @@ class GradientPerturbation(Measurement):
     ) -> tuple[Outcome, list[NDArray[np.floating]], int, np.dtype]:
         """Return the mean, and the parameters after a descent along noisy gradients."""
         problem, noise = self.problem, self._noise
-        noisy_sum = self._mean.measure(entries, streams and streams.step(0), on_sweep)
+        noisy_sum = self._mean.measure(entries, streams, on_sweep)
         mean = self._mean.complete(noisy_sum, on_sweep)
         residuals = problem.domain.clip(entries.values.astype(float))
         residuals = (residuals - mean.offset) / problem.domain.scale
         descent = _Descent(problem, noise.noise_variance)
+        people, releases = AtHand(residuals), Releases(noise, streams, number=1)
+        sums = EntrySums(tuple(descent.shapes), "l2", noise.step)
         n_iter = problem.max_iter
         for step in range(1, problem.max_iter + 1):
-            sums = noise.release(
-                descent.contributions(residuals), streams and streams.step(step)
-            )
-            descent.move(sums)
+            question = GradientQuestion((sums,), descent)
+            ((noisy, _),) = releases.ask(people, question)
+            descent.move(sums.parts(noisy))
             if on_sweep(step - 1):
                 n_iter = step
                 break
@@ -167,12 +180,40 @@ class _Blocks(NamedTuple):
         return [own[:, n:] for own, n in zip(parameters, self.n_biases, strict=True)]
 
 
+@dataclass(frozen=True, eq=False)
+class GradientQuestion:
+    """The sums of gradients that come next. Everything in it is public.
+
+    Attributes
+    ----------
+    sums : tuple of EntrySums
+    descent : _Descent
+        Where the descent has come to.
+    """
+
+    sums: tuple[EntrySums]
+    descent: "_Descent"
+
+    many = 1
+
+    def add(
+        self, residuals: NDArray[np.floating], *totals: NDArray[np.float64]
+    ) -> None:
+        """Add what entries contribute to all blocks, from their residuals."""
+        descent = self.descent
+        for part in descent.chunks():
+            parts = descent.contributions(part, residuals[part])
+            rows = [of_block[part] for of_block in descent.rows]
+            self.sums[0].add(totals[0], rows, parts)
+
+
 class _Descent:
     """Descent of biases, factors and core along noisy gradients, in half ranges."""
 
     def __init__(self, problem: Problem, noise_variance: float) -> None:
         self._blocks, self.clip = _Blocks.of(problem), CLIP
         form, every_n_biases, shapes = self._blocks
+        self.shapes = shapes
         self.rows = form.rows(problem.entries.coordinates)
         self._n_averaged = (problem.max_iter + 1) // 2
         self._averaged: list[list[NDArray[np.floating]]] = []
@@ -205,6 +246,9 @@ class _Descent:
         ones = np.ones((len(regressors), self._blocks.n_biases[block]))
         return np.hstack([ones, regressors])
 
+    def _squares(self, block: int, chunk: slice) -> NDArray[np.floating]:
+        return self._derivative(block, chunk) ** 2
+
     def _predicted(self, chunk: slice) -> NDArray[np.floating]:
         """Predictions of entries."""
         predicted, last = 0.0, len(self.rows) - 1
@@ -216,40 +260,33 @@ class _Descent:
         terms = own[rows[chunk], n_biases:] * self._regressors(last, chunk)
         return terms.sum(axis=1) + predicted
 
-    def _sums(
-        self, contribution: Callable[[int, slice], NDArray[np.floating]]
-    ) -> list[BlockSums]:
-        """Sums of contributions to every block."""
-        return [
-            (rows, own.shape, partial(contribution, block))
-            for block, (rows, own) in enumerate(
-                zip(self.rows, self.parameters, strict=True)
-            )
-        ]
+    def chunks(self) -> list[slice]:
+        """Slices of the entries whose derivatives fit into memory."""
+        n_entries = len(self.rows[0])
+        size = max(_CHUNK // sum(n_columns for _, n_columns in self.shapes), 1)
+        return [slice(start, start + size) for start in range(0, n_entries, size)]
 
-    def contributions(self, values: NDArray[np.floating]) -> list[BlockSums]:
+    def contributions(
+        self, chunk: slice, values: NDArray[np.floating]
+    ) -> list[NDArray[np.floating]]:
         """Clipped gradients over 2 C, which have a length of at most 1/2, by block."""
-        weights, size = np.empty(len(values)), 2**18
-        for start in range(0, len(values), size):
-            chunk = slice(start, start + size)
-            squares = [
-                (self._derivative(block, chunk) ** 2).sum(axis=1)
-                for block in range(len(self.rows))
-            ]
-            length = np.maximum(np.sqrt(sum(squares)), 1e-100)
-            residual = values[chunk] - self._predicted(chunk)
-            clipped = np.clip(residual * length / self.clip, -1.0, 1.0)
-            weights[chunk] = clipped / (2 * length)
-        return self._sums(
-            lambda block, chunk: (
-                self._derivative(block, chunk) * weights[chunk, np.newaxis]
-            )
-        )
+        found = [self._derivative(block, chunk) for block in range(len(self.rows))]
+        squares = [(derivative**2).sum(axis=1) for derivative in found]
+        length = np.maximum(np.sqrt(sum(squares)), 1e-100)
+        residual = values - self._predicted(chunk)
+        clipped = np.clip(residual * length / self.clip, -1.0, 1.0)
+        weights = clipped / (2 * length)
+        for derivative in found:
+            derivative *= weights[:, np.newaxis]
+        return found
 
     def move(self, sums: list[NDArray[np.float64]]) -> None:
         """Take one step along the noisy gradients, over the public curvature."""
-        squares = self._sums(lambda block, chunk: self._derivative(block, chunk) ** 2)
-        curvatures = [row_sums(*block) for block in squares]
+        pairs = enumerate(zip(self.rows, self.shapes, strict=True))
+        curvatures = [
+            row_sums(rows, shape, partial(self._squares, block))
+            for block, (rows, shape) in pairs
+        ]
         for block, parameters in enumerate(self.parameters):
             curvature = np.maximum(curvatures[block], 1e-6)
             # Noise in the sums acts like additional residual variance of the values.

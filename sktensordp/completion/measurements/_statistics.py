@@ -14,7 +14,9 @@ known weights:
 The residuals r_e are clipped to [-c, c]. Replacing one value changes only the sums of
 its own row, by at most 2 c max_e ||q_e||_1, where q_e is h_e or M_i^-1 h_e and the
 maximum is over the entries of the row. Laplace noise of that scale makes a block
-pure-DP; the proof is in doc/completion_proofs.md.
+pure-DP; the proof is in doc/completion_proofs.md. The sums go through the door over
+these scales, where an entry contributes a vector of an L1 norm of at most 1/2
+(`EntrySums` adds no other).
 """
 
 import math
@@ -27,7 +29,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._random import NoiseStreams
-from ...measure import NoisySums, OfChunk, plan_laplace_sums, row_sums
+from ...measure import (
+    EntrySums,
+    NoisySums,
+    OfChunk,
+    Releases,
+    plan_laplace_sums,
+    row_sums,
+)
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, TuckerForm, row_posterior
 from ...tensor._coordinates import present
@@ -129,17 +138,16 @@ class StatisticsPerturbation(Measurement):
     ) -> tuple[Outcome, list[NDArray[np.float64]], np.dtype]:
         """Return the outcome of the sums, and the factors from noisy blocks."""
         problem, form, blocks = self.problem, self._form, self._blocks
-        released = self._first.measure(entries, streams and streams.step(0), on_sweep)
+        released = self._first.measure(entries, streams, on_sweep)
         outcome = self._first.complete(released, on_sweep)
         clip = self._clip * problem.domain.scale
         residuals_of = Residuals(problem.domain, outcome.offset, outcome.model, clip)
-        factors = self._start()
+        factors, releases = self._start(), Releases(self._noise, streams, number=1)
         for step, number in enumerate(blocks, start=1):
             others: list[Any] = list(factors)
             others[number] = None
             block = Block(form, number, factors[number].shape, others)
-            streams_of = streams and streams.step(step)
-            factors[number] = self._regressed(entries, block, residuals_of, streams_of)
+            factors[number] = self._regressed(entries, block, residuals_of, releases)
             if step < len(blocks):
                 # The following blocks need the direction only, not the length.
                 form.normalize(number, factors)
@@ -148,7 +156,11 @@ class StatisticsPerturbation(Measurement):
         return outcome, factors, entries.dtype
 
     def _regressed(
-        self, entries: Any, block: "Block", residuals_of: "Residuals", streams: Any
+        self,
+        entries: Any,
+        block: "Block",
+        residuals_of: "Residuals",
+        releases: Releases,
     ) -> NDArray[np.float64]:
         """Release noisy sums of a block, and return the posterior means of its rows."""
         n_rows, n_columns = block.shape
@@ -162,7 +174,7 @@ class StatisticsPerturbation(Measurement):
             block = replace(block, inverses=inverses)
             design = inverses @ design
             squares = design @ inverses
-        sums, scales = noisy_sums(entries, block, residuals_of, self._noise, streams)
+        sums, scales = noisy_sums(entries, block, residuals_of, releases)
         sums, of_noise = sums * scales[:, np.newaxis], self._noise.noise_variance
         return row_posterior(
             sums, design, squares, scales**2 * of_noise, noise / residuals_of.clip**2
@@ -333,18 +345,17 @@ def noisy_sums(
     entries: Any,
     block: Block,
     residuals_of: Callable[[Entries], NDArray[np.float64]],
-    noise: NoisySums,
-    streams: Any,
+    releases: Releases,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Release noisy sums of the residuals, each over the scale of its row."""
     longest = np.zeros(block.shape[0])
     for rows, lengths in entries.ask(_longest, block):
         longest[rows] = np.maximum(longest[rows], lengths)
-    sums, scales = np.zeros(block.shape), scales_of(longest)
-    known = block, residuals_of, scales, noise.step
-    for rows, added in entries.ask(_contributed, *known):
-        sums[rows] += added
-    return noise.randomize([sums], streams)[0], scales
+    scales = scales_of(longest)
+    sums = EntrySums((block.shape,), "l1", releases.step)
+    question = BlockQuestion((sums,), block, residuals_of, scales)
+    ((noisy, _),) = releases.ask(entries, question)
+    return noisy.reshape(block.shape), scales
 
 
 def scales_of(longest: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -391,21 +402,34 @@ def _longest(
     return rows, longest
 
 
-def _contributed(
-    entries: Entries,
-    block: Block,
-    residuals_of: Callable[[Entries], NDArray[np.float64]],
-    scales: NDArray[np.float64],
-    step: float,
-) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
-    """Rows of a chunk, and sums of their contributions, over the scales of the rows."""
-    rows, places, weights = block.weights(entries)
-    residuals = residuals_of(entries) / scales[rows][places]
+@dataclass(frozen=True, eq=False)
+class BlockQuestion:
+    """The sums of a block that come next. Everything in it is public.
 
-    def contributions(chunk: slice) -> NDArray[np.floating]:
-        weighted = weights(chunk) * residuals[chunk, np.newaxis]
-        # Keeps the bound where weights nearly cancel and rounding lengthens them.
-        excess = np.maximum(2 * np.abs(weighted).sum(axis=1), 1.0)
-        return weighted / excess[:, np.newaxis]
+    Attributes
+    ----------
+    sums : tuple of EntrySums
+    block : Block
+    residuals_of : Residuals
+    scales : ndarray of shape (n_rows,)
+        Contributions are divided by the scales of their rows.
+    """
 
-    return rows, row_sums(places, (len(rows), block.shape[1]), contributions, step)
+    sums: tuple[EntrySums]
+    block: Block
+    residuals_of: Callable[[Entries], NDArray[np.float64]]
+    scales: NDArray[np.float64]
+
+    many = 1
+
+    def add(self, chunk: Entries, *totals: NDArray[np.float64]) -> None:
+        """Add what the residuals of entries contribute to the sums of their rows."""
+        present_rows, places, weights = self.block.weights(chunk)
+        rows = present_rows[places]
+        residuals = self.residuals_of(chunk) / self.scales[rows]
+        for part in self.block.chunks(len(rows)):
+            weighted = weights(part) * residuals[part, np.newaxis]
+            # Keeps the bound where weights nearly cancel and rounding lengthens them.
+            excess = np.maximum(2 * np.abs(weighted).sum(axis=1), 1.0)
+            weighted /= excess[:, np.newaxis]
+            self.sums[0].add(totals[0], [rows[part]], [weighted])

@@ -1,5 +1,8 @@
 """Perturbation of sums: the sum of the values in every row of every mode is randomised.
 
+A value is clipped to the range and rounded to a whole number of steps above its lower
+end, from 0 to n (`RangeSums` adds no other). The noise is counted in these steps.
+
 Guarantee. Two data sets that differ in the value of one observed entry, at the same
 coordinates, differ in one sum of each mode, by at most the width of the range. Each
 mode has an equal share of epsilon, and its sums are given discrete Laplace noise for
@@ -7,18 +10,18 @@ that share; the modes compose. The numbers of entries in the rows are public.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._random import BLOCK as _BLOCK
-from ...noise import LaplaceLattice, discrete_laplace
+from ..._random import NoiseStreams
+from ...measure import MOST_STEPS, NoisySums, RangeSums, Releases, laplace_sums
+from ...noise import LaplaceLattice
 from ...privacy import PrivacyGuarantee
 from ...tensor import fit_biases_to_sums, point_model
-from ...tensor._coordinates import present
 from ...tensor._priors import RESIDUAL_VARIANCE
 from .._domain import Domain
 from .._entries import Entries
@@ -31,6 +34,37 @@ if TYPE_CHECKING:
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
 # Share of epsilon for the mean, where more is released after it.
 SHARE_OF_MEAN = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class ValueQuestion:
+    """Which sums of values come next. Everything in it is public.
+
+    Attributes
+    ----------
+    domain : Domain
+        Domain to which values are clipped.
+    lattice : LaplaceLattice or None
+        Lattice of the values; None for no noise.
+    by_row : bool
+        Whether there is a sum for every row of every mode; if not, there is one sum.
+    sums : tuple of RangeSums
+    """
+
+    domain: Domain
+    lattice: LaplaceLattice | None
+    by_row: bool
+    sums: tuple[RangeSums]
+
+    many = 1
+
+    def add(self, chunk: Entries, *totals: NDArray[np.float64]) -> None:
+        """Add the values of entries to the sums that they are in."""
+        steps = _summands(chunk.values, self.domain, self.lattice)
+        rows = [np.broadcast_to(np.int32(0), len(steps))]
+        if self.by_row:
+            rows = [*chunk.coordinates.T]
+        self.sums[0].add(totals[0], rows, steps)
 
 
 @dataclass(frozen=True)
@@ -62,8 +96,32 @@ class SumsRandomizer:
         """Variance of the noise in a sum."""
         return 0.0 if self.lattice is None else self.lattice.noise_variance
 
-    def randomize(self, entries: Any, streams: Any) -> NDArray[np.float64]:
-        """Return noisy sums, mode by mode; each block of them has its own stream.
+    @property
+    def noise(self) -> NoisySums:
+        """The noise of all sums together, in steps."""
+        (sums,) = self.question.sums
+        if self.lattice is None:
+            return NoisySums(norm="l1", share=sums.share)
+        in_steps = replace(
+            self.lattice, low=0.0, step=1.0, n_steps=None, l1_steps=sums.most
+        )
+        return laplace_sums(in_steps, self.event, share=sums.share)
+
+    @property
+    def question(self) -> ValueQuestion:
+        """The sums that are asked for."""
+        sizes = tuple(self.entries.shape) if self.by_row else (1,)
+        sums = RangeSums(sizes, 0, 1, times=len(sizes), step=0.0)
+        if self.lattice is not None:
+            # Whole, as is the lattice of one cell.
+            most: Any = self.lattice.n_steps
+            sums = replace(sums, most=most, step=1.0, unit=self.lattice.step)
+        return ValueQuestion(self.domain, self.lattice, self.by_row, (sums,))
+
+    def release(
+        self, entries: Any, streams: NoiseStreams | None, number: int = 0
+    ) -> NDArray[np.float64]:
+        """Release noisy sums, mode by mode.
 
         Parameters
         ----------
@@ -71,20 +129,16 @@ class SumsRandomizer:
             With values.
         streams : NoiseStreams or None
             Not read without noise.
+        number : int, default=0
+            Number of earlier releases that draw from the streams.
 
         Returns
         -------
         sums : ndarray of shape (n_sums,), float64
         """
-        lattice, sums = self.lattice, self._sums(entries)
-        if lattice is None:
-            return sums
-        sums = sums.astype(np.int64)
-        for block, start in enumerate(range(0, len(sums), _BLOCK)):
-            chunk = sums[start : start + _BLOCK]
-            bits, rate = streams.stream(block), (lattice.numerator, lattice.denominator)
-            chunk += discrete_laplace(bits, *rate, len(chunk))
-        return sums * lattice.step + lattice.low * self.counts
+        releases = Releases(self.noise, streams, number)
+        ((sums, _),) = releases.ask(entries, self.question)
+        return sums if self.lattice is None else sums + self.lattice.low * self.counts
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -93,47 +147,18 @@ class SumsRandomizer:
             return np.concatenate(self.entries.counts)
         return np.array([self.entries.n_entries])
 
-    def _sums(self, entries: Any) -> NDArray[np.float64]:
-        """Sums of summands; of whole numbers, they are exact."""
-        known = self.domain, self.lattice
-        if not self.by_row:
-            return np.array([sum(entries.ask(_total, *known))], dtype=float)
-        totals = [np.zeros(size) for size in entries.shape]
-        for of_chunk in entries.ask(_row_sums, *known):
-            for total, (rows, sums) in zip(totals, of_chunk, strict=True):
-                total[rows] += sums
-        return np.concatenate(totals)
-
 
 def _summands(
     values: NDArray[np.floating], domain: Domain, lattice: LaplaceLattice | None
 ) -> NDArray[np.floating]:
-    """Clipped values as whole steps of a lattice.
+    """Clipped values in steps of a lattice.
 
     Without a lattice, they stay as they are, and their sums are not exact.
     """
     clipped = domain.clip(values.astype(float))
     if lattice is None:
         return clipped
-    steps = np.rint((clipped - lattice.low) / lattice.step)
-    return np.clip(steps, 0, lattice.n_steps)
-
-
-def _total(
-    entries: Entries, domain: Domain, lattice: LaplaceLattice | None
-) -> np.floating:
-    return _summands(entries.values, domain, lattice).sum()
-
-
-def _row_sums(
-    entries: Entries, domain: Domain, lattice: LaplaceLattice | None
-) -> list[tuple[NDArray[np.integer], NDArray[Any]]]:
-    """For every mode, the rows of a chunk and the sums over their entries."""
-    summands, found = _summands(entries.values, domain, lattice), []
-    for column in entries.coordinates.T:
-        rows, places = present(column)
-        found.append((rows, np.bincount(places, weights=summands, minlength=len(rows))))
-    return found
+    return np.clip((clipped - lattice.low) / lattice.step, 0, lattice.n_steps)
 
 
 def plan_sums_randomizer(
@@ -171,7 +196,7 @@ def plan_sums_randomizer(
         return SumsRandomizer(domain, entries, by_row)
     n_modes, n_entries = len(entries.shape) if by_row else 1, entries.n_entries
     lattice = domain_lattice(epsilon / n_modes, domain, max(n_entries, 1))
-    if n_entries * lattice.n_steps >= 2**53:
+    if n_entries * lattice.n_steps > MOST_STEPS:
         raise ValueError(
             "There are too many values to be summed exactly; fit fewer of them."
         )
@@ -233,7 +258,7 @@ class SumsPerturbation(Measurement):
         self, entries: Any, streams: Any, on_sweep: OnSweep
     ) -> tuple[NDArray[np.float64], np.dtype]:
         """Return the randomised sums, and the type of the values."""
-        return self.randomizer.randomize(entries, streams), entries.dtype
+        return self.randomizer.release(entries, streams), entries.dtype
 
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Fit the biases to the noisy sums."""
