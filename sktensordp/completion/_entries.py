@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 
 from .._random import BLOCK, NoiseStreams
-from .._validation import check_coordinates, check_numeric, checked, filled, range_of
+from .._validation import check_coordinates, check_numeric, checked, range_of
 from ..privacy._conditions import CLIENTS
 from ..tensor import Observations, Pattern, as_coordinates, pattern_of
 from ..tensor._coordinates import present
@@ -154,8 +154,7 @@ def extent(where: NDArray[np.integer]) -> tuple[int, ...]:
 
 def check_values(y: Any) -> NDArray[np.floating]:
     """Return `y` as finite floats: float32 if it already is, otherwise float64."""
-    check_numeric(y, "y")
-    y = checked(column_or_1d, filled(y))
+    y = checked(column_or_1d, check_numeric(y, "y"))
     y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
     if not np.all(np.isfinite(y)):
         raise ValueError("Some values in y are NaN, infinite or missing.")
@@ -177,10 +176,8 @@ def entries_of(
     name : str
         Name of the estimator, for messages.
     """
-    check_numeric(X, "X")
-    X = checked(
-        check_array, filled(X), dtype="numeric", ensure_min_samples=0, input_name="X"
-    )
+    X = check_numeric(X, "X")
+    X = checked(check_array, X, dtype="numeric", ensure_min_samples=0, input_name="X")
     if X.shape[1] < 2:
         raise ValueError(
             f"X has {X.shape[1]} feature(s), but a tensor has two or more modes."

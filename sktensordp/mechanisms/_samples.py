@@ -6,7 +6,7 @@ from typing import Any
 from sklearn.utils.validation import validate_data
 
 from .._dask import check_lazy, is_dask, named_columns
-from .._validation import check_numeric, checked, described, filled, is_integer
+from .._validation import check_numeric, checked, described, is_integer
 from ._chunks import AS_SAMPLES
 
 
@@ -16,8 +16,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
         array, known = check_lazy(X), named_columns(X)
         checked(validate_data, estimator, known, reset=reset, skip_check_array=True)
     else:
-        check_numeric(X, "X")
-        X = filled(X)
+        X = check_numeric(X, "X")
         # C order: the result must not depend on the layout in memory.
         options = {**AS_SAMPLES, **options}
         array = checked(validate_data, estimator, X, reset=reset, **options)
