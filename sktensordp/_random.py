@@ -85,8 +85,9 @@ class NoiseStreams:
     Attributes
     ----------
     are_recorded : bool
-        Whether the open budgets have recorded the release. The gate of all releases
-        sets it; sums over people get noise from no other streams.
+        Whether the open budgets have recorded the release, and its budget is unspent.
+        The gate of all releases sets it, and sums over people take it: they get noise
+        from no other streams.
     """
 
     _key: bytes | None

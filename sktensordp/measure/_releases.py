@@ -146,8 +146,8 @@ class Releases:
     noise : NoisySums or SharedNoise
         Noise for vectors of length one.
     streams : NoiseStreams or None
-        Streams of a release that the open budgets have recorded; None if no noise is
-        drawn here.
+        Streams of a release that the open budgets have recorded, and that no other
+        object takes its noise from; None if no noise is drawn here.
 
     Attributes
     ----------
@@ -163,6 +163,11 @@ class Releases:
         self._noise, self._streams = noise, streams
         self._asked, self._n_releases = Asked(), 0
         self.sigma, self.step = math.sqrt(noise.noise_variance), noise.step
+        self._needs_noise = self.step > 0 and isinstance(noise, NoisySums)
+        self._is_recorded = streams is not None and streams.are_recorded
+        if self._needs_noise and streams is not None:
+            # Other `Releases` would spend the budget again, and draw the same noise.
+            streams.are_recorded = False
 
     @property
     def left(self) -> float:
@@ -193,8 +198,7 @@ class Releases:
                 f"This fit asks for {excess}. Nothing was released; please report this "
                 f"error."
             )
-        needs_noise = self.step > 0 and isinstance(self._noise, NoisySums)
-        if needs_noise and not (self._streams and self._streams.are_recorded):
+        if self._needs_noise and not self._is_recorded:
             raise RuntimeError(
                 "No budget has recorded this release, so there is no noise for it. "
                 "Nothing was released; please report this error."

@@ -110,6 +110,17 @@ def test_nothing_leaves_that_no_budget_has_recorded(streams):
     assert not people.n_asked
 
 
+def test_a_record_serves_one_object():
+    """Another would spend the budget again, and draw the same noise."""
+    streams = source_of(0)
+    (first, people), (second, _) = door(streams), door(streams)
+    with pytest.raises(RuntimeError, match="No budget has recorded"):
+        second.ask(people, Asking((bounded(second),)))
+    assert not people.n_asked
+    for _ in range(2):
+        first.ask(people, Asking((bounded(first),)))
+
+
 def test_nothing_leaves_without_noise():
     # Parties that have not said how many of them added noise have added none.
     noise = plan_gaussian_sums(
