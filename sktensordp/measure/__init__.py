@@ -17,7 +17,7 @@ from ._noisy_sums import (
 )
 from ._products import SHARE_BITS, ProductSums, whole_shares
 from ._releases import Asked, Chunks, People, Question, Releases, contribute
-from ._sums import BoundedSums, Sums, WholeSums
+from ._sums import BoundedSums, StepSums, Sums, WholeSums
 
 __all__ = [
     "LARGEST",
@@ -37,6 +37,7 @@ __all__ = [
     "Question",
     "Releases",
     "SharedNoise",
+    "StepSums",
     "Sums",
     "WholeSums",
     "contribute",
