@@ -21,8 +21,7 @@ from sktensordp.completion import CPCompletion, NoiseShares, fit_aggregated, par
 from sktensordp.completion._requests import read_request
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.measure import _noise_shares
-from sktensordp.measure._noise_shares import SharedNoise
+from sktensordp.measure import SharedNoise, _noise_shares
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
 from tests.support import divergence
 from tests.support.goodness import chi_square

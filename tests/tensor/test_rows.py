@@ -9,27 +9,31 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.datasets import make_ratings
-from sktensordp.tensor import TableLikelihood, _cp_rows
+from sktensordp.tensor import (
+    Evidence,
+    Observations,
+    TableLikelihood,
+    _cp_rows,
+    fit_cp,
+    own_rows,
+    pattern_of,
+    updated,
+)
 from sktensordp.tensor._cp_rows import (
     Fit,
-    fit_cp,
     started,
     with_terms,
     with_terms_that_stand_out,
 )
 from sktensordp.tensor._leading_terms import n_standing_out
-from sktensordp.tensor._observations import Observations, places_of
-from sktensordp.tensor._pattern import pattern_of
+from sktensordp.tensor._observations import places_of
 from sktensordp.tensor._rows import (
-    Evidence,
     as_sums,
     learn,
-    own_rows,
     spread,
     sums,
     unpacked,
     update,
-    updated,
     weighing,
 )
 from tests.support.tensors import (
