@@ -93,6 +93,7 @@ class NoiseStreams:
     are_recorded = False
 
     def __init__(self, random_state: int | None, n_releases: int) -> None:
+        self._taken: set[int] = set()
         if random_state is None:
             self._key = secrets.token_bytes(_KEY_BYTES)
         else:
@@ -118,7 +119,7 @@ class NoiseStreams:
             )
         return _stream(self._key, block)
 
-    def step(self, number: int) -> "_StepStreams":
+    def step(self, number: int) -> "StepStreams":
         """Streams of one step of a release; no two steps share a stream.
 
         Parameters
@@ -131,7 +132,28 @@ class NoiseStreams:
         streams : object
             Its ``stream`` takes the number of the block within the step.
         """
-        return _StepStreams(self, number)
+        return StepStreams(self, number)
+
+    def take(self, number: int) -> "StepStreams":
+        """Streams of one step, for who takes them first: nobody gets them again.
+
+        Parameters
+        ----------
+        number : int
+            See `step`.
+
+        Raises
+        ------
+        RuntimeError
+            If they were taken before, so that two results would have the same noise.
+        """
+        if number in self._taken:
+            raise RuntimeError(
+                "The noise of this release was drawn before, so there is none for it. "
+                "Nothing was released; please report this error."
+            )
+        self._taken.add(number)
+        return self.step(number)
 
     def sent(self) -> "SentStreams":
         """The same streams for tasks that run elsewhere.
@@ -165,6 +187,7 @@ class SentStreams(NoiseStreams):
 
     def __init__(self, key: bytes | None, are_recorded: bool = False) -> None:
         self._key, self.are_recorded = key, are_recorded
+        self._taken = set()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SentStreams, (self._key, self.are_recorded)
@@ -186,7 +209,7 @@ def check_recorded(streams: NoiseStreams | None) -> NoiseStreams:
     return streams
 
 
-class _StepStreams:
+class StepStreams:
     """Streams of one step of a release."""
 
     def __init__(self, streams: NoiseStreams, number: int) -> None:

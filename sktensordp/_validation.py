@@ -200,24 +200,31 @@ def check_coordinates(
     return coordinates
 
 
-def check_numeric(values: Any, name: str) -> None:
-    """Refuse data that are not numbers, without quoting them as NumPy's errors do."""
+def check_numeric(values: Any, name: str) -> Any:
+    """Refuse data that are not numbers, without quoting them as NumPy's errors do.
+
+    Returns
+    -------
+    values : array-like
+        Result of `filled`: whoever reads on reads this, and converts no list again.
+    """
     if type(values) is np.ndarray and values.dtype.kind in "biuf":
-        return
+        return values
     if issparse(values):
         raise TypeError(f"Sparse data was passed as {name}; dense data is required.")
     check_container(values, name)
     check_unmasked(values, name)
-    values = as_numpy(filled(values), name)
-    numeric, reason = values.dtype.kind in "biuf", None
-    complex_ = is_complex(values)
-    may_convert = not complex_ and not _has_any(values, _TIMES)
-    if values.dtype.kind in "OSU" and may_convert:
+    values = filled(values)
+    array = as_numpy(values, name)
+    numeric, reason = array.dtype.kind in "biuf", None
+    complex_ = is_complex(array)
+    may_convert = not complex_ and not _has_any(array, _TIMES)
+    if array.dtype.kind in "OSU" and may_convert:
         try:
-            values.astype(float)
+            array.astype(float)
             numeric = True
         except TypeError:
-            kinds = {type(item) for item in values.flat}
+            kinds = {type(item) for item in array.flat}
             reason = " and ".join(sorted(kind.__name__ for kind in kinds - _PLAIN))
         except (OverflowError, ValueError):
             pass
@@ -235,6 +242,7 @@ def check_numeric(values: Any, name: str) -> None:
         )
     if not numeric:
         raise malformed("numbers", f"{name} must hold numbers.")
+    return values
 
 
 def filled(values: Any) -> Any:

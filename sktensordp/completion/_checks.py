@@ -24,7 +24,6 @@ from .._validation import (
     check_same_length,
     check_unmasked,
     checked,
-    filled,
     malformed,
     names_of,
 )
@@ -208,7 +207,7 @@ def _learn_no_names(estimator: Any, n_features: int | None) -> None:
 
 
 def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
-    """Return `X`, or `X` and `y`, as arrays of finite numbers."""
+    """Return `X`, or `X` and a `y` that is numeric, as arrays of finite numbers."""
     check_columns(X)
     (X,) = loaded(X)  # as pandas, a Dask frame keeps the names of its columns
     if is_sparse(X):
@@ -218,9 +217,7 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         )
     encode = "; or encode them: X = CoordinateEncoder().fit_transform(X)."
     _refuse_text(estimator, X, encode)
-    check_numeric(X, "X")
-    X, y = filled(X), tuple(map(filled, y))
-    message = None
+    X, message = check_numeric(X, "X"), None
     try:
         return checked(validate_data, estimator, X, *y, dtype="numeric", **options)
     except ValueError as error:
@@ -259,7 +256,7 @@ def check_entries(
             f"{type(estimator).__name__} requires y to be passed, got None."
         )
     check_aligned(X, y=y)
-    check_numeric(y, "y")
+    y = check_numeric(y, "y")
     if shape is not None and is_empty_list(X):
         X = np.zeros((0, len(shape)))
     X, y = check_input(
@@ -320,8 +317,7 @@ def check_tensor(
             "and values: X, y = entries_from_sparse(X)."
         )
     _refuse_text(estimator, X, ", and pass the values as y: fit(ids, values).")
-    check_numeric(X, "X")
-    X = np.asarray(filled(X))
+    X = np.asarray(check_numeric(X, "X"))
     if X.ndim < 2:
         raise ValueError(
             f"Expected 2D array, got {X.ndim}D array instead: without y, X is a "

@@ -22,7 +22,6 @@ from .._validation import (
     check_coordinates,
     check_numeric,
     checked,
-    filled,
     malformed,
     range_of,
 )
@@ -172,8 +171,7 @@ def extent(where: NDArray[np.integer]) -> tuple[int, ...]:
 
 def check_values(y: Any) -> NDArray[np.floating]:
     """Return `y` as finite floats: float32 if it already is, otherwise float64."""
-    check_numeric(y, "y")
-    y = checked(column_or_1d, filled(y))
+    y = checked(column_or_1d, check_numeric(y, "y"))
     y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
     if not np.all(np.isfinite(y)):
         raise malformed("numbers", "Some values in y are NaN, infinite or missing.")
@@ -196,10 +194,8 @@ def entries_of(
         Name of the estimator, for messages.
     """
     check_aligned(X, y=y)
-    check_numeric(X, "X")
-    X = checked(
-        check_array, filled(X), dtype="numeric", ensure_min_samples=0, input_name="X"
-    )
+    X = check_numeric(X, "X")
+    X = checked(check_array, X, dtype="numeric", ensure_min_samples=0, input_name="X")
     if X.shape[1] < 2:
         raise ValueError(
             f"X has {X.shape[1]} feature(s), but a tensor has two or more modes."

@@ -148,7 +148,7 @@ class Fitted:
 
     def check_own_rows(self) -> None:
         """Refuse to compute rows of users where these are tied to one another."""
-        if self.model.is_smooth(0):
+        if self.model.is_smooth[0]:
             raise ValueError(TIED)
 
     def warn_of_lost_rows(self, coordinates: np.ndarray) -> None:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import check_lazy, is_dask, loaded
 from .._sklearn_compat import Interval, StrOptions, fit_context, framed
-from .._validation import check_aligned, check_numeric, checked, filled
+from .._validation import check_aligned, check_numeric, checked
 from ..mechanisms._base import ReleasingTransformer
 from ..mechanisms._chunks import DTYPES, in_chunks
 from ..mechanisms._samples import validated
@@ -248,10 +248,8 @@ class LinearEncoder(
         if is_dask(Z):
             code = check_lazy(Z, "Z")
         else:
-            check_numeric(Z, "Z")
-            code = checked(
-                check_array, filled(Z), dtype=DTYPES, order="C", input_name="Z"
-            )
+            code = check_numeric(Z, "Z")
+            code = checked(check_array, code, dtype=DTYPES, order="C", input_name="Z")
         if code.shape[1:] != (self.n_components_,):
             raise ValueError(
                 f"Z must have {self.n_components_} components, got {code.shape[1]}."

@@ -20,7 +20,7 @@ from ._parties import PartySums, fit_aggregated, party
 from ._products import SHARE_BITS, ProductSums, whole_shares
 from ._releases import Asked, AtHand, Chunks, People, Question, Releases, contribute
 from ._requests import LEAST, SumFields
-from ._sums import BoundedSums, Sums, WholeSums
+from ._sums import BoundedSums, StepSums, Sums, WholeSums
 
 __all__ = [
     "LARGEST",
@@ -44,6 +44,7 @@ __all__ = [
     "RangeSums",
     "Releases",
     "SharedNoise",
+    "StepSums",
     "SumFields",
     "Sums",
     "WholeSums",

@@ -129,10 +129,10 @@ def plan_gaussian_sums(
     delta: float,
     *,
     within: float,
-    n_releases: int,
     n_cells: int,
-    n_changed: int,
     n_entries: int,
+    n_changed: int = 0,
+    n_releases: int = 1,
 ) -> NoisySums:
     """Gaussian noise for releases that together satisfy (epsilon, delta).
 
@@ -142,12 +142,14 @@ def plan_gaussian_sums(
         Infinity for no noise.
     within : float
         Epsilon of the whole composition that these releases belong to.
-    n_releases : int
     n_cells : int
         Number of sums in all releases together.
-    n_changed : int
-        Number of sums in one release that rounding moves between neighbours.
     n_entries : int
+        Bound on the number of entries, or people, that may come.
+    n_changed : int, default=0
+        Number of sums in one release that rounding moves between neighbours.
+    n_releases : int, default=1
+        Number of releases of length one; those of `Releases` have shares of one.
 
     Returns
     -------

@@ -31,7 +31,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import NoiseStreams, check_recorded
+from .._random import NoiseStreams, StepStreams, check_recorded
 from ._noise_shares import SharedNoise
 from ._noisy_sums import NoisySums
 from ._sums import Sums
@@ -230,8 +230,11 @@ class Releases:
         """
         sums = question.sums
         self._asked = self._counted(self._asked, sums)
+        streams = None
+        if self._streams is not None:
+            streams = self._streams.take(self._number)
         totals, n_answers = people.summed(contribute, question)
-        noisy, sigma = self._noisy(sums, totals, n_answers)
+        noisy, sigma = self._noisy(sums, totals, streams, n_answers)
         self._number += 1
         return [
             (numbers * one.unit, sigma * one.unit)
@@ -293,6 +296,7 @@ class Releases:
         self,
         sums: Sequence[Sums],
         totals: Sequence[NDArray[Any]],
+        streams: StepStreams | None,
         n_answers: int | None,
     ) -> tuple[list[NDArray[np.float64]], float]:
         """Sums with noise, and its standard deviation."""
@@ -302,5 +306,4 @@ class Releases:
                 raise RuntimeError("Nobody has added noise to these sums.")
             return [steps * self.step for steps in totals], noise.sigma(n_answers)
         exact = [one.on_lattice(t) for one, t in zip(sums, totals, strict=True)]
-        streams = self._streams and self._streams.step(self._number)
         return noise.randomize(exact, streams), self.sigma

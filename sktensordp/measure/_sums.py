@@ -149,6 +149,11 @@ class SumsOfSteps(Sums):
 class StepSums(SumsOfSteps):
     """Sums of vectors that people add or remove as a whole.
 
+    A subclass has two methods. ``_weighed(*data)`` returns the weight of every person
+    and the length, in steps, of the vector that the weight makes of the person's data.
+    ``_add(totals, weights, *data)`` adds these vectors. The page on how to extend the
+    package writes one.
+
     Attributes
     ----------
     shape : tuple of (int, int)
@@ -173,6 +178,11 @@ class StepSums(SumsOfSteps):
     def unit(self) -> float:
         """Factor from released sums back to sums of vectors."""
         return self.bound / math.sqrt(self.share)
+
+    @property
+    def longest(self) -> float:
+        """Largest length, in steps, of a vector that is never taken for a long one."""
+        return math.sqrt(self.share) * BELOW_ONE / self.step
 
     @property
     def limit(self) -> float:
@@ -245,11 +255,6 @@ class BoundedSums(StepSums):
 @dataclass(frozen=True)
 class WholeSums(StepSums):
     """Sums over people of vectors that are whole numbers of steps, in one row."""
-
-    @property
-    def longest(self) -> float:
-        """Largest length, in steps, of a vector that is never taken for a long one."""
-        return math.sqrt(self.share) * BELOW_ONE / self.step
 
     def _weighed(
         self, vectors: sparse.csr_array

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from .._random import NoiseStreams, SentStreams
-from .._validation import check_numeric, checked, filled
+from .._validation import check_numeric, checked
 
 DTYPES = (np.float64, np.float32)
 AS_SAMPLES = {"allow_nd": True, "dtype": DTYPES, "order": "C"}
@@ -22,10 +22,9 @@ def checked_rows(chunk: Any, name: str, input_name: str = "X") -> NDArray[np.flo
 
     `name` and `input_name` are those of the estimator and the samples, for messages.
     """
-    check_numeric(chunk, input_name)
     array = checked(
         check_array,
-        filled(chunk),
+        check_numeric(chunk, input_name),
         **AS_SAMPLES,
         input_name=input_name,
         estimator=name,

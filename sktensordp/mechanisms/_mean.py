@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from .._validation import check_numeric, checked, filled
+from .._validation import check_numeric, checked
 from ..privacy.calibration._sensitivity import declared_set
 
 # Number of entries processed at a time.
@@ -114,10 +114,9 @@ def mean(
     >>> round(squared_error(symmetric=True, bounds=(0, 1)), 1)
     27.6
     """
-    check_numeric(released, "released")
     samples = checked(
         check_array,
-        filled(released),
+        check_numeric(released, "released"),
         dtype=(np.float64, np.float32),
         allow_nd=True,
         order="C",

@@ -11,7 +11,6 @@ from .._validation import (
     check_ordered,
     checked,
     described,
-    filled,
     is_integer,
 )
 from ._chunks import AS_SAMPLES
@@ -23,8 +22,7 @@ def validated(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
         array, known = check_lazy(X), named_columns(X)
         checked(validate_data, estimator, known, reset=reset, skip_check_array=True)
     else:
-        check_numeric(X, "X")
-        X = filled(X)
+        X = check_numeric(X, "X")
         # C order: the result must not depend on the layout in memory.
         options = {**AS_SAMPLES, **options}
         array = checked(validate_data, estimator, X, reset=reset, **options)

@@ -237,7 +237,6 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             float(self.epsilon),
             float(self.delta),
             within=float(self.epsilon),
-            n_releases=1,
             n_cells=total,
             n_changed=total,
             n_entries=CAPACITY,

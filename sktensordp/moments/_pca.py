@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask, loaded
 from .._sklearn_compat import fit_context
-from .._validation import check_numeric, checked, filled
+from .._validation import check_numeric, checked
 from ..mechanisms._chunks import in_chunks
 from ..privacy._conditions import PROJECTIONS
 from ._base import MomentsEstimator, SampleReleases
@@ -337,8 +337,8 @@ class MultilinearPCA(
             Of the shape of the samples that `fit` got: tensors, or rows of features.
         """
         check_is_fitted(self)
-        check_numeric(Z, "Z")
-        rows = checked(check_array, filled(Z), input_name="Z", dtype=float)
+        rows = check_numeric(Z, "Z")
+        rows = checked(check_array, rows, input_name="Z", dtype=float)
         if rows.shape[1] != self.n_components_:
             raise ValueError(
                 f"Z has {rows.shape[1]} columns, but there are {self.n_components_} "

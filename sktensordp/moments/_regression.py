@@ -25,7 +25,6 @@ from .._validation import (
     check_unmasked,
     checked,
     described,
-    filled,
     malformed,
     r2_of_any_size,
     range_of,
@@ -555,8 +554,8 @@ class MultilinearRidge(RegressorMixin, _Regression):
         return range_of(targets)
 
     def _valid_targets(self, y: Any) -> NDArray[Any]:
-        check_numeric(y, "y")
-        values = checked(column_or_1d, filled(y), warn=True).astype(float)
+        values = check_numeric(y, "y")
+        values = checked(column_or_1d, values, warn=True).astype(float)
         if not np.all(np.isfinite(values)):
             raise malformed("numbers", "Input y contains NaN or infinity.")
         return values

@@ -30,7 +30,6 @@ from .._validation import (
     check_same_length,
     check_unmasked,
     checked,
-    filled,
     malformed,
     names_of,
     warn,
@@ -759,8 +758,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         if y is None:
             return None
         # All of it, so that no refusal depends on which rows are left out.
-        check_numeric(y, "y")
-        values = as_numpy(filled(y), "y")
+        values = as_numpy(check_numeric(y, "y"), "y")
         if not values.ndim:  # scikit-learn's message would show its value
             raise malformed("arrays", "y must be array-like, not a scalar.")
         with np.errstate(over="ignore"):

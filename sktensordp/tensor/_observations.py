@@ -247,7 +247,7 @@ class Observations:
         shape = n_rows, math.prod(sizes)
         return sparse.csr_array((left, columns, starts), shape=shape)
 
-    @property
+    @cached_property
     def n_entries(self) -> int:
         """Number of entries."""
         return len(self.values[0])
@@ -262,7 +262,7 @@ class Observations:
         """Sum of the squared values."""
         return float(self.energies.sum())
 
-    @property
+    @cached_property
     def is_compiled(self) -> bool:
         """Whether fits to these entries use compiled loops: for matrices, if large."""
         return len(self.groups) > 2 or self.n_entries >= _MANY_ENTRIES

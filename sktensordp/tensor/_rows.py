@@ -21,7 +21,7 @@ chunk may have all entries of some rows of a mode; then only it needs these rows
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple, Self
 
@@ -161,13 +161,15 @@ class Rows:
         """Number of modes."""
         return len(self.means)
 
-    def free(self, mode: int) -> NDArray[np.integer]:
-        """The free columns of a mode."""
-        return np.flatnonzero(~self.fixed[mode])
+    @cached_property
+    def free(self) -> tuple[NDArray[np.integer], ...]:
+        """The free columns, by mode."""
+        return tuple(map(np.flatnonzero, ~self.fixed))
 
-    def is_smooth(self, mode: int) -> bool:
-        """Whether a mode ties neighbouring rows."""
-        return bool(self.tie[mode].any())
+    @cached_property
+    def is_smooth(self) -> tuple[bool, ...]:
+        """Whether a mode ties neighbouring rows, by mode."""
+        return tuple(bool(ties.any()) for ties in self.tie)
 
     @property
     def single(self) -> NDArray[np.bool_]:
@@ -200,9 +202,9 @@ class Rows:
         """Whether a fit with these options would have the same columns and ties."""
         # A mode without free columns has no ties to show.
         has_ties = all(
-            self.is_smooth(mode) == (mode in smooth_modes)
+            self.is_smooth[mode] == (mode in smooth_modes)
             for mode in range(self.n_modes)
-            if len(self.free(mode))
+            if len(self.free[mode])
         )
         return self._has_terms(form) and self.has_biases == biases and has_ties
 
@@ -241,7 +243,7 @@ class Rows:
 
     def variances(self, mode: int) -> NDArray[np.floating]:
         """Posterior variances of the free columns of a mode's rows."""
-        is_variance = np.equal(*upper_triangle(len(self.free(mode))))
+        is_variance = np.equal(*upper_triangle(len(self.free[mode])))
         return self.covariances[mode][:, is_variance]
 
     def with_mode(
@@ -404,7 +406,7 @@ class Rows:
         self, mode: int, coordinates: NDArray[np.integer]
     ) -> NDArray[np.float64]:
         """What the covariances of one mode's rows add to variances of predictions."""
-        free = self.free(mode)
+        free = self.free[mode]
         one, other = upper_triangle(len(free))
         twice = np.where(one == other, 1.0, 2.0)
         found, matrix = np.zeros(len(coordinates)), np.zeros((len(free),) * 2)
@@ -439,7 +441,7 @@ class Rows:
 
     def prior_variance(self, mode: int) -> NDArray[np.float64]:
         """Prior variance of every column, averaged over the rows of a mode."""
-        if not self.is_smooth(mode):
+        if not self.is_smooth[mode]:
             return 1 / self.precision[mode]
         path = path_eigenvalues(len(self.means[mode]))[:, np.newaxis]
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
@@ -486,7 +488,7 @@ class Rows:
             means, of_mode = rows.means[mode], free[mode]
             average = average_row(means[:, of_mode], number)
             unknown[mode, of_mode] = average
-            guessed.append((number == 0) & (not self.is_smooth(mode)))
+            guessed.append((number == 0) & (not self.is_smooth[mode]))
             if keeps_biases:
                 means = means.copy()
                 means[np.ix_(guessed[-1], of_mode)] = average
@@ -511,7 +513,7 @@ def rescaled(rows: Rows, scale: float) -> Rows:
     factor[where, np.arange(rows.fixed.shape[1])] = scale
     means, covariances = [], []
     for mode, own in enumerate(factor):
-        of_free = own[rows.free(mode)]
+        of_free = own[rows.free[mode]]
         pairs = packed(np.outer(of_free, of_free)[np.newaxis])[0]
         dtype = rows.means[mode].dtype
         means.append((rows.means[mode] * own).astype(dtype))
@@ -546,9 +548,9 @@ def sums(
     if some is None:
         some = slice(0, len(rows.means[mode]))
     others = [m for m in range(rows.n_modes) if m != mode]
-    order = np.concatenate([rows.free(mode), np.flatnonzero(rows.fixed[mode])])
+    order = np.concatenate([rows.free[mode], np.flatnonzero(rows.fixed[mode])])
     n, n_columns = some.stop - some.start, len(order)
-    n_needed = n_columns if mode == 0 else len(rows.free(mode))
+    n_needed = n_columns if mode == 0 else len(rows.free[mode])
     x, y = np.triu_indices(n_needed, m=n_columns)
     varies = np.zeros(len(x), dtype=bool)
     for other in others:
@@ -676,7 +678,7 @@ def update(
     # Rows that are not tied are solved by themselves, so blocks of them bound the
     # memory.
     size = max(min(_BLOCK // max(n_columns, 1) ** 2, -(-n_rows // n_threads)), 1)
-    size = max(n_rows, 1) if rows.is_smooth(mode) else size
+    size = max(n_rows, 1) if rows.is_smooth[mode] else size
     blocks = [slice(*pair) for pair in pairwise([*range(0, n_rows, size), n_rows])]
     means, covariances = (
         np.empty_like(a[mode]) for a in (rows.means, rows.covariances)
@@ -696,7 +698,7 @@ def update(
     updated = rows.with_mode(mode, means, covariances)
     if mode == 0:
         updated = replace(updated, errors=entries.energies + fitted)
-    return updated, crosses[0] if rows.is_smooth(mode) else None
+    return updated, crosses[0] if rows.is_smooth[mode] else None
 
 
 def renewed(
@@ -723,7 +725,7 @@ def renewed(
     cross : ndarray or None
         See `update`.
     """
-    if entries.has_rows(mode) and not rows.is_smooth(mode):
+    if entries.has_rows(mode) and not rows.is_smooth[mode]:
         *new, found = entries.change_rows(_renewed_here, rows, mode, n_threads)
         return *new, Spread(*found), None
     others = [m for m in range(rows.n_modes) if m != mode]
@@ -798,7 +800,7 @@ def solve(
     """
     if some is None:
         some = slice(0, len(rows.means[mode]))
-    free, fixed = rows.free(mode), np.flatnonzero(rows.fixed[mode])
+    free, fixed = rows.free[mode], np.flatnonzero(rows.fixed[mode])
     n_free, (gram, projection) = len(free), found
     means, cross = rows.means[mode][some].astype(float), None
     prior, diagonal = rows.precision[mode, free], np.arange(n_free)
@@ -807,7 +809,7 @@ def solve(
     moved = gram[:, :n_free, n_free:] @ means[:, fixed, np.newaxis]
     shift = (projection[:, :n_free] - moved[..., 0]) / rows.noise
     shift += prior * rows.prior_mean[mode, free]
-    if rows.is_smooth(mode):
+    if rows.is_smooth[mode]:
         # Sums write the upper triangles alone.
         precision = unpacked(packed(precision), n_free)
         means[:, free], covariance, cross = solve_chain(
@@ -910,7 +912,7 @@ def as_sums(rows: Rows, mode: int) -> Sums:
     With these as the sums `before`, and a prior precision of zero, the posterior of a
     model is the prior of its next update.
     """
-    free = rows.free(mode)
+    free = rows.free[mode]
     n_rows, n_columns = rows.means[mode].shape
     n_needed = n_columns if mode == 0 else len(free)
     gram = np.zeros((n_rows, n_needed, n_columns))
@@ -943,11 +945,11 @@ def spread(rows: Rows, mode: int, counts: NDArray[np.integer]) -> Spread:
         Numbers of entries. All rows count where the mode ties its rows.
     """
     means, own, seen = rows.means[mode], rows.variances(mode), counts > 0
-    if not (rows.is_smooth(mode) or seen.all()):
+    if not (rows.is_smooth[mode] or seen.all()):
         means, own = means[seen], own[seen]
     means = means.astype(float, copy=False)
     variances = np.zeros(rows.fixed.shape[1])
-    variances[rows.free(mode)] = own.sum(axis=0, dtype=float)
+    variances[rows.free[mode]] = own.sum(axis=0, dtype=float)
     squares = ((means - rows.prior_mean[mode]) ** 2).sum(axis=0)
     found = Spread(len(means), means.sum(axis=0), squares, variances)
     if mode or rows.errors is None:
@@ -998,7 +1000,7 @@ def learn(
     precision, tie = rows.precision.copy(), rows.tie.copy()
     expected = n_rows / precision[mode]
     if cross is not None:
-        free, means = rows.free(mode), rows.means[mode].astype(float)
+        free, means = rows.free[mode], rows.means[mode].astype(float)
         path = path_eigenvalues(n_rows)[:, np.newaxis]
         strength = precision[mode] + path * tie[mode]
         of_change = (path / strength).sum(axis=0)
@@ -1129,12 +1131,12 @@ def with_indices(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:
         new = np.unique(index[places_of(index, rows.used[mode]) < 0])
         if not len(new):
             continue
-        if rows.is_smooth(mode):
+        if rows.is_smooth[mode]:
             new = np.arange(rows.used[mode][-1] + 1, new[-1] + 1)
             own, covariance = _next_rows(rows, mode, new)
         else:
             own = rows.rows_at(mode, new)
-            prior = np.diag(rows.prior_variance(mode)[rows.free(mode)])
+            prior = np.diag(rows.prior_variance(mode)[rows.free[mode]])
             covariance = np.repeat(packed(prior[np.newaxis]), len(new), axis=0)
         before, dtype = rows.of_mode(mode), rows.means[mode].dtype
         added: list[Any] = [new, own, covariance.astype(dtype)]
@@ -1150,7 +1152,7 @@ def _next_rows(
     rows: Rows, mode: int, new: NDArray[np.integer]
 ) -> tuple[NDArray[np.floating], NDArray[np.float64]]:
     """What the last row of a mode that ties neighbours tells of those after it."""
-    free, means = rows.free(mode), rows.rows_at(mode, new)
+    free, means = rows.free[mode], rows.rows_at(mode, new)
     tie, centre = rows.tie[mode, free], rows.prior_mean[mode, free]
     total = rows.precision[mode, free] + tie
     share = tie / total

@@ -339,7 +339,7 @@ class TuckerRows(Rows):
             if mode:
                 index, places = np.unique(index, return_inverse=True)
             known = places_of(index, self.used[mode])
-            of_free = self.prior_variance(mode)[self.free(mode)]
+            of_free = self.prior_variance(mode)[self.free[mode]]
             covariance = self.covariances[mode][known].astype(float)
             covariance[known < 0] = packed(np.diag(of_free)[np.newaxis])
             at.append(places)
@@ -355,8 +355,8 @@ class TuckerRows(Rows):
             weights=None,
         )
         found = own.summing(entries, 0)(slice(0, len(every)))
-        order = np.append(self.free(0), np.flatnonzero(self.fixed[0]))
-        covariance = unpacked(covariances[0], len(self.free(0)))
+        order = np.append(self.free[0], np.flatnonzero(self.fixed[0]))
+        covariance = unpacked(covariances[0], len(self.free[0]))
         square = fitted_errors(*found, means[0][:, order], covariance)
         return square - entries.fitted(own) ** 2
 
@@ -408,9 +408,9 @@ class TuckerRows(Rows):
         squares, crosses = self.tables(mode)
         gram = entries.contracted_sums(mode, core.squares, squares, 0, n_threads)[0]
         cross = entries.contracted_sums(mode, core.mean, crosses, 1, n_threads)
-        order = np.append(self.free(mode), np.flatnonzero(self.fixed[mode]))
+        order = np.append(self.free[mode], np.flatnonzero(self.fixed[mode]))
         place, n_columns = np.argsort(order), len(order)
-        n_needed = n_columns if mode == 0 else len(self.free(mode))
+        n_needed = n_columns if mode == 0 else len(self.free[mode])
         at, single = place[self.terms_of(mode)], place[self.single]
         # Off the diagonal, a pair of terms stands for two products.
         share = np.where(np.equal(*upper_triangle(len(at))), 1.0, 0.5)

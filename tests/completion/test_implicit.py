@@ -29,8 +29,7 @@ from sktensordp.completion.measurements.units._cooccurrence import (
 )
 from sktensordp.datasets import make_choices
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.measure import _products, _sums
-from sktensordp.measure._products import ProductSums
+from sktensordp.measure import ProductSums, _products, _sums
 from sktensordp.measure._sums import BELOW_ONE
 from sktensordp.model_selection import ItemHoldout
 from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of

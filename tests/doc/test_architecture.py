@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import pytest
 
-from sktensordp.completion import CPCompletion
+from sktensordp.completion import CPCompletion, ImplicitCompletion
 from tests import DOC, ROOT
 from tests.support.scripts import load_script
 from tests.support.walks import entered
@@ -15,6 +15,7 @@ from tests.test_imports import ROOT as PACKAGE
 Image = pytest.importorskip("PIL.Image")
 SCRIPT = load_script(DOC / "make_architecture.py")
 PAGE = (DOC / "architecture.md").read_text()
+PAIRS = [[user, item] for user in range(3) for item in range(4)]
 
 
 def shown():
@@ -118,8 +119,20 @@ def test_a_rating_takes_the_path_of_the_page():
     model = CPCompletion(
         1, levels=[1, 2, 3], perturbation="input", shape=(3, 4), max_iter=2
     )
-    X = [[user, item] for user in range(3) for item in range(4)]
-    calls = first_calls(lambda: model.fit(X, [1, 2, 3] * 4))
+    check_path(steps, lambda: model.fit(PAIRS, [1, 2, 3] * 4))
+
+
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.NoiseOnlyWarning")
+def test_a_sum_takes_the_path_of_the_page():
+    section = PAGE.split("## A sum over people\n")[1].split("\n## ")[0]
+    steps = re.findall(r"`(\w+)`\s\(`([\w/]+\.py)`\)", section)
+    assert len(steps) == 10
+    model = ImplicitCompletion(epsilon=1, shape=(3, 4), max_items=0)
+    check_path(steps, lambda: model.fit(PAIRS))
+
+
+def check_path(steps, call):
+    calls = first_calls(call)
     assert is_in_order(steps, calls)
     # And a page that is wrong is seen: two steps exchanged, one that is not there.
     for k in range(len(steps) - 1):

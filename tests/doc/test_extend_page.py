@@ -1,7 +1,8 @@
-"""The page "How to extend": its mechanism passes what it says that it passes.
+"""The page "How to extend": what it builds passes what it says that it passes.
 
-The mechanism is made of the code on the page, as if it were a module of the package,
-and goes through the tests that discovery would put it through.
+The mechanism and the sums over people are made of the code on the page, as if they were
+modules of the package. The mechanism goes through the tests that discovery would put it
+through; of the sums, each protection is removed, and noticed.
 """
 
 import importlib.util
@@ -15,8 +16,10 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
-from sktensordp import mechanisms
+from sktensordp import mechanisms, moments
+from sktensordp._random import NoiseStreams
 from sktensordp.audit import audit_estimator
+from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests import ROOT
 from tests import test_common as common
@@ -25,6 +28,7 @@ from tests.hardening import test_leaks as leaks
 from tests.hardening import test_noise_reuse as reuse
 from tests.statistical import test_estimators as statistical
 from tests.support.every_estimator import BOX, ROWS, Case
+from tests.support.points import POINTS
 from tests.support.walks import code_lines
 
 pytestmark = pytest.mark.thorough
@@ -50,22 +54,35 @@ def line_for(path):
 
 
 @contextmanager
-def mechanism_of(code):
-    """The mechanism of a page, where it would be if it were a part of the package."""
-    path = Path(mechanisms.__file__).with_name("_one_bit.py")
-    spec = ModuleSpec("sktensordp.mechanisms._one_bit", None, origin=str(path))
+def module_of(code, package, name):
+    """Code of a page, where it would be if it were a part of the package."""
+    path = Path(package.__file__).with_name(f"{name}.py")
+    spec = ModuleSpec(f"{package.__name__}.{name}", None, origin=str(path))
     module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, spec.name, module)
         exec(compile(code, path, "exec"), vars(module))
+        yield module
+
+
+@contextmanager
+def mechanism_of(code):
+    with (
+        module_of(code, mechanisms, "_one_bit") as module,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         name = "OneBitMechanism"
         patch.setattr(mechanisms, name, getattr(module, name), raising=False)
         yield
 
 
+def ticks_of(code):
+    return module_of(code, moments, "_ticks")
+
+
 @pytest.fixture(scope="module", autouse=True)
-def one_bit():
-    with mechanism_of(block("mechanism")):
+def parts():
+    with mechanism_of(block("mechanism")), ticks_of(block("ticks")):
         yield
 
 
@@ -82,6 +99,7 @@ def case():
 def test_forty_lines():
     assert code_lines('"""A\n\nB."""\n\nx = [\n    1\n]  # one\n# two\n') == 3
     assert 30 < code_lines(block("mechanism")) <= 40
+    assert 30 < code_lines(block("ticks")) <= 40
 
 
 def test_scikit_learn():
@@ -138,10 +156,14 @@ def test_tests_of_its_own(divergence):
 # Mutants of the code on the page are noticed.
 
 
-def mutant(old, new):
-    code = block("mechanism")
+def changed(marker, old, new):
+    code = block(marker)
     assert code.count(old) == 1
-    return mechanism_of(code.replace(old, new))
+    return code.replace(old, new)
+
+
+def mutant(old, new):
+    return mechanism_of(changed("mechanism", old, new))
 
 
 def test_a_randomizer_that_remembers_is_noticed(keys, streams):
@@ -176,6 +198,89 @@ def test_an_event_that_promises_more_is_noticed(divergence):
         test = run("tests")["test_event_covers_the_distribution"]
         with pytest.raises(AssertionError):
             test(2.0, divergence)
+
+
+# Sums over people: their tests pass, and each protection that is removed is noticed.
+
+FORMS = np.ones((3, 16), bool)
+
+
+def test_tests_of_ticks(as_released):
+    names = run("tests of ticks")
+    for n_ticks in range(17):
+        names["test_one_person_moves_the_sums_by_no_more_than_planned"](n_ticks)
+    names["test_a_vector_that_is_too_long_adds_nothing"](as_released)
+    names["test_wrong_lengths_are_noticed"]()
+    names["test_noise"]()
+    for noise_for in (1.0, 8.0):
+        names["test_audit"](noise_for)
+
+
+def test_ticks_are_counted_in_a_budget():
+    with ticks_of(block("ticks")) as ticks, PrivacyBudget(epsilon=1, delta=1e-6) as b:
+        model = ticks.PrivateTicks().fit(FORMS)
+        with pytest.raises(BudgetExceededError):
+            model.fit(FORMS)
+    assert 1 - 1e-6 < b.spent.epsilon <= 1
+    assert "bounded ticks" in privacy_of(model).guarantee.statement
+
+
+def test_ticks_without_a_check_of_lengths_are_noticed(as_released, monkeypatch):
+    monkeypatch.setattr(*POINTS["long vectors"], lambda weights, *_: weights)
+    test = run("tests of ticks")["test_a_vector_that_is_too_long_adds_nothing"]
+    with pytest.raises(AssertionError):
+        test(as_released)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("np.maximum(lengths, self.bound)", "self.bound"),
+        ("weights @ ticks", "2 * (weights @ ticks)"),
+        ("np.floor(self.longest", "(self.longest"),
+    ],
+)
+def test_a_kind_with_a_mistake_is_noticed(old, new):
+    with ticks_of(changed("ticks", old, new)):
+        names = run("tests of ticks")
+        test = names["test_one_person_moves_the_sums_by_no_more_than_planned"]
+        with pytest.raises(AssertionError):
+            list(map(test, range(17)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("n_cells=n,", "n_cells=n - 1,", "more sums than"),
+        ("2.0, 1.0,", "2.0, 1.1,", "more than the budget"),
+        ("noise.step),)", "noise.step / 2),)", "another lattice"),
+        ("Releases(noise, streams)", "Releases(noise, None)", "No budget"),
+        (
+            "Releases(noise, streams)",
+            "Releases(noise, NoiseStreams(0, 0))",
+            "No budget",
+        ),
+        (
+            "((self.",
+            "Releases(noise, streams).ask(None, question); ((self.",
+            "No budget",
+        ),
+    ],
+    ids=["cells", "shares", "lattice", "no streams", "other streams", "twice"],
+)
+def test_what_the_door_refuses(old, new, message, monkeypatch):
+    """Before it asks anybody; the release counts all the same."""
+    with ticks_of(changed("ticks", old, new)) as ticks:
+        ticks.NoiseStreams = NoiseStreams
+        asked = []
+        monkeypatch.setattr(ticks.TickQuestion, "add", lambda *_: asked.append(1))
+        model = ticks.PrivateTicks()
+        refused = pytest.raises(RuntimeError, match=message)
+        with PrivacyBudget(epsilon=1, delta=1e-6) as budget, refused:
+            model.fit(FORMS)
+        assert len(asked) == (old == "((self.")
+        assert budget.spent.epsilon > 0.99
+        assert not hasattr(model, "counts_")
 
 
 def test_what_is_said_of_it(capsys):

@@ -209,7 +209,7 @@ class TestTorch:
     @pytest.mark.parametrize("link", ["identity", "logistic", "softmax"])
     def test_same_as_a_network(self, link):
         torch = pytest.importorskip("torch")
-        from sktensordp.encoding._torch_task import TorchTask
+        from sktensordp.encoding import TorchTask
 
         first, second = torch.nn.Linear(4, 5), torch.nn.Linear(5, 3)
         module = torch.nn.Sequential(first, torch.nn.Tanh(), second).double()

@@ -27,8 +27,7 @@ from sktensordp.measure import (
     plan_laplace_sums,
 )
 from sktensordp.mechanisms._privunit import calibrated_cap
-from sktensordp.noise import _lattice, laplace_lattice
-from sktensordp.noise._discrete import uniform_below
+from sktensordp.noise import _lattice, laplace_lattice, uniform_below
 from sktensordp.noise._piecewise import hybrid_distribution
 from sktensordp.privacy import (
     PrivacyBudget,

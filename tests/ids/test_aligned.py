@@ -93,7 +93,9 @@ DOORS = {
         WHERE, CPCompletion(0, perturbation="input", **RANGE).partial_fit
     ),
     "folded in": (WHERE, OF_USERS.fold_in),
-    "party": (WHERE, lambda X, y: party(CPCompletion(0, **USERS), X, y)),
+    "party": (
+        WHERE, lambda X, y: party(CPCompletion(0, **{**USERS, "epsilon": 1.0}), X, y)
+    ),
     "score": (WHERE, COMPLETION.score),
     "fold-in scorer": (WHERE, lambda X, y: make_fold_in_scorer()(OF_USERS, X, y)),
     "ranking scorer": (WHERE, lambda X, y: make_ranking_scorer()(OF_USERS, X, y)),

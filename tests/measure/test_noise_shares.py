@@ -20,8 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sktensordp.completion import CPCompletion, NoiseShares, fit_aggregated, party
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.measure import _noise_shares
-from sktensordp.measure._noise_shares import SharedNoise
+from sktensordp.measure import SharedNoise, _noise_shares
 from sktensordp.measure._requests import read_request
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
 from tests.support import divergence

@@ -191,6 +191,17 @@ def test_nothing_leaves_that_no_budget_has_recorded(streams):
     assert not people.n_asked
 
 
+def test_nobody_gets_the_noise_of_a_release_again():
+    """Another object for the same record would spend its budget again, too."""
+    streams = source_of(0)
+    (first, people), (second, others) = door(streams), door(streams)
+    for _ in range(2):
+        first.ask(people, Asking((bounded(first),)))
+    with pytest.raises(RuntimeError, match="was drawn before"):
+        second.ask(others, Asking((bounded(second),)))
+    assert (people.n_asked, others.n_asked) == (2, 0)
+
+
 def test_nothing_leaves_without_noise():
     # Parties that have not said how many of them added noise have added none.
     noise = plan_gaussian_sums(

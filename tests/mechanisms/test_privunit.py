@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import betainc
 from scipy.stats import kstest
 
-from sktensordp.mechanisms._privunit import PrivUnit, calibrated_cap
+from sktensordp.mechanisms import PrivUnit
+from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.privacy.calibration._privunit import privunit_design
 from tests.support.goodness import moments_p_value
 from tests.support.noise import source_of, stream_of

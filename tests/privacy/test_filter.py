@@ -19,9 +19,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.privacy import PrivacyBudget
+from sktensordp.privacy import PrivacyBudget, gaussian_mu
 from sktensordp.privacy.accounting._curves import compositions_of, event_delta
-from sktensordp.privacy.accounting._gaussian import gaussian_mu
 from sktensordp.privacy.accounting._repetitions import negative_binomial, poisson
 from sktensordp.privacy.budgets import _filter
 from sktensordp.privacy.budgets._filter import AdaptiveFilter, Totals

@@ -55,6 +55,7 @@ POINTS = {
     "entries of units": (_entries.Entries, "by_unit"),
     "chunk of entries": (_unit_entries, "_CHUNK"),
     "noise of a release": (_releases.Releases, "_noisy"),
+    "long vectors": (_sums_of_people, "without_long"),
     "bounding": (_sums_of_people.BoundedSums, "_weighed"),
     "adding": (_sums_of_people.BoundedSums, "_add"),
     "weights of units": (_questions.UnitTotals, "weights"),

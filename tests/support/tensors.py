@@ -101,7 +101,7 @@ def fit_of(coordinates, values, shape, *, scale=1.0, smooth_modes=(), **options)
 def with_random_rows(rows, rng, dtype=float):
     """The same but for random means, covariances and precisions."""
     for mode, means in enumerate(rows.means):
-        n_free = len(rows.free(mode))
+        n_free = len(rows.free[mode])
         roots = 0.3 * rng.standard_normal((len(means), n_free, n_free + 1))
         means = np.where(rows.fixed[mode], means, rng.standard_normal(means.shape))
         covariances = rows_packed(roots @ roots.transpose(0, 2, 1))
@@ -111,7 +111,7 @@ def with_random_rows(rows, rng, dtype=float):
 
 def covariance_of(rows, mode):
     """Covariances of all columns of a mode's rows; zero where they are known."""
-    free, size = rows.free(mode), rows.fixed.shape[1]
+    free, size = rows.free[mode], rows.fixed.shape[1]
     found = np.zeros((len(rows.means[mode]), size, size))
     own = rows_unpacked(rows.covariances[mode], len(free))
     found[:, free[:, np.newaxis], free] = own
@@ -137,7 +137,7 @@ def row_by_hand(rows, mode, r, gram, projection):
     projection : ndarray
         Sum of their means times the values.
     """
-    free, fixed = rows.free(mode), np.flatnonzero(rows.fixed[mode])
+    free, fixed = rows.free[mode], np.flatnonzero(rows.fixed[mode])
     row = rows.means[mode][r].astype(float)
     prior = np.diag(rows.precision[mode, free])
     precision = gram[np.ix_(free, free)] / rows.noise + prior

@@ -93,7 +93,7 @@ def test_precisions_of_a_smooth_mode():
     before, entries = smooth_rows((4, 3, 9), 2)
     rows, found, cross = posterior(before, entries, 2)
     after = learned(rows, 2, found, cross)
-    free = rows.free(2)
+    free = rows.free[2]
     assert free.tolist() == [2, 3, 4]
     variance = rows.variances(2)
     for k, q in enumerate(free):
@@ -169,7 +169,7 @@ def chain_of_biases(tied):
 
 def evidence(rows, row, values, log_precision, log_tie):
     n_rows = 40
-    tie = np.exp(log_tie) if rows.is_smooth(0) else 0.0
+    tie = np.exp(log_tie) if rows.is_smooth[0] else 0.0
     prior = np.linalg.inv(
         np.exp(log_precision) * np.eye(n_rows) + tie * laplacian(n_rows)
     )

@@ -47,9 +47,9 @@ def test_a_short_fit_has_covariances(options, smooth_modes):
     coordinates, values = random_problem((8, 9), 60)
     model, _ = fit_of(coordinates, values, (8, 9), smooth_modes=smooth_modes, **options)
     for mode, covariances in enumerate(model.covariances):
-        n_free = len(model.free(mode))
+        n_free = len(model.free[mode])
         assert covariances.shape == (8 + mode, n_free * (n_free + 1) // 2)
-        free = model.free(mode)
+        free = model.free[mode]
         blocks = covariance_of(model, mode)[:, free][:, :, free]
         assert np.all(np.linalg.eigvalsh(blocks) > 0)
     assert np.all(model.variance(everywhere((8, 9)))[0] > 0)

@@ -9,27 +9,31 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.datasets import make_ratings
-from sktensordp.tensor import TableLikelihood, _cp_rows
+from sktensordp.tensor import (
+    Evidence,
+    Observations,
+    TableLikelihood,
+    _cp_rows,
+    fit_cp,
+    own_rows,
+    pattern_of,
+    updated,
+)
 from sktensordp.tensor._cp_rows import (
     Fit,
-    fit_cp,
     started,
     with_terms,
     with_terms_that_stand_out,
 )
 from sktensordp.tensor._leading_terms import n_standing_out
-from sktensordp.tensor._observations import Observations, places_of
-from sktensordp.tensor._pattern import pattern_of
+from sktensordp.tensor._observations import places_of
 from sktensordp.tensor._rows import (
-    Evidence,
     as_sums,
     learn,
-    own_rows,
     spread,
     sums,
     unpacked,
     update,
-    updated,
     weighing,
 )
 from tests.support.tensors import (
@@ -152,7 +156,7 @@ def test_a_smooth_mode_is_one_gaussian():
     tie[2] = np.where(rows.fixed[2], 0, rng.uniform(1, 3, tie.shape[1]))
     smooth = replace(rows, tie=tie)
     found, cross = update(smooth, entries, 2)
-    n_rows, free = len(rows.means[2]), rows.free(2)
+    n_rows, free = len(rows.means[2]), rows.free[2]
     blocks, shifts = [], []
     for r in range(n_rows):
         mean, covariance, _ = reference(rows, places, values, 2, r)
@@ -274,7 +278,7 @@ def test_own_rows_have_the_prior_of_all_and_read_no_row_of_their_own(shape):
     own, other = Evidence(at[:6], values[:6], 0.3), Evidence(at[6:], values[6:9], 1.7)
     found = own_rows(rows, own, [other])
     assert_array_equal(found.used, [user])
-    free, fixed = rows.free(0), np.flatnonzero(rows.fixed[0])
+    free, fixed = rows.free[0], np.flatnonzero(rows.fixed[0])
     precision = np.diag(rows.precision[0, free])
     shift = rows.precision[0, free] * rows.prior_mean[0, free]
     for where, value, noise in zip(at, values, [0.3] * 6 + [1.7] * 3, strict=False):
@@ -329,7 +333,7 @@ def test_precisions_are_learned_from_how_rows_vary():
     columns = np.ones(3, dtype=bool)
     em = learn(rows, 0, found, columns, prunes=np.zeros(3, bool)).precision[0]
     mackay = learn(rows, 0, found, columns, prunes=np.ones(3, bool)).precision[0]
-    free = rows.free(0)
+    free = rows.free[0]
     means = rows.means[0][:, free]
     variances = np.einsum("raa->a", covariance_of(rows, 0))[free]
     squares, before = (means**2).sum(axis=0), rows.precision[0, free]
@@ -369,7 +373,7 @@ def test_an_unknown_index_has_the_row_of_the_average_entry():
     correction = np.sum(average[0] * average[1])
     assert abs(correction) > 0.01
     for mode in range(2):
-        free = rows.free(mode)
+        free = rows.free[mode]
         average = rows.means[mode][places[:, mode]][:, free].mean(axis=0)
         unknown = rows.unknown[mode].copy()
         unknown[mode] += correction
@@ -380,7 +384,7 @@ def test_an_unknown_index_has_the_row_of_the_average_entry():
     of_features = rows.features[np.append(index, [-1, -1])]
     assert_array_equal(found[:, rows.of_features], of_features)
     assert_array_equal(
-        found[:, rows.free(1)], np.tile(rows.unknown[1, rows.free(1)], (5, 1))
+        found[:, rows.free[1]], np.tile(rows.unknown[1, rows.free[1]], (5, 1))
     )
 
 

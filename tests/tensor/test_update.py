@@ -36,7 +36,7 @@ def assert_fixed_point(model, found, coordinates, values, atol):
     ]
     noise = model.noise / model.weights_of(coordinates)
     for mode in modes:
-        free, held = model.free(mode), np.flatnonzero(model.fixed[mode])
+        free, held = model.free[mode], np.flatnonzero(model.fixed[mode])
         others = [k for k in modes if k != mode]
         second = np.prod([moments[k][coordinates[:, k]] for k in others], axis=0)
         first = np.prod([found.means[k][coordinates[:, k]] for k in others], axis=0)
@@ -111,7 +111,7 @@ def test_new_indices_start_at_the_unknown_row_with_the_variance_of_the_prior():
             before, after = getattr(model, name)[mode], getattr(found, name)[mode]
             assert_array_equal(after[kept], before[kept])
         # The row that was seen is no longer as the prior has it.
-        free = model.free(mode)
+        free = model.free[mode]
         prior = 1 / model.precision[mode, free]
         assert np.all(np.diag(covariance_of(found, mode)[-1])[free] < prior)
         # Given the other row, it is the posterior of the unknown one.

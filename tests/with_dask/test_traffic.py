@@ -169,7 +169,7 @@ class Killer(Silent):
 def wait_when_told(told, waits):
     """On a worker that is to be killed: wait in a sweep as soon as a file exists."""
     from sktensordp.completion.measurements.units._questions import BlockQuestion
-    from sktensordp.tensor._observations import Observations
+    from sktensordp.tensor import Observations
 
     def waiting(function):
         def wait(*args):

@@ -134,7 +134,6 @@ def plan_noise(
         epsilon,
         delta,
         within=epsilon,
-        n_releases=1,
         n_cells=n_first + n_items + max(n_items, cells),
         n_changed=cells,
         n_entries=_users_reserved(n_users),

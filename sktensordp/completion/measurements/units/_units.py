@@ -181,7 +181,6 @@ class UnitPerturbation(Measurement):
             problem.epsilon,
             problem.delta,
             within=problem.epsilon,
-            n_releases=1,
             n_cells=n_cells,
             n_changed=products,
             n_entries=max(problem.shape[0], 64),
