@@ -20,7 +20,7 @@ chunk may have all entries of some rows of a mode; then only it needs these rows
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial, reduce
 from itertools import combinations, pairwise
 from typing import Any, NamedTuple, Self
@@ -160,6 +160,10 @@ class Rows:
     def n_modes(self) -> int:
         """Number of modes."""
         return len(self.means)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone, so that a pickle does not tell what the rows were asked."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def free(self) -> tuple[NDArray[np.integer], ...]:
