@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import is_classifier
 
-from .._validation import check_numeric, check_unmasked
+from .._validation import as_numpy, check_numeric, check_unmasked
+from ..ids import one_each
 from ._whitening import Whitening
 
 # Integer targets with at most this many different values are labels.
@@ -106,10 +107,9 @@ def _ridge(
 def _targets(y: ArrayLike) -> NDArray[np.float64]:
     """Numbers to predict: `y` itself, or an indicator of every class for labels."""
     check_unmasked(y, "y")
-    labels = np.asarray(y)
-    if isinstance(y, list | tuple) and labels.dtype.kind in "US":
-        # Numbers beside text stay numbers, which text cannot be sorted with.
-        labels = np.array(y, dtype=object)
+    labels = as_numpy(y, "y")
+    if labels.ndim == 1 and labels.dtype.kind in "OUS":
+        labels = one_each(y, "y")  # Numbers beside text stay numbers.
     if labels.ndim == 1 and labels.dtype.kind in "OUSbiu":
         try:
             classes, indices = np.unique(labels, return_inverse=True)
