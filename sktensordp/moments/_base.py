@@ -49,6 +49,8 @@ from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
 
 # A coarser lattice would round the moments of few samples to nothing.
 _LARGEST_STEP = 2.0**-6
+# Fits compute with the fourth powers of bounds, the variances of moments.
+_NORMS = 1e-50, 1e50
 
 
 class SampleReleases:
@@ -106,7 +108,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         ],
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
-        "norm_bound": [Interval(Real, 1e-100, 1e100, closed="both"), None],
+        "norm_bound": [Interval(Real, *_NORMS, closed="both"), None],
         "tensor_shape": ["array-like", None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
@@ -226,7 +228,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             return math.inf, True
         bound = samples.largest_norm()
         self._warn_of("norm_bound", "samples")
-        return min(max(bound, 1e-100), 1e100), False
+        return min(max(bound, _NORMS[0]), _NORMS[1]), False
 
     def _warn_of(self, name: str, where: str) -> None:
         """Warn of a parameter that is read off private data."""

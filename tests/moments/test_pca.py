@@ -643,6 +643,8 @@ WRONG = {
     "in all": ({"n_components": 65}, "at most 64 components"),
     "shape": ({"tensor_shape": (3, 3)}, "needs samples of that shape"),
     "budget": ({"epsilon": 1e-6}, "too small|so small"),
+    "huge norms": ({"norm_bound": 1.1e50}, "'norm_bound' parameter"),
+    "tiny norms": ({"norm_bound": 0.9e-50}, "'norm_bound' parameter"),
 }
 
 
