@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from .._dask import is_dask
+from .._noise_only import warn_of_noise
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval
 from .._validation import described, is_integer, warn
@@ -49,6 +50,11 @@ from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
 
 # A coarser lattice would round the moments of few samples to nothing.
 _LARGEST_STEP = 2.0**-6
+# What may help if a fit releases no more than noise.
+SHORT_SAMPLES = (
+    "If the samples are much shorter than norm_bound, pass a smaller one. Otherwise, "
+    "only a larger epsilon or more samples will help."
+)
 # Fits compute with the fourth powers of bounds, the variances of moments.
 _NORMS = 1e-50, 1e50
 
@@ -358,20 +364,25 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         with self._progress("step", 2) as on_step, self._count_releases().lock:
             with self._release(guarantee, anew=True, draws=draws) as streams:
                 on_step()
-                learned = self._learn(SampleReleases(samples, noise, streams), question)
+                releases = SampleReleases(samples, noise, streams)
+                learned, said = self._learn(releases, question)
             # One assignment, so that other threads see all of it or nothing.
             fitted = {**learned, "sample_shape_": shape, **facts}
             self.__dict__ = {**vars(self), **fitted}
             on_step()
+        warn_of_noise(bool(said), said)
         return self
 
     def _n_passes(self, shape: tuple[int, ...]) -> int:
         """Number of times that the samples are summed."""
         raise NotImplementedError
 
-    def _learn(self, releases: SampleReleases, question: Question) -> dict[str, Any]:
+    def _learn(
+        self, releases: SampleReleases, question: Question
+    ) -> tuple[dict[str, Any], str]:
         """Attributes of the fit, from releases alone.
 
-        `question` holds what is public: shape, bound and further coordinates.
+        And what is said if what was released is within its noise of nothing; "" if it
+        is not. `question` holds what is public: shape, bound and further coordinates.
         """
         raise NotImplementedError

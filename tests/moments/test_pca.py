@@ -214,7 +214,7 @@ def test_with_half_the_noise_an_audit_would_tell():
     def learn(_, releases, question):
         shares = shares_of_modes(question.shape, 1.0)
         seen.append(releases.ask(replace(question, shares=shares))[0])
-        return {}
+        return {}, ""
 
     with (
         mock.patch.object(MultilinearPCA, "_learn", learn),
