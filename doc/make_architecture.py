@@ -28,6 +28,7 @@ PARTS = {
     "measure": (0, "exact sums\nwith noise"),
     "mechanisms": (1, "noise for samples"),
     "_client": (2, "base class of clients"),
+    "_noise_only": (1.26, "what is nothing\nbut noise"),
     "datasets": (0, "data to download\nor generate"),
     "base": (2, "the gate of\nevery release"),
     "audit": (4, "lower bounds\non epsilon"),

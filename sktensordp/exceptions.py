@@ -40,9 +40,11 @@ class BudgetExceededError(BaseException):
 class NoiseOnlyWarning(AveragesOnlyWarning):
     """A fit learned next to nothing: its model holds little but noise.
 
-    The released number of users, or their released typical number of entries, is within
-    its noise of nothing. Perhaps columns were swapped, or ids are not spelt as in the
-    catalogue, so that most rows were left out.
+    What was released is within its noise of nothing. Of a completion, that is the
+    number of users, or their typical number of entries: perhaps columns were swapped,
+    or ids are not spelt as in the catalogue, so that most rows were left out. Of
+    moments, these are the moments of all modes, or the products of samples and targets.
+    Of `sktensordp.mechanisms.mean`, most standard errors exceed the declared range.
     """
 
 

@@ -23,7 +23,7 @@ LOWEST = {
     "_show_versions", "_json", "_waiting",
 }  # fmt: skip
 MIDDLE = LOWEST | {"tensor", "privacy", "noise"}
-UPPER = MIDDLE | {"ids", "base", "_client", "mechanisms"}
+UPPER = MIDDLE | {"ids", "base", "_client", "_noise_only", "mechanisms"}
 MAY_IMPORT = {
     "": {"_show_versions"},
     **dict.fromkeys(LOWEST, frozenset()),
@@ -31,7 +31,8 @@ MAY_IMPORT = {
     "ids": LOWEST,
     "base": MIDDLE | {"__version__"},
     "_client": MIDDLE | {"base"},
-    "mechanisms": MIDDLE | {"base"},
+    "_noise_only": MIDDLE,
+    "mechanisms": MIDDLE | {"base", "_noise_only"},
     "measure": UPPER,
     "moments": UPPER | {"measure"},
     "encoding": UPPER,

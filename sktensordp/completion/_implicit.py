@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from .._noise_only import is_one_of_many, warn_of_noise
 from .._sklearn_compat import Interval, fit_context
 from .._validation import check_shape, warn
 from ..exceptions import AveragesOnlyWarning
@@ -22,7 +23,7 @@ from ..privacy._conditions import OWN_ANSWERS
 from ..tensor._choices import Choices
 from ._checks import check_choices, check_request, choices_of_batches
 from ._fitted import keeping_names_if_refused
-from ._likely_mistakes import is_one_of_many, warn_of_noise
+from ._likely_mistakes import NO_USERS
 from ._local import Local
 from ._ranking import RankingEstimator, Wanted
 from ._synthetic import Request, UserSampler, sample_choices
@@ -255,7 +256,7 @@ class ImplicitCompletion(RankingEstimator):
             sampler = UserSampler.of_choices(sums, model)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices), sampler)
             on_step()
-        warn_of_noise(sums.are_noise)
+        warn_of_noise(sums.are_noise, NO_USERS)
         is_chosen = not draws or not self._max_items(shape)
         if not (len(sums.items) or is_chosen or is_one_of_many()):
             warn(

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._noise_only import is_one_of_many, warn_of_noise
 from .._validation import names_of, warn, words_of
 from ..base import LOGGER
-from ..exceptions import AveragesOnlyWarning, NoiseOnlyWarning, PrivacyLeakWarning
-from ..privacy.budgets._reserved import current_reservation
+from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
 
 # Words in the names of columns that hold users or items, in several languages.
 _USERS = {"account", "benutzer", "buyer", "client", "cliente", "customer", "employee"}
@@ -38,6 +38,13 @@ _TIMES = {"date", "datetime", "datum", "epoch", "fecha", "time", "timestamp", "w
 _LEAST_ROWS = 100
 # Fewer indices cost nothing, used or not.
 _LEAST_UNUSED = 1000
+# Said where users are protected.
+NO_USERS = (
+    "The released number of protected users, or their typical number of entries, is no "
+    "larger than its noise, so the model holds little but noise. If you passed many, "
+    "check the order of the columns and how ids are spelt: rows with unknown ids are "
+    "left out. Otherwise, only a larger epsilon or more users will help."
+)
 # More calendar bins tell nothing.
 MOST_BINS = 2**17
 _WRITTEN_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\b.*", re.DOTALL)
@@ -433,7 +440,7 @@ def warn_after(estimator: Any, problem: Any, outcome: Any) -> None:
         warn_of_edge(outcome.mean, problem.domain)
     if estimator.unit == "entry":
         return
-    warn_of_noise(outcome.are_noise)
+    warn_of_noise(outcome.are_noise, NO_USERS)
     if outcome.only_averages:
         _warn_of_averages(estimator, problem)
 
@@ -466,27 +473,6 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
         f"declared range, to which values are clipped. If they have another scale, "
         f"declare it: levels or value_bounds."
     )
-
-
-def warn_of_noise(are_noise: bool) -> None:
-    """Warn if what a fit released about protected units may be nothing but noise."""
-    if are_noise and not is_one_of_many():
-        warn(
-            "The released number of protected users, or their typical number of "
-            "entries, is no larger than its noise, so the model holds little but "
-            "noise. If you passed many, check the order of the columns and how ids are "
-            "spelt: rows with unknown ids are left out. Otherwise, only a larger "
-            "epsilon or more users will help.",
-            NoiseOnlyWarning,
-        )
-
-
-def is_one_of_many() -> bool:
-    """Whether a private search makes this fit, which then says nothing of its result.
-
-    Otherwise it would tell how many candidates were tried, which is secret.
-    """
-    return current_reservation() is not None
 
 
 def _warn_of_averages(estimator: Any, problem: Any) -> None:

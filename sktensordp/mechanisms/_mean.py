@@ -11,9 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
+from .._noise_only import errors_exceed, warn_of_noise
 from .._validation import check_numeric, checked
 from ..privacy.calibration._sensitivity import declared_set
 
+_NOISE = (
+    "The mean holds little but noise: most of its standard errors are larger than the "
+    "range that bounds declares. Average more samples, or release them with a larger "
+    "epsilon."
+)
 # Number of entries processed at a time.
 _CHUNK = 2**20
 
@@ -68,6 +74,11 @@ def mean(
     -------
     estimate : MeanEstimate
         Has the attributes `mean` and `standard_error`.
+
+    Warns
+    -----
+    NoiseOnlyWarning
+        If most standard errors are larger than the widths of the ranges in `bounds`.
 
     Raises
     ------
@@ -140,6 +151,8 @@ def mean(
     if domain is not None:
         flat = domain.clip(estimate.reshape(1, -1), slice(None), None)
         estimate = flat.reshape(shape)
+        widths = np.broadcast_to(domain.width, error.size)
+        warn_of_noise(errors_exceed(error.ravel(), widths), _NOISE)
     return MeanEstimate(estimate, error)
 
 

@@ -31,6 +31,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
 from .._dask import is_dask
+from .._noise_only import warn_of_noise
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval
 from .._validation import (
@@ -66,6 +67,13 @@ from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
 
 # A coarser lattice would round the moments of few samples to nothing.
 _LARGEST_STEP = 2.0**-6
+# What may help if a fit releases no more than noise.
+SHORT_SAMPLES = (
+    "If the samples are much shorter than norm_bound, pass a smaller one. Otherwise, "
+    "only a larger epsilon or more samples will help."
+)
+# Fits compute with the fourth powers of bounds, the variances of moments.
+_NORMS = 1e-50, 1e50
 
 
 class SampleReleases:
@@ -136,7 +144,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         ],
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
-        "norm_bound": [Interval(Real, 1e-100, 1e100, closed="both"), None],
+        "norm_bound": [Interval(Real, *_NORMS, closed="both"), None],
         "tensor_shape": ["array-like", None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
@@ -256,7 +264,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             return math.inf, True
         bound = samples.largest_norm()
         self._warn_of("norm_bound", "samples")
-        return min(max(bound, 1e-100), 1e100), False
+        return min(max(bound, _NORMS[0]), _NORMS[1]), False
 
     def _warn_of(self, name: str, where: str) -> None:
         """Warn of a parameter that is read off private data."""
@@ -412,11 +420,13 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 guarantee, anew=True, draws=draws, recorded=recorded
             ) as streams:
                 on_step()
-                learned = self._learn(SampleReleases(samples, noise, streams), question)
+                releases = SampleReleases(samples, noise, streams)
+                learned, said = self._learn(releases, question)
             # One assignment, so that other threads see all of it or nothing.
             fitted = {**learned, "sample_shape_": shape, **facts}
             self.__dict__ = {**vars(self), **fitted}
             on_step()
+        warn_of_noise(bool(said), said)
         return self
 
     # --- sums over several parties: see `Aggregated` ----------------------------------
@@ -492,9 +502,12 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """Number of times that the samples are summed."""
         raise NotImplementedError
 
-    def _learn(self, releases: SampleReleases, question: Question) -> dict[str, Any]:
+    def _learn(
+        self, releases: SampleReleases, question: Question
+    ) -> tuple[dict[str, Any], str]:
         """Attributes of the fit, from releases alone.
 
-        `question` holds what is public: shape, bound and further coordinates.
+        And what is said if what was released is within its noise of nothing; "" if it
+        is not. `question` holds what is public: shape, bound and further coordinates.
         """
         raise NotImplementedError

@@ -14,11 +14,12 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask, loaded
+from .._noise_only import moments_are_noise, sums_are_noise
 from .._sklearn_compat import fit_context
 from .._validation import check_numeric, checked
 from ..mechanisms._chunks import in_chunks
 from ..privacy._conditions import PROJECTIONS
-from ._base import MomentsEstimator, SampleReleases
+from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
 from ._samples import LazySamples, Samples
 from ._spectrum import (
     Spectrum,
@@ -37,6 +38,10 @@ from ._sums import LARGEST_CORE, Question, projected, whole_basis
 # Of the squared budget, for the mean; and of the rest, for the moments by which the
 # ranks are chosen.
 _MEAN_SHARE, _FIRST_SHARE = 0.1, 0.5
+_NOISE = (
+    "The components hold little but noise: the released moments of the samples are no "
+    f"larger than theirs. {SHORT_SAMPLES}"
+)
 
 
 class MultilinearPCA(
@@ -250,13 +255,16 @@ class MultilinearPCA(
     def _n_passes(self, shape: tuple[int, ...]) -> int:
         return 1 + self.centre + isinstance(self._ranks(shape), int)
 
-    def _learn(self, releases: SampleReleases, question: Question) -> dict[str, Any]:
+    def _learn(
+        self, releases: SampleReleases, question: Question
+    ) -> tuple[dict[str, Any], str]:
         shape, left = question.shape, 1.0
-        mean = np.zeros(math.prod(shape))
+        mean, are_noise = np.zeros(math.prod(shape)), True
         if self.centre:
             left -= _MEAN_SHARE
             of_mean = replace(question, shares=(_MEAN_SHARE,), is_mean=True)
             (summed,), sigma = releases.ask(of_mean)
+            are_noise = sums_are_noise(summed, of_mean.deviations(sigma)[0])
             mean = _shrunk(summed, of_mean, sigma) / releases.n_samples
             question = replace(question, mean=mean)
         ranks, method, rotation = self._ranks(shape), "modes", None
@@ -270,7 +278,7 @@ class MultilinearPCA(
             left *= 1 / _FIRST_SHARE - 1
             spectra, ranks, method = _chosen(releases, modes, spectra, ranks, left)
         factors = [one.vectors[:, :r] for one, r in zip(spectra, ranks, strict=True)]
-        total = total_energy(spectra)
+        total, found = total_energy(spectra), spectra
         energies = [
             one.energies(total)[:r] for one, r in zip(spectra, ranks, strict=True)
         ]
@@ -278,12 +286,17 @@ class MultilinearPCA(
             bases = tuple(map(whole_basis, factors) if question.step else factors)
             core = replace(question, shares=(left,), bases=bases, is_joint=True)
             (spectrum,) = releases.spectra(core)
+            found = [*spectra, spectrum]
             rotation = spectrum.vectors[:, : self.n_components]
             trace = float(np.trace(spectrum.matrix))
             energies = [spectrum.energies(trace)[: self.n_components]]
         ratio = [one / (total or 1.0) for one in energies]
         projection = _Projection(shape, mean, factors, rotation)
-        return {
+        # What a mean of noise adds to the moments about it.
+        known = releases.n_samples * float(np.square(mean).sum())
+        matrices = [(one.values, one.deviation) for one in found]
+        are_noise = are_noise and moments_are_noise(matrices, known)
+        fitted = {
             "components_": factors,
             "rotation_": rotation,
             "method_": method,
@@ -292,6 +305,7 @@ class MultilinearPCA(
             "mean_": mean.reshape(shape),
             "_projection": projection,
         }
+        return fitted, _NOISE if are_noise else ""
 
     # --- use --------------------------------------------------------------------------
 

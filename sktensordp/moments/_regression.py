@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import loaded
+from .._noise_only import counts_are_noise, sums_are_noise
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
     check_aligned,
@@ -37,16 +38,20 @@ from ..ids import (
     kinds_of_type,
     one_each,
 )
-from ._base import MomentsEstimator, SampleReleases
+from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
 from ._samples import Samples
 from ._spectrum import Spectrum, best_ranks, ranks_above, shares_of_modes
-from ._sums import LARGEST_CORE, Question, projected, whole_basis
+from ._sums import DIAGONAL_NOISE, LARGEST_CORE, Question, projected, whole_basis
 
 # Of the budget, for the moments of the modes, if a core is to be found. A compromise:
 # on digits, less of it is better; on simulated subjects, more.
 _MODES_SHARE = 0.2
 # Length of a constant coordinate, where a target has length 1.
 _CONSTANT = 0.5
+_NOISE = (
+    "The model holds little but noise: the released products of samples and targets "
+    "are no larger than theirs."
+)
 # Penalties that are compared, in units of the noise's largest eigenvalue.
 _ALPHAS = np.geomspace(1e-2, 1e3, 61)
 
@@ -242,7 +247,9 @@ class _Regression(MomentsEstimator):
     def _n_passes(self, shape: tuple[int, ...]) -> int:
         return 1 + self._finds_core(shape)
 
-    def _learn(self, releases: SampleReleases, question: Question) -> dict[str, Any]:
+    def _learn(
+        self, releases: SampleReleases, question: Question
+    ) -> tuple[dict[str, Any], str]:
         shape = question.shape
         core = replace(
             question,
@@ -265,12 +272,17 @@ class _Regression(MomentsEstimator):
         if self._normalises:
             weights /= np.maximum(np.linalg.norm(weights, axis=0), 1e-300)
         sides = tuple(factor.shape[1] for factor in factors)
-        return {
+        fitted = {
             "components_": factors,
             "alpha_": alpha,
             "_cells": projected(weights.T, sides, [factor.T for factor in factors]),
             "_intercepts": intercepts,
         }
+        return fitted, self._said_of_noise(model) if model.are_noise else ""
+
+    def _said_of_noise(self, model: _NormalEquations) -> str:
+        """Said if the right-hand sides of the equations are noise."""
+        return f"{_NOISE} {SHORT_SAMPLES}"
 
     def _ranks_of(self, spectra: list[Spectrum], n_samples: int) -> tuple[int, ...]:
         """Numbers of components of the modes; one for each."""
@@ -304,6 +316,14 @@ class _NormalEquations:
         For the moments of features, then of the constant if any, then of targets.
     constant : float
         The constant coordinate of every sample; 0 if there is none.
+
+    Attributes
+    ----------
+    are_noise : bool
+        Whether the right-hand sides, the sums of the products of features and targets,
+        are within their noise of nothing.
+    have_no_targets : bool
+        Whether the sums of squared targets are; of classes, these are their counts.
     """
 
     def __init__(
@@ -318,6 +338,10 @@ class _NormalEquations:
         gram, cross = matrix[:n, :n], matrix[:n, first:] / unit
         self._means, self._target_means = np.zeros(n), np.zeros(len(matrix) - first)
         self._cross_deviation = self._deviation / unit
+        self.are_noise = sums_are_noise(cross, self._cross_deviation)
+        of_targets = np.diag(matrix)[first:] / unit**2
+        deviation = self._deviation / unit**2 * DIAGONAL_NOISE
+        self.have_no_targets = counts_are_noise(of_targets, deviation)
         if constant:
             # The intercept has no penalty: what it explains is taken off.
             self._means = matrix[:n, n] / (constant * unit * n_samples)
@@ -778,6 +802,14 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
             raise malformed("labels", "Input y contains NaN or infinity.")
         return labels
+
+    def _said_of_noise(self, model: _NormalEquations) -> str:
+        if not model.have_no_targets:
+            return super()._said_of_noise(model)
+        return (
+            f"{_NOISE} So are the numbers of samples of each class: check how labels "
+            f"are spelt in y and in classes. {SHORT_SAMPLES}"
+        )
 
     def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
         # An unknown label is -1.

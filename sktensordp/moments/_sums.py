@@ -62,6 +62,8 @@ CAPACITY = 2**26
 
 # A weight, 1 being 2^20; the diagonal of moments has 181/256 of the other cells'.
 _WEIGHT_BITS, _DIAGONAL, _OTHERS = 20, 181, 256
+DIAGONAL_NOISE = _OTHERS / _DIAGONAL
+"""Noise on the diagonal of moments, in units of that off the diagonal."""
 # Bits of a basis.
 BASIS_BITS = 24
 _LIMB = 2**32 - 1
@@ -364,9 +366,11 @@ class Question:
         return found
 
     def deviations(self, sigma: float) -> list[float]:
-        """Standard deviation of the noise of each matrix, off its diagonal."""
+        """Standard deviation of the noise of each matrix, off its diagonal, or mean."""
         if not sigma:
             return [0.0] * len(self.sums)
+        if self.is_mean:
+            return [2 * sigma * self.unit / math.sqrt(share) for share in self.shares]
         return [sigma * self.unit**2 / math.sqrt(share) for share in self.shares]
 
 

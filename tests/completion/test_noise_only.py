@@ -11,6 +11,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
+from sktensordp._noise_only import totals_are_noise
 from sktensordp.completion import (
     CoordinateEncoder,
     CPCompletion,
@@ -136,15 +137,12 @@ def test_false_alarms_are_as_rare_as_stated(n_entries, n_units):
     """At most 1e-3 each; 200,000 seeded draws leave that below 1.4e-3."""
     rng = np.random.default_rng(0)
     log = (math.log(n_entries) - of_values.USUAL_LOG) / of_values.LOG_RANGE
-    totals = n_units * np.array([1.0, 0.0, max(log, -1.0)])
-    totals = totals + rng.standard_normal((200_000, 3))
-    assert np.mean([of_values.are_noise(total, 1.0) for total in totals]) < 1.4e-3
+    totals = n_units * np.array([1.0, max(log, -1.0)])
+    totals = totals + rng.standard_normal((200_000, 2))
+    assert np.mean([totals_are_noise(*total, 1.0) for total in totals]) < 1.4e-3
 
 
-def test_what_is_nothing_is_found():
+def test_many_users_with_one_entry_each_are_found():
     rng = np.random.default_rng(0)
-    nobody = rng.standard_normal((2000, 3))
-    assert np.mean([of_values.are_noise(total, 1.0) for total in nobody]) > 0.99
-    # Many users who have one entry each.
-    ones = nobody + np.array([400.0, 0.0, -400.0])
-    assert np.mean([of_values.are_noise(total, 1.0) for total in ones]) > 0.99
+    ones = rng.standard_normal((2000, 2)) + np.array([400.0, -400.0])
+    assert np.mean([totals_are_noise(*total, 1.0) for total in ones]) > 0.99

@@ -214,7 +214,7 @@ def test_with_half_the_noise_an_audit_would_tell():
     def learn(_, releases, question):
         shares = shares_of_modes(question.shape, 1.0)
         seen.append(releases.ask(replace(question, shares=shares))[0][0])
-        return {}
+        return {}, ""
 
     with (
         mock.patch.object(MultilinearPCA, "_learn", learn),
@@ -622,6 +622,8 @@ WRONG = {
     "in all": ({"n_components": 65}, "at most 64 components"),
     "shape": ({"tensor_shape": (3, 3)}, "needs samples of that shape"),
     "budget": ({"epsilon": 1e-6}, "too small|so small"),
+    "huge norms": ({"norm_bound": 1.1e50}, "'norm_bound' parameter"),
+    "tiny norms": ({"norm_bound": 0.9e-50}, "'norm_bound' parameter"),
 }
 
 

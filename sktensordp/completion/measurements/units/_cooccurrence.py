@@ -58,6 +58,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import ndtr
 
+from ...._noise_only import counts_are_noise
 from ...._random import NoiseStreams
 from ....measure import (
     SHARE_BITS,
@@ -315,16 +316,15 @@ def _read_totals(
     unit = _unit_of(sums.longest) * sums.step * sums.unit
     (number, logs), deviation = noisy[0] / unit, error / unit
     largest_log = math.log1p(n_items)
-    # A number up to here is within its noise of nothing. So many users of 40 choices
-    # each are the prior of the typical number.
+    # There are taken to be at least so many users. So many, of 40 choices each, are the
+    # prior of the typical number.
     within_noise = 3 * deviation
     n_users = max(float(number), within_noise, 1.0)
     log = logs * largest_log + within_noise * math.log1p(40)
     log = float(log) / (n_users + within_noise)
     size = math.expm1(min(max(log, math.log1p(1.0)), largest_log))
-    # Who is there has a choice, so the number of users tells. If it is ten standard
-    # deviations or more, this is true with a probability below 1e-11.
-    return n_users, size, bool(number <= within_noise)
+    # Who is there has a choice, so the number of users tells.
+    return n_users, size, counts_are_noise(number, deviation)
 
 
 def _users_reserved(n_users: int) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
+from ...._noise_only import totals_are_noise
 from ....measure import BoundedSums, People, ProductSums, Releases, whole_shares
 from ....tensor._shared_rows import expected_counts
 from ._population import Population
@@ -56,33 +57,9 @@ def release_totals(units: People, releases: Releases) -> tuple[UnitTotals, Popul
     typical_size = math.exp(USUAL_LOG + LOG_RANGE * log)
     # Both the sum of means and the number of units have noise.
     offset_error = math.sqrt(2) * error / n_units
-    totals = UnitTotals(
-        n_units, offset, typical_size, offset_error, are_noise(total, error)
-    )
+    are_noise = totals_are_noise(float(total[0]), float(total[2]), error)
+    totals = UnitTotals(n_units, offset, typical_size, offset_error, are_noise)
     return totals, Population(n_units, typical_size, lengths, lengths_error)
-
-
-def are_noise(total: NDArray[np.float64], error: float) -> bool:
-    """Whether released totals say that there may be no units, or hardly an entry.
-
-    A unit adds 1 to the first total. To the last one, it adds the scaled logarithm of
-    its number of entries, at least -1. So the two together add up by how much
-    logarithms exceed the least, which is nothing for units with one or two entries.
-
-    False alarms, in standard deviations of the number of units: if there are 10 or
-    more, up to 3 come out with a probability below 1e-11. Units are said to have hardly
-    an entry only if the excesses, less a tenth of the number of units, come out below
-    -5.4. They have noise of 1.35, and are at least -1 for 10 units, and positive for
-    any number of units that typically have four entries or more. So that has a
-    probability of at most 1e-3.
-    """
-    n_units, _, logs = total.tolist()
-    # A total is within its noise of nothing up to three standard deviations. Units have
-    # hardly an entry if the logarithm of their number exceeds 1 by less than a tenth of
-    # its range, even by 5.4 standard deviations of the number of units.
-    within_noise, few = 3.0, 0.1 * n_units - 5.4 * error
-    least = min(within_noise * math.sqrt(2) * error, few)
-    return n_units <= within_noise * error or n_units + logs < least
 
 
 @dataclass(frozen=True, eq=False)

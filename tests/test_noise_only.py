@@ -1,0 +1,234 @@
+"""What was released may be nothing but noise: every estimator says so, by one module.
+
+Two errors have a stated rate: to keep silent of noise alone, at most 1e-5, and to warn
+though there is something, at most 1e-3 from a stated strength on.
+"""
+
+import math
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+
+from sktensordp import _noise_only as rules
+from sktensordp.completion import CPCompletion, ImplicitCompletion, TuckerCompletion
+from sktensordp.exceptions import NoiseOnlyWarning
+from sktensordp.mechanisms import mean
+from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.moments import (
+    MultilinearPCA,
+    MultilinearRidge,
+    MultilinearRidgeClassifier,
+)
+from tests.support.replaying import recorded
+
+# --- every estimator ------------------------------------------------------------------
+
+SHAPE = (3, 4)
+OPTIONS = {"norm_bound": 1.0, "random_state": 0}
+PCA = partial(MultilinearPCA, **OPTIONS)
+RIDGE = partial(MultilinearRidge, target_bounds=(-1, 1), **OPTIONS)
+CLASSIFIER = partial(MultilinearRidgeClassifier, classes=["no", "yes"], **OPTIONS)
+USERS = {"unit": 0, "shape": (300, 5), "value_bounds": (0, 1), "random_state": 0}
+
+
+def samples(n):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, *SHAPE)) / 4
+    return X, X[:, 0, 0] / np.abs(X[:, 0, 0]).max()
+
+
+X, Y = samples(2000)
+LABELS = np.where(Y > 0, "yes", "no")
+ROWS = np.argwhere(np.ones((300, 5)))
+VALUES = np.random.default_rng(0).random(len(ROWS))
+NOTHING = np.zeros((5, *SHAPE))
+NOBODY = np.empty((0, 2), int)
+RELEASED = 0.5 + np.random.default_rng(0).standard_normal((2000, *SHAPE))
+# By name, a fit to data, which are something or nothing.
+CASES = {
+    "PCA": (PCA((1, 1)).fit, [X], [NOTHING]),
+    "PCA, as many as stand out": (PCA().fit, [X], [NOTHING]),
+    "PCA, core": (PCA(3).fit, [X], [NOTHING]),
+    "PCA, flat": (PCA(5).fit, [X.reshape(-1, 12)], [NOTHING.reshape(-1, 12)]),
+    "PCA, centred": (PCA((1, 1), centre=True).fit, [X], [NOTHING]),
+    "PCA, centred core": (PCA(3, centre=True).fit, [X], [NOTHING]),
+    "ridge": (RIDGE(SHAPE).fit, [X, Y], [NOTHING, np.zeros(5)]),
+    "ridge, core": (RIDGE((2, 2)).fit, [X, Y], [NOTHING, np.ones(5)]),
+    "ridge, samples as noise": (RIDGE(SHAPE).fit, [X, Y], [X / 1e4, Y]),
+    "classes": (CLASSIFIER(SHAPE).fit, [X, LABELS], [NOTHING, ["no"] * 5]),
+    "classes, core": (CLASSIFIER((2, 2)).fit, [X, LABELS], [X, ["Yes"] * 2000]),
+    "CP": (CPCompletion(0, **USERS).fit, [ROWS, VALUES], [NOBODY, []]),
+    "Tucker": (TuckerCompletion(0, **USERS).fit, [ROWS, VALUES], [NOBODY, []]),
+    "choices": (
+        ImplicitCompletion(shape=(300, 5), random_state=0).fit, [ROWS], [NOBODY],
+    ),
+    "mean": (partial(mean, bounds=(0, 1)), [RELEASED], [60 * RELEASED[:50]]),
+}  # fmt: skip
+
+
+def warns(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    found = [one for one in caught if one.category is NoiseOnlyWarning]
+    assert len(found) <= 1
+    return bool(found)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_noise_is_told_and_nothing_is_said_of_what_is_more(name):
+    fit, something, nothing = CASES[name]
+    assert not warns(lambda: fit(*something))
+    with pytest.warns(NoiseOnlyWarning, match="noise") as shown:
+        fit(*nothing)
+    ours = [one for one in shown if one.category is NoiseOnlyWarning]
+    assert [one.filename for one in ours] == [__file__]
+
+
+def test_labels_that_are_spelt_otherwise_are_told():
+    for labels, said in ((["Yes"] * 2000, "spelt"), (LABELS, "pass a smaller one")):
+        with pytest.warns(NoiseOnlyWarning, match=said):
+            CLASSIFIER(SHAPE).fit(X / 1e4, labels)
+
+
+@pytest.mark.parametrize("kind", [PCA, RIDGE, CLASSIFIER])
+def test_nothing_is_within_no_noise(kind):
+    y = {RIDGE: (np.zeros(5),), CLASSIFIER: (["no", "yes"] * 2 + ["no"],)}.get(kind, ())
+    assert not warns(lambda: kind((2, 2), epsilon=math.inf).fit(NOTHING, *y))
+
+
+@pytest.mark.parametrize("name", ["PCA", "PCA, centred core", "ridge", "classes, core"])
+def test_what_was_released_decides(name):
+    """With the releases of the other data, a fit says the same."""
+    fit, something, nothing = CASES[name]
+    n = len(nothing[0])
+    something = [part[:n] for part in something]
+    with recorded() as releases:
+        assert warns(lambda: fit(*nothing))
+    with recorded(releases):
+        assert warns(lambda: clone(fit.__self__).fit(*something))
+
+
+@pytest.mark.thorough
+def test_a_private_search_says_nothing():
+    search = PrivateSearchCV(
+        CLASSIFIER(random_state=None, classes=["no", "yes"]),
+        {"n_components": [(1, 1), SHAPE]},
+        n_iter=2,
+        cv=KFold(2, shuffle=True),
+    )
+    labels = ["no", "yes"] * 20
+    assert not warns(lambda: search.fit(np.zeros((40, *SHAPE)), labels))
+
+
+# --- the rules ------------------------------------------------------------------------
+
+
+def noise_matrix(rng, n):
+    """Noise of a released matrix of moments, of deviation 1 off the diagonal."""
+    upper = np.triu(rng.standard_normal((n, n)), 1)
+    return upper + upper.T + np.diag(rng.standard_normal(n)) * 256 / 181
+
+
+def matrices_of(sizes, eigenvalue, trace):
+    """Whether noisy matrices, of which the last has a true eigenvalue, are noise."""
+
+    def is_noise(rng, strength):
+        found = []
+        for n in sizes:
+            matrix = noise_matrix(rng, n)
+            if n == sizes[-1]:
+                matrix[0, 0] += strength * eigenvalue(n)
+                matrix += strength * trace(n) / n * np.eye(n)
+            found.append((np.linalg.eigvalsh(matrix), 1.0))
+        return rules.moments_are_noise(found)
+
+    return is_noise
+
+
+def counts_of(n):
+    def is_noise(rng, strength):
+        counts = rng.standard_normal(n)
+        counts[0] += 10 * strength
+        return rules.counts_are_noise(counts, 1.0)
+
+    return is_noise
+
+
+def sums_of(n):
+    def is_noise(rng, strength):
+        sums = rng.standard_normal(n)
+        sums[0] += strength * math.sqrt(15 * math.sqrt(n) + 100)
+        return rules.sums_are_noise(sums, 1.0)
+
+    return is_noise
+
+
+def means_of(n):
+    """Noise three times as wide as the range, or .3 times."""
+
+    def is_noise(rng, strength):
+        error = 0.3 if strength else 3.0
+        drawn = error * math.sqrt(n) * rng.standard_normal((n, 1))
+        errors = drawn.std(axis=0, ddof=1) / math.sqrt(n)
+        return rules.errors_exceed(errors, np.ones(1))
+
+    return is_noise
+
+
+def totals(rng, strength):
+    n_units, logs = rng.standard_normal(2)
+    return rules.totals_are_noise(n_units + 10 * strength, logs, 1.0)
+
+
+def first_limit(n):
+    return 2 * math.sqrt(n) + 6 * n ** (-1 / 6) + 4.4
+
+
+def second_limit(n):
+    return (4.5 + 3.1) * math.sqrt(2 * n)
+
+
+def none(n):
+    return 0.0
+
+
+RULES = {
+    "one count": counts_of(1),
+    "many counts": counts_of(1000),
+    "totals": totals,
+    "one sum": sums_of(1),
+    "many sums": sums_of(640),
+    "means": means_of(16),
+    **{f"spectrum of {n}": matrices_of([n], first_limit, none) for n in (1, 4, 32)},
+    **{f"trace of {n}": matrices_of([n], none, second_limit) for n in (1, 4, 32)},
+    "spectra": matrices_of([6, 9, 4], first_limit, none),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RULES)
+def test_both_errors_of_a_rule_are_as_rare_as_stated(name):
+    """3,000 draws each: noise alone is never missed, and 1e-3 would give 9 once in 900.
+
+    The first has a probability of .97 or more. Draws are seeded.
+    """
+    rng, is_noise = np.random.default_rng(0), RULES[name]
+    assert all(is_noise(rng, 0.0) for _ in range(3000))
+    assert sum(is_noise(rng, 1.0) for _ in range(3000)) <= 9
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if "PCA" in name or "," in name]
+)
+def test_no_fit_to_nothing_is_silent(name):
+    """1,000 fits to nothing; none is missed."""
+    fit, _, nothing = CASES[name]
+    for seed in range(1000):
+        model = clone(fit.__self__).set_params(random_state=seed)
+        assert warns(lambda: model.fit(*nothing))  # noqa: B023
