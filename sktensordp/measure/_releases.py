@@ -247,7 +247,8 @@ class Releases:
         """Release the candidate with the highest noisy score, and this score.
 
         Candidates are asked one after the other. The noise is planned for one of them:
-        what the best of several reveals is the business of the guarantee.
+        what the best of several reveals is the business of the guarantee. No release of
+        the fit may come before, since their noise is that of the first.
 
         Parameters
         ----------
@@ -272,6 +273,9 @@ class Releases:
         lattice, streams = getattr(self._noise, "lattice", None), self._streams
         if lattice is None or streams is None:
             raise RuntimeError("Nobody has added noise to this score.")
+        if self._number:
+            raise RuntimeError("A fit selects before it releases anything else.")
+        self._number = 1
         best: tuple[_Scored | None, float] = None, -math.inf
         for number, candidate in enumerate(candidates, start=1):
             (total,), _ = candidate.summed(contribute, question)

@@ -2,7 +2,8 @@
 
 **Guarantee.** Whatever a kind of sums computes of a person, `Sums.add` adds for that
 person a vector no longer than `Sums.limit`, as far as the kind reports lengths of what
-it adds: a vector that is longer, or no number, becomes zero before it is added.
+it adds: a vector that is longer, or no number, becomes zero before it is added. Here,
+neighbours differ in a person; if they differ in one value, see ``_entry_sums.py``.
 
 **No honest vector is taken for a long one.** A computed length of n numbers has a
 relative error of at most n 2^-54. `BoundedSums` multiplies a vector by longest /

@@ -26,7 +26,7 @@ from sktensordp.measure._releases import TOLERANCE
 from sktensordp.measure._sums import without_long
 from sktensordp.noise import laplace_lattice
 from sktensordp.tensor._choices import Choices
-from tests.support.noise import source_of
+from tests.support.noise import drawing, source_of
 from tests.support.people import Asking, Summed
 
 N_CELLS, N_PRODUCTS = 12, 3
@@ -163,6 +163,20 @@ def test_a_score_that_moves_further_than_planned_is_refused():
     with pytest.raises(RuntimeError, match="more than the budget"):
         Releases(noise, source_of(0)).select(candidates, question)
     assert not candidates[0].n_asked
+
+
+def test_scores_and_sums_share_no_noise():
+    """A choice has the streams of the first release: none may come before it."""
+    noise, candidates, question = scored(1, share=8)
+    releases = Releases(noise, source_of(0))
+    releases.ask(Summed(), question)
+    with pytest.raises(RuntimeError, match="before it releases anything else"):
+        releases.select(candidates, question)
+    releases = Releases(noise, source_of(0))
+    with drawing() as opened:
+        releases.select(candidates * 3, question)
+        releases.ask(Summed(), question)
+    assert len(set(opened)) == len(opened) == 4
 
 
 def test_no_score_leaves_without_noise():
