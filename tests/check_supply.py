@@ -98,7 +98,7 @@ def passes(name, uv, folder, quick):
     run(uv, "pip", "list", "--python", python)
     tests = QUICK if quick else ("-m", "not slow")
     environ = {**os.environ, "NUMBA_CACHE_DIR": str(folder)}
-    command = [python, "-m", "pytest", "-q", *tests]
+    command = [python, "-m", "pytest", "-q", "-rfE", *tests]
     return subprocess.run(command, cwd=ROOT, env=environ, check=False).returncode == 0
 
 
