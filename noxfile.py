@@ -17,7 +17,7 @@ def pytest(session: nox.Session, *options: str) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run what a newcomer waits for: three minutes."""
+    """Run what a newcomer waits for; CONTRIBUTING.md says how long each takes."""
     pytest(session)
 
 
@@ -39,14 +39,14 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Plant faults, and see whether the tests catch them: half an hour."""
+    """Plant faults, and see whether the tests catch them."""
     session.install("--editable", ".[test,doc]")
     session.run("python", "-m", "tests.faults", *session.posargs)
 
 
 @nox.session
 def machines(session: nox.Session) -> None:
-    """Run the tests as other machines would: an hour."""
+    """Run the tests as other machines would."""
     session.install("--editable", ".[test,doc]")
     session.run("python", "-m", "tests.machines", *session.posargs)
 

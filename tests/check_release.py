@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Stands where an address or a contact has to be filled in: a domain that leads nowhere.
 PLACEHOLDER = ".invalid"
+CHOOSER = ".github/ISSUE_TEMPLATE/config.yml"
 URLS = ("Source", "Documentation", "Changelog", "Issues")
 
 
@@ -41,7 +42,7 @@ def problems(folder):
     changelog = (folder / "doc" / "changelog.md").read_text()
     found = [
         f"{path} has a placeholder: {line.strip()}"
-        for path in ("pyproject.toml", "CITATION.cff", "SECURITY.md")
+        for path in ("pyproject.toml", "CITATION.cff", "SECURITY.md", CHOOSER)
         for line in (folder / path).read_text().splitlines()
         if PLACEHOLDER in line
     ]

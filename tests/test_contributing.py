@@ -6,7 +6,7 @@ import tomllib
 
 import yaml
 
-from tests import ROOT
+from tests import ROOT, check_supply
 from tests.faults import FAULTS
 from tests.support.tiers import DEFAULT, has_tests_of
 
@@ -18,7 +18,27 @@ def jobs():
     """Commands of all jobs of the hosted CI."""
     for path in WORKFLOWS:
         for job in yaml.safe_load(path.read_text())["jobs"].values():
-            yield [step["run"] for step in job["steps"] if "run" in step]
+            yield [step["run"] for step in job.get("steps", ()) if "run" in step]
+
+
+def test_jobs_of_the_hosted_ci_end_and_use_fixed_actions():
+    for path in WORKFLOWS:
+        text = path.read_text()
+        for name, job in yaml.safe_load(text)["jobs"].items():
+            # A job that calls another workflow has the limits of that one.
+            assert "timeout-minutes" in job or job["uses"].startswith("./"), name
+        for action in re.findall(r"uses: (\S+)", text):
+            assert re.search(r"^\./|@[0-9a-f]{40}$", action), action
+
+
+def test_only_what_passes_the_tests_is_published():
+    (path,) = (path for path in WORKFLOWS if path.stem == "publish")
+    publish = yaml.safe_load(path.read_text())["jobs"]
+    assert publish["tests"] == {"uses": "./.github/workflows/tests.yml"}
+    assert (publish["build"]["needs"], publish["publish"]["needs"]) == (
+        "tests",
+        "build",
+    )
 
 
 def test_a_job_tries_inputs_of_a_new_seed():
@@ -84,11 +104,29 @@ def test_what_contributing_names_is_there():
     assert int(number) < len(FAULTS)
 
 
-def test_the_page_of_tested_versions_names_every_extra():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+def test_the_oldest_and_the_newest_versions_are_tested():
     page = (ROOT / "doc" / "supply.md").read_text()
-    for extra in project["optional-dependencies"]:
-        assert f"`{extra}`" in page, extra
+    ours = (ROOT / ".ci" / "run").read_text()
+    command = "python tests/check_supply.py"
+    assert command in page
+    assert f"{command} --quick" in ours
+    assert any(command in job for job in jobs())
+    for path in check_supply.QUICK:
+        assert (ROOT / path).exists(), path
+    for quick in (True, False):
+        assert check_supply.extras(quick)
+
+
+def test_times_are_in_one_place():
+    """In the table of this page; the README repeats the time of the default tier."""
+    minutes = dict(re.findall(r"`\.venv/bin/(.*?)` \| (.*?) \|", CONTRIBUTING))
+    n_minutes = int(minutes["python -m pytest"].split()[0])
+    said = ("Two", "Three")[n_minutes - 2]
+    assert f"{said} minutes on two idle cores:" in (ROOT / "README.md").read_text()
+    assert not re.search("minutes|hour", (ROOT / "noxfile.py").read_text())
+    releases = (ROOT / "doc" / "releases.md").read_text()
+    (step,) = re.findall(r"^1\. .*?(?=^2\. )", releases, re.MULTILINE | re.DOTALL)
+    assert not re.search("minutes|hour", step)
 
 
 def test_hooks_use_the_tools_of_the_environment():

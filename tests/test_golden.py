@@ -5,12 +5,17 @@
 writes `tests/golden.json` anew. Noise with a seed is made of integers and of multiples
 of a step, and so are the sums that no model precedes: they are the same on every
 processor, and the file has a digest of each. Of guarantees it has the numbers. Ten
-digits are compared, since a search for epsilon ends at other last digits elsewhere.
+digits are compared, since a search for epsilon ends at other last digits elsewhere. A
+table that randomises levels solves a linear programme, and versions of SciPy end at
+other solutions that are as good: the file has its variance, and the digest is that of
+values which another table randomises.
 Bits of models depend on the processor; `tests/golden.py` compares them on one machine.
 """
 
 import json
+import math
 from contextlib import ExitStack, suppress
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -24,6 +29,7 @@ from sktensordp.completion import CPCompletion
 from sktensordp.completion.measurements._sums import SumsRandomizer
 from sktensordp.model_selection import ItemHoldout, UserHoldout, UserKFold
 from sktensordp.privacy import planned_guarantee
+from sktensordp.privacy.calibration._table import LevelTable, level_table
 from tests.golden import (
     ENTRY,
     RANGE,
@@ -35,6 +41,7 @@ from tests.golden import (
     hashed,
 )
 from tests.support.every_estimator import CASES
+from tests.support.points import POINTS
 
 STORED = Path(__file__).with_name("golden.json")
 
@@ -79,6 +86,14 @@ def privatized(**params):
     return CPCompletion(**params).client(0).privatize(Y)
 
 
+def by_the_table():
+    """Values that a table randomises which no programme has solved for."""
+    weights = tuple(tuple(8 if x == y else 2 for y in range(5)) for x in range(5))
+    table = LevelTable((1.0, 2.0, 3.0, 4.0, 5.0), (-3.0, 0.5, 3.0, 6.0, 8.0), weights)
+    with mock.patch.object(*POINTS["table of levels"], lambda *_: table):
+        return privatized(epsilon=1.0, **LEVELS)
+
+
 LAPLACE = noise.laplace_lattice(1, 5, 0.5)
 GAUSSIAN = noise.gaussian_lattice(0.7, 1000, 1.0, 1e-6)
 LEVELS = {"levels": [1, 2, 3, 4, 5]}
@@ -97,10 +112,7 @@ DIGESTS = {
     "Gaussian lattice": lambda: GAUSSIAN.randomize(np.zeros(1000), bits(5)),
     "next release": lambda: NoiseStreams(0, 1).stream(0).random_raw(9),
     "step of a release": lambda: NoiseStreams(0, 0).step(2).stream(3).random_raw(9),
-    "values, table": partial(privatized, epsilon=1.0, **LEVELS),
-    "values, prior of levels": partial(
-        privatized, epsilon=4.0, level_prior=np.arange(1, 6) / 15, **LEVELS
-    ),
+    "values, table": by_the_table,
     "values, noise": partial(privatized, epsilon=1.0, **RANGE),
     "folds of users": lambda: folds(UserKFold(3, random_state=0)),
     "users held out": lambda: folds(UserHoldout(0.3, random_state=0)),
@@ -114,6 +126,27 @@ DIGESTS = {
     },
     "released by choices": partial(first_release, choices),
 }
+
+
+# Epsilons and public probabilities of the levels.
+TABLES = {
+    "one, uniform": (1.0, (0.2,) * 5),
+    "four, rising": (4.0, tuple(np.arange(1, 6) / 15)),
+    "one, rising": (1.0, tuple(np.arange(1, 6) / 15)),
+}
+
+
+def table_of(name):
+    epsilon, prior = TABLES[name]
+    return level_table((1.0, 2.0, 3.0, 4.0, 5.0), epsilon, prior)
+
+
+def variances():
+    """Average variance of what each table randomises, which no solver can better."""
+    return {
+        name: float(table_of(name).level_variances @ prior)
+        for name, (_, prior) in TABLES.items()
+    }
 
 
 def planned():
@@ -133,6 +166,20 @@ def test_noise_and_folds_are_as_stored():
     assert found == stored
 
 
+def test_tables_are_as_good_as_stored():
+    assert variances() == pytest.approx(json.loads(STORED.read_text())["tables"])
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_private_and_unbiased_whatever_solved_its_programme(name):
+    table, (epsilon, _) = table_of(name), TABLES[name]
+    assert len({sum(row) for row in table.weights}) == 1
+    for column in zip(*table.weights, strict=True):
+        assert max(column) <= Fraction(math.exp(epsilon)) * min(column)
+    means = table.probabilities @ table.outputs
+    np.testing.assert_allclose(means, table.levels, rtol=1e-9)
+
+
 def test_guarantees_are_as_stored():
     stored = json.loads(STORED.read_text())["guarantees"]
     found = planned()
@@ -143,5 +190,5 @@ def test_guarantees_are_as_stored():
 
 if __name__ == "__main__":
     digests = {name: hashed(value()) for name, value in DIGESTS.items()}
-    stored = {"digests": digests, "guarantees": planned()}
+    stored = {"digests": digests, "tables": variances(), "guarantees": planned()}
     STORED.write_text(json.dumps(stored, indent=1) + "\n")

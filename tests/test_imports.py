@@ -20,7 +20,7 @@ from sktensordp._validation import callers_level
 ROOT = Path(sktensordp.__file__).parent
 LOWEST = {
     "exceptions", "_validation", "_random", "_sklearn_compat", "_dask", "_docstrings",
-    "_show_versions", "_json", "_waiting",
+    "_extras", "_show_versions", "_json", "_waiting",
 }  # fmt: skip
 MIDDLE = LOWEST | {"tensor", "privacy", "noise"}
 UPPER = MIDDLE | {"ids", "base", "_client", "_noise_only", "mechanisms"}

@@ -8,7 +8,9 @@ from tests import ROOT
 from tests.support.scripts import load_script
 
 CHECK = load_script(ROOT / "tests" / "check_release.py")
-FILES = ("pyproject.toml", "CITATION.cff", "SECURITY.md", "doc/changelog.md")
+FILES = (
+    "pyproject.toml", "CITATION.cff", "SECURITY.md", "doc/changelog.md", CHECK.CHOOSER,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -16,7 +18,7 @@ def ready(tmp_path):
     """The files of this project, as they would be in a release."""
     for name in (*FILES, "sktensordp/__init__.py"):
         path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text((ROOT / name).read_text().replace(".invalid", ".test"))
     change(
         tmp_path,
@@ -49,6 +51,7 @@ def test_a_release_that_is_ready_has_no_problems(ready):
     [
         ("pyproject.toml", "https://d.test", "https://d.invalid", "placeholder"),
         ("SECURITY.md", "# Security", "# Security: a@b.invalid", "placeholder"),
+        (CHECK.CHOOSER, "https://", "https://d.invalid/", "placeholder"),
         ("pyproject.toml", "Issues = ", "Bugs = ", "no Issues URL"),
         ("pyproject.toml", "email = ", "mail = ", "no author with an address"),
         ("sktensordp/__init__.py", "3.1.4", "3.1.4.dev0", "the version is 3.1.4.dev0"),

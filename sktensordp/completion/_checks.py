@@ -15,6 +15,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from .._dask import is_dask, loaded, named_columns
+from .._extras import imported
 from .._validation import (
     as_numpy,
     check_aligned,
@@ -340,6 +341,7 @@ def _distributed_entries(
     estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
 ) -> Any:
     """Check Dask collections: a `PartitionedEntries`."""
+    imported("dask", "dask")
     from ._dask import partitioned_entries
 
     if estimator.perturbation in ("gradient", "output"):

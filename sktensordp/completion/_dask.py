@@ -27,6 +27,7 @@ from dask.delayed import Delayed
 from numpy.typing import NDArray
 from scipy import sparse
 
+from .._extras import imported
 from .._random import NoiseStreams
 from .._validation import malformed, range_of
 from ..privacy._conditions import CLIENTS
@@ -926,9 +927,8 @@ def paired_partitions(X: Any, y: Any) -> Any:
 
 def _of_one_frame(X: Any, y: Any) -> bool:
     """Whether both have the partitions of one frame, row by row."""
-    from dask.dataframe.dask_expr._expr import are_co_aligned
-
-    return are_co_aligned(X.expr, y.expr)
+    expressions = imported("dask.dataframe.dask_expr._expr", "dask")
+    return expressions.are_co_aligned(X.expr, y.expr)
 
 
 def _aligned(joined: Any, X: Any, y: Any) -> bool:

@@ -128,7 +128,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             choices, unknown users and users without a choice get the most popular
             items.
         k : int, default=10
-            Number of items.
+            Number of items. No more than there are at mode 1 are returned.
         context : array-like of shape (n_modes - 2,), default=None
             Indices of the other modes, such as the week; -1, the default, stands for an
             unknown index. An item is left out if it was observed at that index of mode
@@ -171,7 +171,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         if not isinstance(exclude_observed, bool | np.bool_):
             raise ValueError("exclude_observed must be True or False.")
         wanted = Wanted(
-            checked_count(k),
+            min(checked_count(k), fitted.shape[1]),
             _items_in(self, candidates, len(where), "candidates"),
             _items_in(self, exclude, len(where), "exclude"),
             bool(exclude_observed),
@@ -201,7 +201,8 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         items : int or array-like of shape (n_items,)
             Indices of mode 1; -1 stands for an unknown item.
         k : int, default=10
-            Number of similar items for each.
+            Number of similar items for each. No more than there are at mode 1 are
+            returned.
 
         Returns
         -------
@@ -220,7 +221,10 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         self._check_items_public("similar_items compares the indices of mode 1")
         single, asked = one_or_each(items, "items")
-        known, k = _known_items(self, asked, "items"), checked_count(k)
+        known, k = (
+            _known_items(self, asked, "items"),
+            min(checked_count(k), self._fitted.shape[1]),
+        )
         similar = self._fitted.similar_items(known, k)
         return similar[0] if single else similar
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
+from sktensordp._extras import imported
 from sktensordp.datasets._editions import (
     EDITIONS,
     Edition,
@@ -119,6 +120,7 @@ def fetch_movielens(
         names = list(dict.fromkeys(edition.name for edition in EDITIONS))
         raise ValueError(f"name must be one of {names}, got {name!r}.")
     home = Path(get_data_home(data_home))
+    pd = imported("pandas", "pandas") if as_frame else None
     path = _find(editions[0], home)
     if path is None and not download_if_missing:
         raise OSError(
@@ -142,9 +144,7 @@ def fetch_movielens(
         ratings.feature_names = ratings.feature_names[:2]
         for name in ("target", "target_names", "levels"):
             del ratings[name]
-    if as_frame:
-        import pandas as pd
-
+    if pd is not None:
         ratings.data = pd.DataFrame(ratings.data, columns=ratings.feature_names)
         if as_choices:
             return ratings

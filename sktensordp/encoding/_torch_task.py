@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._extras import imported
+
 
 @dataclass(frozen=True)
 class TorchTask:
@@ -28,15 +30,13 @@ class TorchTask:
     link: str
 
     def _tensor(self, array: ArrayLike) -> Any:
-        import torch
-
+        torch = imported("torch", "torch")
         like = next(self.module.parameters(), torch.zeros((), dtype=torch.float64))
         return torch.as_tensor(np.array(array), dtype=like.dtype, device=like.device)
 
     def outputs(self, X: ArrayLike) -> NDArray[np.float64]:
         """Outputs f(x), of shape (n_samples, n_outputs)."""
-        import torch
-
+        torch = imported("torch", "torch")
         with torch.no_grad():
             logits = self.module(self._tensor(X))
             if self.link == "logistic":
@@ -49,7 +49,7 @@ class TorchTask:
         self, X_hat: ArrayLike, targets: ArrayLike
     ) -> tuple[float, NDArray[np.float64]]:
         """Mean loss of estimates, and its gradient of shape (n_samples, n_features)."""
-        import torch
+        torch = imported("torch", "torch")
         from torch.nn import functional
 
         rows, expected = self._tensor(X_hat).requires_grad_(), self._tensor(targets)

@@ -8,7 +8,6 @@ read only once.
 
 import itertools
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._dask import loaded
+from .._extras import imported
 from ..measure import PartySums, SharedNoise
 from ..measure import contribute as contributed
 from ..mechanisms._chunks import checked_rows
@@ -182,7 +182,7 @@ def read_first(batches: Iterable[Any]) -> tuple[Any, Iterable[Any], bool]:
 
 
 def _delayed(function: Callable[..., Any]) -> Any:
-    dask = sys.modules["dask"]
+    dask = imported("dask", "dask")
     return dask.delayed(function, pure=False)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from .._extras import imported
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown, shown_below
 from ..privacy._planned import guarantee_of_candidate
@@ -574,8 +575,7 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         >>> display.plot(ax=Figure().subplots()).lines_[0].get_ydata().round(1)
         array([128.,   8.])
         """
-        from matplotlib.ticker import AutoLocator, ScalarFormatter
-
+        ticker = imported("matplotlib.ticker", "plot")
         for label, style in self._start(self.curves, ax, self.true_epsilons).items():
             self._draw_curve(label, style)
         self.ax_.set_yscale("log")
@@ -593,8 +593,8 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         low, high = self.ax_.get_ylim()
         if high < 10 * low:
             # They span less than a decade: plain numbers.
-            errors.set_major_locator(AutoLocator())
-            errors.set_major_formatter(ScalarFormatter())
+            errors.set_major_locator(ticker.AutoLocator())
+            errors.set_major_formatter(ticker.ScalarFormatter())
             self.ax_.set_yticks([], minor=True)
         _style.place_legend(self.ax_, self.lines_, may_grow=ax is None, title=title)
         return self

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._extras import imported
 from .._validation import check_modes
 from ._style import shade, wrapped
 
@@ -279,8 +280,7 @@ class FactorsDisplay:
         shape = len(self.modes), len(self.components)
         heights = [_NOTE_HEIGHT if m in self.private else _HEIGHT for m in self.modes]
         if ax is None:
-            import matplotlib.pyplot as plt
-
+            plt = imported("matplotlib.pyplot", "plot")
             size = max(_WIDTH * shape[1], 4.8), sum(heights) + 0.3
             figure = plt.figure(layout="constrained", figsize=size)
             return figure.subplots(*shape, squeeze=False, height_ratios=heights)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._docstrings import with_texts
+from .._extras import imported
 
 # The numbers of lines and markers have no common divisor, so that all pairs differ.
 STYLES = list(zip(["-", "--", "-.", ":"] * 13, "os^DvP<*>Xhdp" * 4, strict=True))
@@ -48,8 +49,7 @@ def new_axes(**options: Any) -> Any:
     -------
     ax : matplotlib Axes
     """
-    import matplotlib.pyplot as plt
-
+    plt = imported("matplotlib.pyplot", "plot")
     return plt.subplots(layout="constrained", **options)[1]
 
 
@@ -66,14 +66,13 @@ def shade(ax: Any, strength: float) -> str:
     -------
     color : str
     """
-    from matplotlib.colors import to_hex, to_rgb, to_rgba
-
+    colors = imported("matplotlib.colors", "plot")
     background, text = ax.get_facecolor(), ax.xaxis.label.get_color()
-    if to_rgba(background)[-1] == 0:
+    if colors.to_rgba(background)[-1] == 0:
         background = ax.get_figure(root=True).get_facecolor()
-    ends = np.array([to_rgb(background), to_rgb(text)])
+    ends = np.array([colors.to_rgb(background), colors.to_rgb(text)])
     red, green, blue = [1 - strength, strength] @ ends
-    return to_hex((red, green, blue))
+    return colors.to_hex((red, green, blue))
 
 
 def claimed_style(ax: Any) -> dict[str, Any]:

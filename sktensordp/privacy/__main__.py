@@ -5,6 +5,7 @@ import sys
 
 from ._numbers import epsilon_line
 from .budgets._budget import budget_of_file
+from .budgets._open import patient
 
 
 def main() -> int:
@@ -15,7 +16,7 @@ def main() -> int:
     )
     parser.add_argument("file", help="the path of a PrivacyBudget")
     try:
-        budget = budget_of_file(parser.parse_args().file)
+        budget = patient(budget_of_file)(parser.parse_args().file)
         print(budget)
         releases = budget.history()
     except OSError as error:

@@ -365,7 +365,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             recommendations of an average one. So does an id that is not known. Put an
             id that is a tuple into a list.
         k : int, default=10
-            Number of items for each user.
+            Number of items for each user. No more than there are are returned.
         context : array-like of shape (n_columns - 2,), default=None
             What the further columns hold, such as the time of the recommendation; None
             for an average one.
@@ -433,7 +433,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         items : id or array-like of shape (n_items,)
             One item, or a list of items.
         k : int, default=10
-            Number of similar items for each.
+            Number of similar items for each. No more than there are items are returned.
 
         Returns
         -------

@@ -440,6 +440,13 @@ def test_noise_has_the_standard_deviation_that_is_accounted_for(release):
         check_noise_of(release, 0.5)
 
 
+def test_no_more_items_than_there_are():
+    model = make().fit(X)
+    found = model.recommend([0, -1], 10**9)
+    assert_array_equal(found, model.recommend([0, -1], SHAPE[1]))
+    assert found.shape == model.similar_items([0, 1], 10**9).shape == (2, SHAPE[1])
+
+
 def test_the_diagonal_is_given_back_whole():
     """With twice the noise of the other cells; errors are within five deviations."""
     streams, released_sums = NoiseStreams(0, 0), []

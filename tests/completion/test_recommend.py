@@ -45,7 +45,7 @@ def brute_force(model, unit, k, seen, context=None):
     asked = [[unit, item, *others] for item in range(n_items)]
     predicted = model.predict(asked)
     left = sorted(set(range(n_items)) - seen.get(unit, set()))
-    best = sorted(left, key=lambda item: -predicted[item])[:k]
+    best, k = sorted(left, key=lambda item: -predicted[item])[:k], min(k, n_items)
     return np.array(best + [-1] * (k - len(best)))
 
 
@@ -70,7 +70,7 @@ def test_the_best_of_what_is_left(fitted, k, with_context):
     units = np.append(np.arange(40), -1)
     units.flags.writeable = False
     found = model.recommend(units, k, context=context)
-    assert found.shape == (41, k)
+    assert found.shape == (41, min(k, 25))
     assert found.dtype == np.int64
     for unit, items in zip(units, found, strict=True):
         expected = brute_force(model, unit, k, seen, context)
@@ -141,7 +141,7 @@ def test_all_items_alike():
     seen_all = np.array([[0, i] for i in range(6)] + [[1, 0]])
     model = make(rank=1, epsilon=math.inf).fit(seen_all, np.arange(7.0))
     np.testing.assert_array_equal(model.recommend(0, 3), [-1, -1, -1])
-    assert sorted(model.recommend(1, 9)) == [-1, -1, -1, -1, 1, 2, 3, 4, 5]
+    assert sorted(model.recommend(1, 9)) == [-1, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("n_units", [256, 600])

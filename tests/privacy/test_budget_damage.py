@@ -9,6 +9,7 @@ import sqlite3
 import sys
 import tempfile
 from contextlib import closing
+from itertools import combinations
 from pathlib import Path
 from unittest import mock
 
@@ -151,6 +152,17 @@ def test_damages_are_refused_or_harmless(whole, tmp_path, start):
         if damage not in (flip, swap, mix) and not same:
             assert noticed, (seed, damage)
     assert n_noticed > N_DAMAGES // 8
+
+
+def test_exchanged_pages_are_a_damage(whole, tmp_path):
+    """No newer version made such a file: nobody should look for one."""
+    copied, (_, pages, _) = tmp_path / "exchanged.db", whole
+    for i, j in combinations(range(len(pages)), 2):
+        exchanged = list(pages)
+        exchanged[i], exchanged[j] = pages[j], pages[i]
+        copied.write_bytes(b"".join(exchanged))
+        with pytest.raises(OSError, match="is not a budget, or is damaged"):
+            PrivacyBudget(EPSILON, path=copied)
 
 
 def test_what_is_no_text_is_an_os_error(whole, tmp_path):

@@ -10,8 +10,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -48,6 +49,7 @@ from tests.support.every_estimator import CASES, ROWS, VALUES, WHERE
 from tests.support.guarantees import guarantee, pure
 from tests.support.points import POINTS
 from tests.support.processes import SPAWN, in_spawned
+from tests.support.threads import in_threads
 
 # Threads enter `warnings.catch_warnings` side by side.
 pytestmark = pytest.mark.usefixtures("restored_filters")
@@ -240,6 +242,43 @@ def test_other_parameters_are_named(path, params, named):
         PrivacyBudget(**same | params, path=path)
 
 
+def fails_at(statement, error):
+    """While this lasts, a statement of SQL that begins so raises an error."""
+    run = _file._run
+
+    def failing(connection, query, *values):
+        if query.startswith(statement):
+            raise error
+        return run(connection, query, *values)
+
+    return mock.patch.object(_file, "_run", failing)
+
+
+@pytest.mark.parametrize("statement", ["PRAGMA", "BEGIN", "INSERT", "COMMIT"])
+@pytest.mark.parametrize("error", [sqlite3.OperationalError("full"), KeyboardInterrupt])
+def test_a_budget_that_cannot_be_made_leaves_no_file(path, tmp_path, statement, error):
+    with fails_at(statement, error), pytest.raises((OSError, KeyboardInterrupt)):
+        make(path)
+    assert not list(tmp_path.iterdir())
+    make(path).spend(pure(0.1))
+
+
+def test_a_budget_that_was_made_stays(path):
+    """Interrupted after the file was written: others may have released by now."""
+    fill = _file._fill
+
+    def interrupted(*args):
+        fill(*args)
+        raise KeyboardInterrupt
+
+    with (
+        mock.patch.object(_file, "_fill", interrupted),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        make(path)
+    PrivacyBudget(2.0, path=path).spend(pure(0.1))
+
+
 def test_infinite_budgets(path):
     make(path, math.inf).spend(pure(3.0))
     found = PrivacyBudget(math.inf, path=path)
@@ -399,31 +438,41 @@ def test_processes_race_at_the_limit(path):
     assert budget.remaining == 0
 
 
-def test_another_process_writes_right_after_a_commit(path, keys):
-    """Between two queries of what is read next, so that these see one state only."""
+def test_another_process_writes_while_the_file_is_read(path, keys):
+    """Between two queries, so that these see one state only."""
     budget, other, table = make(path), PrivacyBudget(2.0, path=path), _file._table
 
     def write_elsewhere(connection, *args):
         with (
             suppress(OSError),  # it waits until this reading is over
             mock.patch.object(_file, "_table", table),
-            mock.patch.object(_file, "_TIMEOUT", 0.0),
+            mock.patch.object(*POINTS["longest wait for a file"], 0.0),
         ):
             other.spend(pure(0.1))
         return table(connection, *args)
 
-    commit = _file.FileLedger.commit
-
-    def commit_and_be_followed(ledger):
-        commit(ledger)
-        if ledger is budget._ledger:
-            stack.enter_context(following)
-
-    following = mock.patch.object(_file, "_table", write_elsewhere)
-    followed = mock.patch.object(_file.FileLedger, "commit", commit_and_be_followed)
-    with ExitStack() as stack, budget, followed:
+    with budget:
         LAPLACE.transform(ROWS)
-    assert len(keys) == n_released(budget) == 1
+    with mock.patch.object(_file, "_table", write_elsewhere):
+        assert n_released(budget) == 1
+    assert len(keys) == 1
+
+
+def test_another_process_takes_the_last_right_before_the_file_is_locked(path, keys):
+    """What was admitted before is admitted anew, by what is recorded now."""
+    budget, locked = make(path, 0.25), _file.FileLedger.locked
+    other = PrivacyBudget(0.25, path=path)
+
+    def locked_too_late(ledger):
+        if ledger is budget._ledger:
+            other.spend(pure(0.2))
+        return locked(ledger)
+
+    too_late = mock.patch.object(_file.FileLedger, "locked", locked_too_late)
+    with budget, too_late, pytest.raises(BudgetExceededError):
+        LAPLACE.transform(ROWS)
+    assert not keys
+    assert budget.spent.epsilon == 0.2
 
 
 def release_and_tell(path, told):
@@ -635,6 +684,14 @@ BROKEN = {
     "newer accounting": (
         "UPDATE budget SET value = '99' WHERE name = 'accounting'", "A newer version",
     ),
+    "no accounting": (
+        "DELETE FROM budget WHERE name = 'accounting'",
+        "is not a budget, or is damaged",
+    ),
+    "an impossible accounting": (
+        "UPDATE budget SET value = '1e3' WHERE name = 'accounting'",
+        "is not a budget, or is damaged",
+    ),
     "a release is missing": (
         "DELETE FROM releases WHERE number = 1", "is not a budget, or is damaged",
     ),
@@ -720,6 +777,69 @@ def test_another_process_keeps_the_file_locked(path, keys):
         assert str(budget)  # reading goes on
     holder.close()
     assert not keys
+
+
+def test_who_reads_one_file_does_not_make_another_count_twice(path, tmp_path, keys):
+    """All files are locked against readers, too, before one of them is written."""
+    budgets = make(path), make(tmp_path / "read.db")
+    reader = sqlite3.connect(budgets[1].path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM budget").fetchall()
+    left = [lambda: None, reader.close]
+
+    def pause(seconds):
+        left.pop(0)()
+
+    pausing = mock.patch.object(*POINTS["pause before another try"], pause)
+    with pausing, budgets[0], budgets[1]:
+        LAPLACE.transform(ROWS)
+    assert not left
+    assert [n_released(budget) for budget in budgets] == [1, 1]
+    assert len(keys) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE", "of a reader"])
+def test_a_locked_file_delays_only_what_needs_it(path, tmp_path, lock):
+    """Two threads wait for one file; with another, a third releases, and forks."""
+    budget, other = make(path, 9.0), make(tmp_path / "other.db", 9.0)
+    holder = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    if lock == "of a reader":
+        holder.execute("BEGIN")
+        holder.execute("SELECT * FROM budget").fetchall()
+    else:
+        holder.execute(f"BEGIN {lock}")
+    waiting, pauses = [threading.Event(), threading.Event()], threading.local()
+
+    def pause(seconds):
+        pauses.event.set()
+        time.sleep(seconds)
+
+    def wait_with(event, action):
+        pauses.event = event
+        return action()
+
+    def go_on():
+        try:
+            for event in waiting:
+                assert event.wait(60)
+            other.spend(pure(0.1))
+            assert PrivacyBudget(9.0, path=other.path).spent.epsilon == 0.1
+            with other:
+                copied = clone(LAPLACE).fit(ROWS)
+            assert in_fork(release, copied) == "released"
+            return n_released(other)
+        finally:
+            holder.close()
+
+    with mock.patch.object(*POINTS["pause before another try"], pause):
+        *_, counted = in_threads(
+            lambda: wait_with(waiting[0], lambda: budget.spend(pure(0.1))),
+            lambda: wait_with(waiting[1], lambda: budget.spend(pure(0.2))),
+            go_on,
+        )
+    assert counted == 2
+    assert budget.spent.epsilon == pytest.approx(0.3)
 
 
 # What the file and the history hold.

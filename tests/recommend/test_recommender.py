@@ -151,14 +151,27 @@ def test_all_ids_are_declared_where_another_mode_is_protected():
 
 
 def test_all_are_padded_and_nothing_else_is_asked_for(fitted):
-    found = fitted.recommend(USERS[:2], k=N_FILMS + 3)
-    assert found.shape == (2, N_FILMS + 3)
+    found = fitted.recommend(USERS[:2], k=N_FILMS)
+    assert found.shape == (2, N_FILMS)
     for user, items in zip(USERS[:2], found, strict=True):
         left = set(FILMS) - set(TABLE["film"][TABLE["user"] == user])
         assert set(items) - {None} == left
     for wrong in (0, -1, 1.5, True):
         with pytest.raises(ValueError, match="k must be a positive integer"):
             fitted.recommend(USERS[0], k=wrong)
+
+
+@pytest.mark.parametrize("k", [N_FILMS + 1, 10**9])
+def test_no_more_items_than_there_are(fitted, k):
+    """Columns for 10**9 of them would not even fit into memory."""
+    items, scores = fitted.recommend(USERS[:2], k, return_scores=True)
+    assert_array_equal(items, fitted.recommend(USERS[:2], N_FILMS))
+    assert scores.shape == items.shape == (2, N_FILMS)
+    assert fitted.recommend(USERS[0], k).shape == (N_FILMS,)
+    assert fitted.similar_items(FILMS[:2], k).shape == (2, N_FILMS)
+    completion = fitted.completion_
+    assert completion.recommend([0, 1], k).shape == (2, completion.shape_[1])
+    assert completion.similar_items(0, k).shape == (completion.shape_[1],)
 
 
 def test_parameters_are_left_untouched():

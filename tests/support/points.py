@@ -14,7 +14,7 @@ from sktensordp.measure import _sums as _sums_of_people
 from sktensordp.mechanisms import _responses
 from sktensordp.noise import _discrete, _lattice
 from sktensordp.papers import _cheng_2022, _wei_2022
-from sktensordp.privacy.budgets import _file, _ledger
+from sktensordp.privacy.budgets import _ledger, _open
 from sktensordp.tensor import (
     _cp_rows,
     _shared_rows,
@@ -30,7 +30,8 @@ POINTS = {
     "end of an earlier fit": (base.PrivateEstimatorMixin, "_forget"),
     "recording": (base, "record"),
     "recording in a budget": (_ledger.Ledger, "commit"),
-    "longest wait for a file": (_file, "_TIMEOUT"),
+    "longest wait for a file": (_open, "LONGEST_WAIT"),
+    "pause before another try": (_open, "sleep"),
     # Noise.
     "uniform draws": (_discrete, "uniform_below"),
     "points of a lattice": (_lattice, "_lattice_index"),

@@ -23,7 +23,7 @@ from .._guarantee import (
 )
 from .._html import coloured, releases_table
 from .._numbers import check_number, epsilon_line, exact, shown, shown_below
-from ._open import BRANCHES, OPEN, Branch, Marks, marked, open_branches
+from ._open import BRANCHES, OPEN, Branch, Marks, marked, open_branches, patient
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -52,6 +52,7 @@ _CLOSED = (
 )
 
 
+@patient
 def record(
     guarantee: PrivacyGuarantee,
     name: str,
@@ -104,6 +105,7 @@ def check_seed(name: str, marks: Marks, *, seeded: bool) -> None:
         )
 
 
+@patient
 def record_ids(name: str, unprotected: Iterable[str], marks: Marks) -> None:
     """Tell all open budgets that the ids in the data are about to be published.
 
@@ -140,14 +142,14 @@ def _concerned(marks: Marks) -> "list[PrivacyBudget]":
     if lost := {mark.process for mark in closed if mark.path is None}:
         raise RuntimeError(_CLOSED if lost == {OPEN.process_name()} else _SENT)
     found = _counting(marks)
-    found += [_opened(mark.path, mark.id) for mark in closed if mark.path is not None]
+    found += [_stored(mark.path, mark.id) for mark in closed if mark.path is not None]
     distinct = {budget._ledger.mark[1:]: budget for budget in found}
     for budget in distinct.values():
         budget._ledger.check_process()
     return sorted(distinct.values(), key=lambda b: (b.path is None, b.path or ""))
 
 
-def _opened(path: str, number: str) -> "PrivacyBudget":
+def _stored(path: str, number: str) -> "PrivacyBudget":
     """The budget of this id in an existing file."""
     if (path, number) not in OPEN.files:
         budget = budget_of_file(path)
@@ -160,11 +162,20 @@ def _opened(path: str, number: str) -> "PrivacyBudget":
     return OPEN.files[path, number]
 
 
+@patient
+def _opened(path: str, number: str) -> "PrivacyBudget":
+    """What a pickle or copy of a budget becomes."""
+    return _stored(path, number)
+
+
 def budget_of_file(path: str) -> "PrivacyBudget":
     """The budget in an existing file, with the parameters that the file states."""
     from ._file import FileLedger
 
-    return PrivacyBudget(**FileLedger(path).parameters, path=path)
+    ledger = FileLedger(path)
+    budget = PrivacyBudget(**ledger.parameters)
+    budget._ledger = ledger
+    return budget
 
 
 def _record(
@@ -180,11 +191,20 @@ def _record(
     from ._ledger import Record
 
     unprotected = tuple(unprotected)
+
+    def admit() -> "list[tuple[PrivacyBudget, Limits | None]]":
+        return [(budget, budget._admit(guarantee, name)) for budget in budgets]
+
+    for budget in budgets:
+        budget._read()
+    # Before a file is locked, since this may take longer than to write.
+    admitted = admit()
     with ExitStack() as stack:
         for budget in budgets:
             stack.enter_context(budget._ledger.locked())
-            budget._read()
-        admitted = [(budget, budget._admit(guarantee, name)) for budget in budgets]
+        are_news = [budget._read() for budget in budgets]
+        if any(are_news):
+            admitted = admit()
         for budget, limits in admitted:
             new = tuple(each for each in unprotected if each not in budget._sentences)
             budget._ledger.add(Record(name, guarantee, new, limits))
@@ -367,7 +387,7 @@ class PrivacyBudget:
         }
         if create:
             FileLedger.create(path, parameters)
-        ledger = FileLedger(path)
+        ledger = patient(FileLedger)(path)
         stored = [
             f"{name} = {ledger.parameters[name]}, not {value}"
             for name, value in parameters.items()
@@ -480,6 +500,7 @@ class PrivacyBudget:
             self._covers_some = True
         return self
 
+    @patient
     def spend(self, guarantee: PrivacyGuarantee, name: str = "release") -> None:
         """Record a release that no estimator of this package makes.
 
@@ -510,6 +531,7 @@ class PrivacyBudget:
         with OPEN.lock:
             _record([self], guarantee, name, ())
 
+    @patient
     def admits(self, guarantee: PrivacyGuarantee) -> bool:
         """Whether a release would be admitted now.
 
@@ -527,6 +549,7 @@ class PrivacyBudget:
             self._read()
             return self._admission(guarantee) is not None
 
+    @patient
     def history(self) -> Any:
         """Every release in the file of the budget, in the order of recording.
 
@@ -566,8 +589,12 @@ class PrivacyBudget:
             return pd.DataFrame(found, columns=columns)
         return found
 
-    def _read(self) -> None:
-        """Count what was recorded since this was last called, here or elsewhere."""
+    def _read(self) -> bool:
+        """Count what was recorded since, here or elsewhere; whether that was anything.
+
+        Since the last call, that is.
+        """
+        is_news = False
         for label, guarantee, sentences, limits in self._ledger.news():
             self._limit.settle(limits)
             if guarantee is None:
@@ -576,6 +603,8 @@ class PrivacyBudget:
                 totals = self._limit.totals(guarantee.event)
                 self._current_account().record(label, guarantee, totals)
             self._sentences.update(dict.fromkeys(sentences))
+            is_news = True
+        return is_news
 
     @contextmanager
     def parallel(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
@@ -653,6 +682,7 @@ class PrivacyBudget:
                 branch.is_open = False
 
     @property
+    @patient
     def spent(self) -> PrivacyGuarantee | None:
         """Composition of all recorded releases, as if they had been fixed beforehand.
 
@@ -686,6 +716,7 @@ class PrivacyBudget:
         )
 
     @property
+    @patient
     def remaining(self) -> float:
         """Largest epsilon, at delta = 0, of one more release that would be admitted.
 
@@ -749,6 +780,7 @@ class PrivacyBudget:
         return low if low > largest * _PRECISION else 0.0
 
     @property
+    @patient
     def unprotected(self) -> tuple[str, ...]:
         """What the guarantees of the recorded estimators leave out, in sentences."""
         with OPEN.lock:
@@ -858,6 +890,7 @@ class PrivacyBudget:
                 )
         return f"Left: {', or '.join(options) or 'nothing'}"
 
+    @patient
     def __str__(self) -> str:
         with OPEN.lock:
             self._read()
@@ -878,6 +911,7 @@ class PrivacyBudget:
         options += "" if self.path is None else f", path={self.path!r}"
         return f"PrivacyBudget({exact(self._epsilon)}, {exact(self._delta)}{options})"
 
+    @patient
     def _repr_html_(self) -> str:
         with OPEN.lock:
             self._read()

@@ -3,7 +3,8 @@
 The file is a SQLite database on a local disk. Every operation opens a connection of its
 own and closes it, so that no fork inherits one. A writer holds the file's lock from
 before it reads what was recorded until its own release is on the disk, so that two
-processes never both take the last of a budget.
+processes never both take the last of a budget. Nothing here waits for a lock of
+another process: the operation fails, has done nothing, and `patient` tries it again.
 
 Every row holds a hash of itself and of the row before it, the first one of the facts
 that never change. Another table holds the number and the hash of the last row. So a row
@@ -27,15 +28,13 @@ from typing import Any, NamedTuple, NoReturn
 
 from ._filter import Limits
 from ._ledger import Ledger, Record
-from ._open import Mark, process_name
+from ._open import LONGEST_WAIT, LockedFileError, Mark, patient, process_name
 from ._stored import guarantee_from_json, guarantee_to_json
 
 _APPLICATION, _FORMAT = 0x736B6470, 2
 _ACCOUNTING = 1
 """Raise this if an event of a stored guarantee changes its meaning."""
 _ACCOUNTINGS = {str(number) for number in range(1, _ACCOUNTING + 1)}
-_TIMEOUT = 60.0
-"""Seconds for which a process waits for another one to finish writing."""
 _PARAMETERS = "epsilon", "delta", "adaptive"
 
 _SCHEMA = """
@@ -54,7 +53,7 @@ CREATE TABLE releases (
 """
 
 # No fork happens while a connection is open: SQLite would take its parent's locks for
-# the child's own.
+# the child's own. A connection is open for as long as one reads or writes, no longer.
 _CONNECTED = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -135,6 +134,8 @@ class FileLedger(Ledger):
         self.path = os.path.realpath(path)
         self.mark = Mark(process_name(), self.path, "")
         self._connection: sqlite3.Connection | None = None
+        self._written: list[Row] = []
+        self._just_committed: list[Row] | None = None
         with self._reading() as connection:
             _check_pages(connection, self.path)
             facts = _facts(connection)
@@ -167,17 +168,14 @@ class FileLedger(Ledger):
         facts = {
             name: json.dumps(one) for name, one in {**stated, **parameters}.items()
         }
-        head = 0, _hash(*sorted(facts.items(), key=repr))
-        with _connected(where) as connection:
-            _run(connection, "BEGIN IMMEDIATE")
-            for statement in _SCHEMA.split(";"):
-                _run(connection, statement)
-            _run(connection, f"PRAGMA application_id = {_APPLICATION}")
-            _run(connection, f"PRAGMA user_version = {_FORMAT}")
-            for fact in facts.items():
-                _run(connection, "INSERT INTO budget VALUES (?, ?)", *fact)
-            _run(connection, "INSERT INTO head VALUES (?, ?)", *head)
-            _run(connection, "COMMIT")
+        try:
+            _fill(where, facts)
+        except BaseException:
+            # Empty is what was not committed; nobody else could fill the file.
+            with suppress(OSError):
+                if os.path.getsize(where) == 0:
+                    os.remove(where)
+            raise
 
     def check_process(self) -> None:
         """Every process can record in the file."""
@@ -186,13 +184,14 @@ class FileLedger(Ledger):
     def locked(self) -> Iterator[None]:
         """Lock the file; nothing is written without `commit`."""
         with _connected(self.path) as connection:
-            _run(connection, "BEGIN IMMEDIATE")
+            # Readers, too, are locked out, so that `commit` waits for none.
+            _run(connection, "BEGIN EXCLUSIVE")
             self._check(connection)
             self._connection = connection
             try:
                 yield
             finally:
-                self._connection = None
+                self._connection = self._just_committed = None
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -208,12 +207,17 @@ class FileLedger(Ledger):
 
     def news(self) -> Iterator[Record]:
         """What was recorded since, by any process."""
-        with self._reading() as connection:
-            rows = self._rows(connection)
-            records = [row.record() for row in rows]
-        for row, record in zip(rows, records, strict=True):
+        # What was committed just now follows what was read while the file was locked.
+        rows = self._just_committed
+        if rows is None:
+            with self._reading() as connection:
+                rows = self._rows(connection)
+        while rows:
+            with _explained(self.path):
+                record = rows[0].record()
             yield record
-            self._position = row.number, row.hash
+            self._position = rows[0].number, rows[0].hash
+            del rows[0]
 
     def history(self) -> list[tuple[Row, Record]]:
         """All releases, and what their rows say."""
@@ -243,14 +247,14 @@ class FileLedger(Ledger):
             _run(self._connection, "UPDATE head SET number = ?, hash = ?", *head)
             if self._rows(self._connection) != [row]:
                 raise sqlite3.DatabaseError("a release is not found again")
+        self._written = [row]
 
     def commit(self) -> None:
         """Put what was written on the disk."""
         assert self._connection is not None
         with _explained(self.path):
             _run(self._connection, "COMMIT")
-            # What is read next is one state again: others may write from here on.
-            _run(self._connection, "BEGIN")
+        self._just_committed = self._written
 
     def _check(self, connection: sqlite3.Connection) -> None:
         """Refuse a file that is not the budget that was opened."""
@@ -258,11 +262,14 @@ class FileLedger(Ledger):
             raise sqlite3.DatabaseError("this is not a budget")
         form = _value(connection, "PRAGMA user_version")
         facts = _facts(connection) if form <= _FORMAT else {}
-        if form > _FORMAT or facts.get("accounting") not in _ACCOUNTINGS:
+        if form > _FORMAT or _is_newer(facts.get("accounting")):
+            _check_pages(connection, self.path)
             raise OSError(
                 f"A newer version of sktensordp made the budget in {self.path}. "
                 f"Install that version, or a later one; nothing was drawn."
             )
+        if facts.get("accounting") not in _ACCOUNTINGS:
+            raise sqlite3.DatabaseError("facts are missing")
         if self.mark.id and facts.get("id") != json.dumps(self.mark.id):
             raise OSError(
                 f"{self.path} is not the budget that was opened; nothing "
@@ -293,6 +300,28 @@ class FileLedger(Ledger):
         if head != [(number, digest)] or last != number:
             raise sqlite3.DatabaseError("the last releases are missing")
         return rows
+
+
+@patient
+def _fill(path: str, facts: dict[str, str]) -> None:
+    """Write a new budget into an empty file, in one transaction."""
+    head = 0, _hash(*sorted(facts.items(), key=repr))
+    with _connected(path) as connection:
+        _run(connection, "BEGIN EXCLUSIVE")
+        for statement in _SCHEMA.split(";"):
+            _run(connection, statement)
+        _run(connection, f"PRAGMA application_id = {_APPLICATION}")
+        _run(connection, f"PRAGMA user_version = {_FORMAT}")
+        for fact in facts.items():
+            _run(connection, "INSERT INTO budget VALUES (?, ?)", *fact)
+        _run(connection, "INSERT INTO head VALUES (?, ?)", *head)
+        _run(connection, "COMMIT")
+
+
+def _is_newer(accounting: object) -> bool:
+    """Whether what a file says of its accounting is the number of a later one."""
+    said = str(accounting)
+    return said.isdecimal() and int(said) > _ACCOUNTING
 
 
 def _run(connection: sqlite3.Connection, query: str, *values: object) -> list[Any]:
@@ -341,7 +370,7 @@ def _connected(path: str) -> Iterator[sqlite3.Connection]:
                 f"budget there with `create=True`."
             )
         uri = f"{Path(path).as_uri()}?mode=rw"
-        opened = sqlite3.connect(uri, uri=True, timeout=_TIMEOUT, isolation_level=None)
+        opened = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None)
         with closing(opened) as connection:
             # With less, a loss of power could undo a release that was made.
             _run(connection, "PRAGMA synchronous = EXTRA")
@@ -362,7 +391,7 @@ def _explained(path: str) -> Iterator[None]:
 
 def _refuse(path: str, error: Exception) -> NoReturn:
     """Say what is wrong with a file; no noise was drawn, since nothing was recorded."""
-    code = getattr(error, "sqlite_errorname", "")
+    code, kind = getattr(error, "sqlite_errorname", ""), OSError
     if code.startswith("SQLITE_READONLY"):
         problem = (
             "The budget in {} is read-only: releases cannot be recorded",
@@ -374,8 +403,9 @@ def _refuse(path: str, error: Exception) -> NoReturn:
             "Make space, and try again",
         )
     elif code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        kind = LockedFileError
         problem = (
-            f"Another process has kept {{}} locked for {_TIMEOUT:g} seconds",
+            f"Another process has kept {{}} locked for {LONGEST_WAIT:g} seconds",
             "Try again when that process has ended",
         )
     elif code.startswith(("SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_PERM")):
@@ -391,7 +421,7 @@ def _refuse(path: str, error: Exception) -> NoReturn:
             "been released since",
         )
     what, advice = problem
-    raise OSError(f"{what.format(path)}; nothing was drawn. {advice}.") from error
+    raise kind(f"{what.format(path)}; nothing was drawn. {advice}.") from error
 
 
 def _hash(*parts: object) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from multiprocessing.dummy import Process as PoolThread
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from ._filter import Account
 
 _Estimator = TypeVar("_Estimator")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+LONGEST_WAIT = 60.0
+"""Seconds for which a process waits for another one to unlock a file."""
+_PAUSE = 0.01
+"""Seconds between two tries."""
 
 
 class Mark(NamedTuple):
@@ -101,6 +109,33 @@ class OpenBudgets:
 
 
 OPEN = OpenBudgets()
+
+
+class LockedFileError(OSError):
+    """Another process keeps the file of a budget locked."""
+
+
+def patient(action: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Make a function try again while another process keeps a file locked.
+
+    Its tries wait for nothing, and it pauses between them without any lock. So a file
+    that stays locked delays only what needs that file. The function must have done
+    nothing when it raises `LockedFileError`, and must not be called by another one
+    that holds a lock.
+    """
+
+    @functools.wraps(action)
+    def patiently(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        end = monotonic() + LONGEST_WAIT
+        while True:
+            try:
+                return action(*args, **kwargs)
+            except LockedFileError:
+                if monotonic() >= end:
+                    raise
+            sleep(_PAUSE)
+
+    return patiently
 
 
 class Branch:
