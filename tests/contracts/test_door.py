@@ -26,6 +26,7 @@ from sktensordp.completion import (
     party,
 )
 from sktensordp.measure import ROUNDED_UP, BoundedSums
+from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.moments import (
     MultilinearPCA,
     MultilinearRidge,
@@ -284,6 +285,39 @@ CHOICES = {
     "choices, alone": of_choices((1, 5), 0.9, epsilon=1.0),
     "choices, batches": of_choices((40, 8), 0.9, True, epsilon=16.0),
 }
+
+
+# --- entries --------------------------------------------------------------------------
+
+
+def of_entries(kind, perturbation, shape, least, *, bounds=(0.0, 1.0), **options):
+    """A case of entries with public coordinates; one of them has several values."""
+    low, high = bounds
+    where = np.array([*itertools.product(*map(range, shape))])
+    values = np.random.default_rng(0).uniform(low, high, len(where))
+    forms = [high, low, (low + high) / 2, 1e300, -1e300, 5e-324, high / 3]
+    model = kind(
+        perturbation=perturbation, value_bounds=bounds, shape=shape, random_state=0,
+        **{"rank": 1, "epsilon": 4.0, "max_iter": 2} | options,
+    )  # fmt: skip
+
+    def fit(value):
+        return model.fit(where, [*values[:-1], value])
+
+    return Case(fit, forms, len(where) - 1, True, least)
+
+
+ENTRIES = {
+    "sums": of_entries(CP, "sums", (4, 3), 0.99),
+    "sums of three modes": of_entries(CP, "sums", (3, 2, 2), 0.99),
+    "sums, tiny": of_entries(CP, "sums", (4, 3), 0.99, bounds=(0.0, 1e-50)),
+    "sums, huge": of_entries(CP, "sums", (4, 3), 0.99, bounds=(-1e50, 1e50)),
+    "statistics": of_entries(CP, "statistics", (4, 3), 0.5),
+    "statistics, Tucker": of_entries(TUCKER, "statistics", (3, 2, 2), 0.5),
+    "output": of_entries(CP, "output", (4, 3), 0.5, biases=False),
+    "gradient": of_entries(CP, "gradient", (4, 3), 0.5, delta=1e-6),
+    "gradient, Tucker": of_entries(TUCKER, "gradient", (3, 2, 2), 0.5, delta=1e-6),
+}
 # At the limits of sizes.
 SIDE = math.isqrt(LARGEST_SAMPLE)
 LARGEST = {
@@ -300,9 +334,10 @@ LARGEST = {
         (40, 8), 0.9, epsilon=1.0, n_reserved=MOST_USERS
     ),
 }  # fmt: skip
-CASES = MOMENTS | UNITS | CHOICES | LARGEST
+CASES = MOMENTS | UNITS | CHOICES | ENTRIES | LARGEST
 # Of these, the default tier takes the pairs.
 QUICK = ["PCA", "PCA, centred", "ridge", "classes", "choices", "one user"]
+QUICK += ["sums", "statistics", "gradient"]
 
 
 # --- what they promise ----------------------------------------------------------------
@@ -315,9 +350,13 @@ def fitted(case, number, follow=None):
 
 
 def largest_part(case):
-    """Largest part of the guarantee that two neighbours use up; checks all of them."""
+    """Largest part of the guarantee that two neighbours use up; checks all of them.
+
+    Of the releases of entries, whose plans differ, the largest part of one of them.
+    """
     start, model = fitted(case, -1)
     _, mu = accounted(model.privacy_guarantee_)
+    of_entries = any(one.norm == "l1" for one in start)
     others = range(len(case.forms) - 1)
     runs = [*(fitted(case, k, start)[0] for k in others), start]
     for number, run in enumerate(runs):
@@ -331,7 +370,11 @@ def largest_part(case):
         for one, other in zip(runs[a], runs[b], strict=True):
             distances.append(one.distance(other))
             assert distances[-1] <= one.planned * ROUNDED_UP
-        found.append(math.hypot(*distances) / start[0].sigma / mu)
+        if of_entries:
+            pairs = zip(distances, start, strict=True)
+            found.append(max(distance / one.planned for distance, one in pairs))
+        else:
+            found.append(math.hypot(*distances) / start[0].sigma / mu)
     assert max(found) <= ROUNDED_UP
     return max(found)
 
@@ -374,14 +417,27 @@ def forgotten(cases):
     for case in cases:
         if not missing:
             break
-        for release in fitted(case, -1)[0]:
+        releases = case() if callable(case) else fitted(case, -1)[0]
+        for release in releases:
             missing -= {type(release.question), *release.kinds}
     return missing
 
 
+def scored():
+    """What leaves in a private search, whose scores test_entry_sums.py compares."""
+    search = PrivateSearchCV(
+        MultilinearRidge((1, 1), norm_bound=1.0, target_bounds=(-1, 1), random_state=0),
+        {"alpha": [1.0, 2.0]}, score_epsilon=1.0, score_bounds=(-1, 0), random_state=0,
+    )  # fmt: skip
+    X = np.random.default_rng(0).standard_normal((40, 2, 2))
+    with leaving() as found:
+        search.fit(X, np.clip(X[:, 0, 0], -1, 1))
+    return found
+
+
 def test_no_kind_of_sums_or_of_questions_is_forgotten():
     first = [CASES[n] for n in ("PCA, centred", "choices", "CP, pattern")]
-    assert not forgotten([*first, *CASES.values()])
+    assert not forgotten([scored, *first, *CASES.values()])
 
 
 def test_a_kind_without_a_case_is_noticed(monkeypatch):

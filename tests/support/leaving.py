@@ -50,16 +50,27 @@ class Leaving:
     kinds: set = field(default_factory=set)
 
     @property
+    def norm(self):
+        """In which norm neighbouring sums are near each other."""
+        (norm,) = {one.norm for one in self.question.sums}
+        return norm
+
+    @property
     def planned(self):
         """How far neighbouring sums may be apart."""
         sums = self.question.sums
-        n_changed = sum(one.n_changed for one in sums)
-        return math.sqrt(sum(one.share for one in sums)) + self.step * n_changed**0.5
+        share, n_changed = (
+            sum(getattr(one, name) for one in sums) for name in ("share", "n_changed")
+        )
+        if self.norm == "l1":
+            return share + self.step * n_changed
+        return math.sqrt(share) + self.step * math.sqrt(n_changed)
 
     def distance(self, other):
         """How far apart the exact sums are."""
         pairs = zip(self.exact, other.exact, strict=True)
-        return math.sqrt(math.fsum(float(np.sum((a - b) ** 2)) for a, b in pairs))
+        apart = np.concatenate([np.ravel(a - b) for a, b in pairs])
+        return float(np.linalg.norm(apart, 1 if self.norm == "l1" else 2))
 
     @property
     def noise(self):
@@ -78,7 +89,8 @@ def leaving(follow=None):
         Of another fit, whose released numbers take the place of this one's.
     """
     found, totals_of = [], []
-    ask, noisy, add = Releases.ask, original("noise of a release"), Sums.add
+    ask, select, add = Releases.ask, Releases.select, Sums.add
+    noisy = original("noise of a release")
 
     def asks(self, people, question):
         found.append(Leaving(question, self.step, self.sigma))
@@ -91,17 +103,21 @@ def leaving(follow=None):
         found[-1].n_added += counts.values()
         return answers
 
+    def selects(self, candidates, question):
+        found.append(Leaving(question, self.step, self.sigma))
+        return select(self, candidates, question)
+
     def adds(self, totals, *data):
         weights, _ = self._weighed(*data)
         totals_of.append((totals, len(weights)))
         found[-1].kinds.add(type(self))
         add(self, totals, *data)
 
-    def adds_noise(self, sums, totals, n_answers):
+    def adds_noise(self, sums, totals, *more):
         one = found[-1]
         exact = [s.on_lattice(t) for s, t in zip(sums, totals, strict=True)]
         one.exact += [part.copy() for part in exact]
-        released, sigma = noisy(self, sums, totals, n_answers)
+        released, sigma = noisy(self, sums, totals, *more)
         if follow is not None:
             released = follow[len(found) - 1].noisy
         one.noisy += [part.copy() for part in released]
@@ -109,6 +125,7 @@ def leaving(follow=None):
 
     with (
         mock.patch.object(Releases, "ask", asks),
+        mock.patch.object(Releases, "select", selects),
         mock.patch.object(Sums, "add", adds),
         mock.patch.object(*POINTS["noise of a release"], adds_noise),
     ):
