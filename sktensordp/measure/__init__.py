@@ -1,7 +1,6 @@
 """Exact sums over people with noise: what completions and moments release."""
 
 from ._entry_sums import EntrySums, RangeSums
-from ._lengths import squared_lengths
 from ._limbs import rounded
 from ._messages import LARGEST, Arrays
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
@@ -58,6 +57,5 @@ __all__ = [
     "planned_event",
     "rounded",
     "row_sums",
-    "squared_lengths",
     "whole_shares",
 ]

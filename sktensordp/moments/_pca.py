@@ -235,10 +235,12 @@ class MultilinearPCA(
         Parameters
         ----------
         batches : iterable of array-like of shape (n_batch_samples, ...)
-            Each as the X of `fit`. Memory holds one batch at a time. With `centre`, or
-            if `n_components` is one number, the batches are read two or three times:
-            pass a list or another object that can be iterated over again, and that
-            gives the same samples every time.
+            Each as the X of `fit`. Memory holds one batch at a time. They are read once
+            for malformed samples, before a budget is asked, and then once or, with
+            `centre` or if `n_components` is one number, two or three times. So pass a
+            list or another object that can be iterated over again, and that gives the
+            same samples every time. An iterator that is read only once serves one
+            release alone, and what is malformed then ends the fit after its record.
 
         Returns
         -------

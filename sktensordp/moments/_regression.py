@@ -183,9 +183,12 @@ class _Regression(MomentsEstimator):
         Parameters
         ----------
         batches : iterable of (X, y)
-            Each as for `fit`. Memory holds one batch at a time. They are read twice,
-            unless the core has all cells: pass a list or another object that can be
-            iterated over again, and that gives the same samples every time.
+            Each as for `fit`. Memory holds one batch at a time. They are read once for
+            malformed samples, before a budget is asked, and then twice, or once if the
+            core has all cells. So pass a list or another object that can be iterated
+            over again, and that gives the same samples every time. An iterator that is
+            read only once serves one release alone, and what is malformed then ends the
+            fit after its record.
 
         Returns
         -------

@@ -51,7 +51,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..measure import Sums, rounded, squared_lengths
+from ..measure import Sums, rounded
 
 LARGEST_SAMPLE = 2**20
 """Largest number of cells of a sample; 22 bits of a cell then lose little."""
@@ -162,7 +162,7 @@ class _SampleSums(Sums):
     def _weighed(
         self, cells: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return np.ones(len(cells)), np.sqrt(squared_lengths(cells))
+        return np.ones(len(cells)), np.sqrt(_squared_lengths(cells))
 
     def _add(
         self,
@@ -417,9 +417,18 @@ def _truncated(cells: NDArray[np.float64], limit: int) -> NDArray[np.float64]:
     return np.trunc(cells, out=cells)
 
 
+def _squared_lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Squared lengths of rows of whole numbers, exact below 2^53.
+
+    Squares are not negative, so a sum that reaches 2^53 stays there, whatever its order
+    and its length: a long row never looks short. Integers of 64 bits would wrap.
+    """
+    return np.einsum("ij,ij->i", rows, rows)
+
+
 def _within(cells: NDArray[np.float64], limit: int) -> NDArray[np.float64]:
     """Scale rows of whole numbers that are longer than `limit` down to it, exactly."""
-    is_long = ~(squared_lengths(cells) <= limit**2)
+    is_long = ~(_squared_lengths(cells) <= limit**2)
     rows = cells[is_long].astype(np.int64)
     # The same in any order, added in two halves: 2^20 squares of 2^44 do not fit 64
     # bits together.
