@@ -310,9 +310,9 @@ def test_bad_samples_cost_nothing(bad):
 def test_what_is_read_only_once_is_recorded_before_it_is_read():
     X = people()
     X[5, 1, 1] = np.nan
-    with PrivacyBudget(10, 1e-5) as budget, drawing() as drawn:
-        with pytest.raises(ValueError, match="NaN"):
-            make((2, 2)).fit_batches(iter([X[:3], X[3:]]))
+    refused = pytest.raises(ValueError, match="NaN")
+    with PrivacyBudget(10, 1e-5) as budget, drawing() as drawn, refused:
+        make((2, 2)).fit_batches(iter([X[:3], X[3:]]))
     assert budget.spent is not None
     assert not drawn
 
