@@ -43,6 +43,7 @@ HELPERS = {
     "_sklearn_compat": "private names\nof scikit-learn",
     "_dask": "lazy arrays",
     "_docstrings": "shared texts",
+    "_extras": "optional packages",
     "_json": "JSON from others",
     "_waiting": "signs of life",
     "_show_versions": "for reports of errors",

@@ -89,7 +89,9 @@ def _listed(values: Any, name: str) -> NDArray[Any]:
 
 
 def _items_of(values: Any) -> list[Any]:
-    return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+    if hasattr(values, "to_pylist"):
+        return values.to_pylist()
+    return list(values if np.iterable(values) else as_numpy(values, "ids"))
 
 
 def _objects(items: list[Any]) -> NDArray[np.object_]:

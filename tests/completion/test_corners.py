@@ -121,7 +121,7 @@ def check(case):
     predicted = found.predict(everywhere(shape))
     assert np.all((predicted >= 1) & (predicted <= 5)), case
     if case["way"][1] != 1:
-        assert found.recommend([-1, 0], k=2).shape == (2, 2)
+        assert found.recommend([-1, 0], k=2).shape == (2, min(2, shape[1]))
     if case["dense"]:
         assert np.all(np.isfinite(found.transform(np.empty(shape)))), case
 

@@ -19,7 +19,6 @@ from scipy.stats import norm
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
-from sktensordp._random import NoiseStreams
 from sktensordp.completion import ImplicitCompletion, make_ranking_scorer
 from sktensordp.completion.measurements.units import _cooccurrence
 from sktensordp.completion.measurements.units._cooccurrence import (
@@ -41,6 +40,7 @@ from sktensordp.tensor.kernels._choices import (
 )
 from tests.support.callbacks import HAS_CALLBACKS
 from tests.support.choices import KINDS_OF_CHOICES
+from tests.support.noise import source_of
 from tests.support.public import methods_of
 from tests.support.refusing import refused
 from tests.support.replaying import accounted, recorded
@@ -449,12 +449,11 @@ def test_no_more_items_than_there_are():
 
 def test_the_diagonal_is_given_back_whole():
     """With twice the noise of the other cells; errors are within five deviations."""
-    streams, released_sums = NoiseStreams(0, 0), []
-    streams.are_recorded = True
+    released_sums = []
     for epsilon in (FREE, 300.0):
         noise = plan_noise(epsilon, 1e-3, SHAPE, 30)
         chosen = Choices.of(X[:, 0] * 30 + X[:, 1], 30)
-        released_sums.append(release_sums(chosen, noise, streams, SHAPE[0], 30))
+        released_sums.append(release_sums(chosen, noise, source_of(0), SHAPE[0], 30))
     free, noisy = released_sums
     place = np.argsort(free.items)[noisy.items]
     # Counts differ, so that the centring does; but hardly at this epsilon.

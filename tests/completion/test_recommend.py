@@ -217,7 +217,7 @@ WRONG = [
     ({"units": -2}, "only -1"),
     ({"units": 0.5}, "fractional"),
     ({"units": np.nan}, "NaN"),
-    ({"units": [[1, 2]]}, "units must be an index or a list"),
+    ({"units": [[1, 2]]}, "units must be one id or index, or a list"),
     ({"units": ["ann"]}, "numbers"),
     ({"units": 2**31}, "below 2"),
     *(

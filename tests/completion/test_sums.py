@@ -213,7 +213,7 @@ def test_sums_are_better_below_epsilon_two_and_worse_far_above(ratings):
 
 
 def test_what_sums_do_not_give_is_refused(ratings):
-    with pytest.raises(ValueError, match="determine biases"):
+    with pytest.raises(ValueError, match="does not support smooth_modes"):
         make(levels=ratings.levels, smooth_modes=[1]).fit(ratings.data, ratings.target)
     model = make(levels=ratings.levels).fit(ratings.data, ratings.target)
     assert [f.shape for f in model.factors_] == [(600, 2), (900, 2)]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from sktensordp import recommend
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import epsilon_for_accuracy
 from tests import ROOT
@@ -68,7 +69,10 @@ def test_the_documentation_has_every_name_and_example(site):
     # What users meet; samplers and tensor mathematics are for contributors.
     for folder in (ROOT / "sktensordp").glob("*/__init__.py"):
         module = f"sktensordp.{folder.parent.name}"
-        names = {f"{module}.{name}" for name in importlib.import_module(module).__all__}
+        part = importlib.import_module(module)
+        names = {f"{module}.{name}" for name in part.__all__}
+        if folder.parent.name == "completion":  # These have their pages there.
+            names -= {f"{module}.{name}" for name in recommend.__all__}
         assert names <= pages or folder.parent.name in ("measure", "noise", "tensor")
     examples = {path.stem for path in (ROOT / "examples").rglob("*.py")}
     assert examples < {path.stem for path in (site / "auto_examples").rglob("*.html")}

@@ -262,8 +262,8 @@ def test_a_kind_with_a_mistake_is_noticed(old, new):
         ),
         (
             "((self.",
-            "Releases(noise, streams).ask(None, question); ((self.",
-            "No budget",
+            "Releases(noise, streams).ask(people, question); ((self.",
+            "drawn before",
         ),
     ],
     ids=["cells", "shares", "lattice", "no streams", "other streams", "twice"],

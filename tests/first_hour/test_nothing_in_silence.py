@@ -171,7 +171,8 @@ def test_had_columns_of_integers_of_several_types(table):
     back = encoder.inverse_transform(where)
     assert back[:, 0].tolist() == HASHES.tolist()
     model = Recommender(cp()).fit(table, [1, 2, 3, 4])
-    assert model.recommend(2**64 - 1, k=9).tolist().count(None) == 6
+    # Of four items, this user has one.
+    assert model.recommend(2**64 - 1, k=9).tolist().count(None) == 1
     # Another column of the same numbers, near 2**64, is of one float.
     assert model.encoder_._indices_of(np.array([2**64 - 2], dtype=object), 0) == [-1]
 

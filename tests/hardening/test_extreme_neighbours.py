@@ -142,10 +142,12 @@ def test_a_user_with_a_million_times_the_same_entry():
     assert seen((where, values)) == seen((WHERE[rest], VALUES[rest]))
 
 
-# Numbers that no float holds are refused by all, and alike.
+# Numbers that no float holds are refused, and alike, but for labels: they are none of
+# the declared classes.
+NUMBERS = [p for p in VALUED if "Classifier" not in p.values[0].label]
 
 
-@pytest.mark.parametrize("case", slow_repeats(VALUED))
+@pytest.mark.parametrize("case", slow_repeats(NUMBERS))
 def test_an_integer_beyond_floats_is_an_error_that_does_not_show_it(case):
     number, (X, *y) = 10**400, case.data
     if y:
@@ -155,8 +157,7 @@ def test_an_integer_beyond_floats_is_an_error_that_does_not_show_it(case):
         model, release = case.fresh().fit(X), "transform"
         X = X.astype(object)
         X.flat[0] = number
-    said = "must hold numbers|Unknown label type"
-    with pytest.raises(ValueError, match=said) as caught:
+    with pytest.raises(ValueError, match="must hold numbers") as caught:
         getattr(model, release)(X, *y)
     assert "000" not in str(caught.value)
 

@@ -361,8 +361,8 @@ def test_what_room_for_users_costs_in_memory():
     [
         (CPCompletion(2, levels=LEVELS), 5, ValueError, "`unit` is not a mode"),
         (LaplaceMechanism(**BOX), 5, ValueError, "`unit` is not a mode"),
-        (CPCompletion(unit=0, levels=LEVELS, shape=(5, 5)), 0, ValueError, "least 1"),
-        (CPCompletion(unit=0, levels=LEVELS, shape=(5, 5)), 2.5, ValueError, "least"),
+        (CPCompletion(unit=0, levels=LEVELS, shape=(5, 5)), 0, ValueError, "from 1"),
+        (CPCompletion(unit=0, levels=LEVELS, shape=(5, 5)), 2.5, ValueError, "from 1"),
         (
             Recommender(
                 CPCompletion(2, levels=LEVELS, unit=0),

@@ -538,7 +538,7 @@ def test_wrong_tables(make):
     for table in (TABLE[["film", "user"]], TABLE.rename(columns={"film": "movie"})):
         with pytest.raises(ValueError, match="feature names"):
             model.predict(table)
-    with pytest.raises(ValueError, match="id or a list of ids"):
+    with pytest.raises(ValueError, match="one id or index, or a list"):
         model.recommend([[USERS[0], USERS[1]]])
     with pytest.raises(TypeError, match="sparse array"):
         make().fit(coo_array(np.eye(3)))

@@ -26,8 +26,9 @@ ERRORS = KeyboardInterrupt, MemoryError, SystemExit
 def traced(action, on_line):
     """Call on_line(place) before every line of the package that an action runs.
 
-    But for those of ``with``: an error of a tracer where such a block ends leaves it
-    without its ``__exit__``, and a lock locked, which no signal can do.
+    But for those of ``with``, and of a ``try`` that begins its block: an error of a
+    tracer there leaves the block without its ``__exit__``, and a lock locked, which no
+    signal can do.
     """
 
     def trace(frame, event, _):
@@ -35,7 +36,7 @@ def traced(action, on_line):
         if not place[0].startswith(PACKAGE):
             return None
         code = linecache.getline(*place).lstrip()
-        if event == "line" and not code.startswith("with"):
+        if event == "line" and not code.startswith(("with", "try:")):
             on_line(place)
         return trace
 
