@@ -262,7 +262,7 @@ def test_a_kind_with_a_mistake_is_noticed(old, new):
         ),
         (
             "((self.",
-            "Releases(noise, streams).ask(people, question); ((self.",
+            "Releases(noise, streams).ask(None, question); ((self.",
             "drawn before",
         ),
     ],
