@@ -291,7 +291,7 @@ CONSTANTS = [
         (
             "completion.measurements._statistics",
             "_BEFORE_WEIGHTS",
-            (0.6, 0.75, 0.95),
+            (0.6, 0.9, 0.95),
             STATISTICS,
         ),
         (

@@ -50,7 +50,7 @@ from ._sums import SHARE_OF_MEAN, MeanPerturbation, SumsPerturbation
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
 # Shares of epsilon for the sums from which biases follow, where weights of features or
 # factors come after.
-_BEFORE_WEIGHTS, _BEFORE_FACTORS = 0.9, 0.75
+_BEFORE_WEIGHTS, _BEFORE_FACTORS = 0.75, 0.75
 # Largest absolute residual of biases, in half ranges.
 _CLIP = 0.5
 # Variance of the weight that a user gives to a feature, in half ranges squared, where
