@@ -1022,7 +1022,7 @@ def _declare_features(completion: Any, encoder: CoordinateEncoder) -> None:
     What remains is in the order of the ids, whatever the labels were.
     """
     catalogues = dict(enumerate(encoder.categories or ()))
-    features: Any = {}
+    features: dict[int, Any] = {}
     for mode, rows in _features_of(completion):
         if (ids := catalogues.get(mode)) is not None:
             check_in_order(rows, ids, _NAME.format(mode), f"categories[{mode}]")
@@ -1030,8 +1030,9 @@ def _declare_features(completion: Any, encoder: CoordinateEncoder) -> None:
         features[mode] = rows.to_numpy() if is_labelled else rows
     given = getattr(completion, "side_information", None)
     if isinstance(given, list | tuple):
-        features = [features.get(mode) for mode in range(len(given))]
-    if features:
+        in_order = [features.get(mode) for mode in range(len(given))]
+        completion.set_params(side_information=in_order)
+    elif features:
         completion.set_params(side_information=features)
 
 
