@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from ._validation import check_noise_seed
-from .base import PrivateEstimatorMixin
-from .privacy import PrivacyGuarantee
+from .base import PrivateEstimatorMixin, recorded_call
+from .privacy import PrivacyGuarantee, PrivacyTags
 
 
 class Client(PrivateEstimatorMixin):
@@ -26,8 +26,6 @@ class Client(PrivateEstimatorMixin):
         int is for tests and papers.
     """
 
-    _released_by = "privatize"
-
     def __init__(
         self,
         randomizer: Any,
@@ -40,6 +38,11 @@ class Client(PrivateEstimatorMixin):
         self.privacy_guarantee_ = guarantee
         self._count_releases()
 
+    def __privacy_tags__(self) -> PrivacyTags:
+        tags = super().__privacy_tags__()
+        tags.released_by = "privatize"
+        return tags
+
     def _privatize(self, data: Any) -> Any:
         """Check the data, then randomise them; no data, no release."""
         # A warning of NumPy, which may be an error here, would tell of the data.
@@ -47,7 +50,7 @@ class Client(PrivateEstimatorMixin):
             checked = self._checked(data)
             if not len(checked):
                 return checked.copy()
-            with self._release(self.privacy_guarantee_) as streams:
+            with recorded_call(self, self.privacy_guarantee_) as streams:
                 return self.randomizer.randomize(checked, streams)
 
     def _checked(self, data: Any) -> Any:

@@ -39,6 +39,7 @@ __all__ = [
     "only_if",
     "routing_enabled",
     "safe_indexing",
+    "validate_params",
     "wants_frame",
 ]
 
@@ -99,6 +100,12 @@ class Interval(_Interval):
         if isinstance(val, Integral) and not isinstance(val, bool):
             is_number = abs(int(val)) <= sys.float_info.max
         return is_number and super().is_satisfied_by(val)
+
+
+def validate_params(estimator: Any) -> None:
+    """Check the parameters of an estimator whose class states what they may be."""
+    if hasattr(estimator, "_parameter_constraints"):
+        estimator._validate_params()
 
 
 def wants_frame(estimator: Any) -> bool:

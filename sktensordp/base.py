@@ -1,4 +1,9 @@
-"""Base classes of the estimators, and `_release`, through which every release goes."""
+"""Base classes of the estimators, and the three ways in which they release.
+
+Every release goes through `recorded_fit`, `recorded_update` or `recorded_call`. Each
+records the guarantee in all open budgets before it lends streams of random numbers,
+and only with these can sums over people leave.
+"""
 
 import functools
 import itertools
@@ -9,9 +14,9 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
@@ -25,12 +30,22 @@ from ._validation import (
     described,
 )
 from ._waiting import Sign
-from .privacy import PrivacyGuarantee
+from .privacy import PrivacyGuarantee, PrivacyTags
+from .privacy._html import guarantee_line
+from .privacy._protocol import privacy_tags
 from .privacy.budgets._budget import check_seed, record
 from .privacy.budgets._open import Mark, Marks, marks_of_copy
 from .privacy.budgets._reserved import current_reservation
 
-__all__ = ["EstimatorMixin", "PrivateEstimatorMixin", "SentMixin"]
+__all__ = [
+    "EstimatorMixin",
+    "PrivateEstimatorMixin",
+    "SentMixin",
+    "check_seed_of",
+    "recorded_call",
+    "recorded_fit",
+    "recorded_update",
+]
 
 LOGGER = logging.getLogger("sktensordp")
 """What fits do and which guarantee they have; never what follows from raw data."""
@@ -108,9 +123,10 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
         guarantee = getattr(self, "privacy_guarantee_", None)
         if guarantee is None:
             return diagram
-        released_by = getattr(self, "_released_by", "fit")
-        before = "" if released_by == "fit" else f"Each call of {released_by}: "
-        return guarantee._line(before) + diagram
+        released_by = privacy_tags(self).released_by
+        is_call = released_by not in ("fit", None)
+        before = f"Each call of {released_by}: " * is_call
+        return guarantee_line(guarantee, before) + diagram
 
     @property
     def _doc_link_template(self) -> str:
@@ -343,8 +359,8 @@ class PrivateEstimatorMixin(SentMixin):
     operating system; an int is for tests and papers only. An int and the number of
     earlier releases determine the noise of a release: clones start again from the
     first release, and a copy or pickle continues with the same noise as the original.
-    The estimator draws all its noise inside
-    ``with self._release(guarantee) as streams``.
+    The estimator draws all its noise from the streams that `recorded_fit`,
+    `recorded_update` or `recorded_call` lends.
 
     Several threads may release with one object at the same time. Fits of one object
     wait for each other; its parameters must not change meanwhile.
@@ -357,64 +373,15 @@ class PrivateEstimatorMixin(SentMixin):
     """Whether releases since the last fit took their noise from an integer seed."""
 
     @contextmanager
-    def _release(
-        self,
-        guarantee: PrivacyGuarantee,
-        total: PrivacyGuarantee | None = None,
-        *,
-        anew: bool = False,
-        draws: bool = True,
-        recorded: bool = False,
-        received: bool = False,
-    ) -> Iterator[Any]:
-        """Record a release, then lend its random streams until the block ends.
+    def _lend_streams(self) -> Iterator[NoiseStreams]:
+        """Streams with a fresh key, until the block ends.
 
-        Parameters
-        ----------
-        guarantee : PrivacyGuarantee
-            Guarantee of this release. It is recorded before any noise is drawn, so
-            that an interrupted release counts.
-        total : PrivacyGuarantee, default=None
-            Guarantee of this release and earlier ones together, if the object keeps
-            their results.
-        anew : bool, default=False
-            Whether this is a new fit, which discards the results of an earlier one.
-            They are discarded after the budgets admit the release and before any
-            noise is drawn; without noise, when the block ends without an error.
-        draws : bool, default=True
-            Whether the release draws noise here. If not, it is recorded all the same.
-        recorded : bool, default=False
-            Whether others have drawn and recorded the noise of what arrives here.
-        received : bool, default=False
-            Whether it had been released before: using it again reveals nothing more.
-
-        Yields
-        ------
-        streams : NoiseStreams or None
-            Streams with a fresh key. No two releases of an object share a key, even
-            if both have the same int as random state. None if no noise is drawn here.
+        No two releases of an object share a key, even if both have the same int as
+        random state.
         """
-        if not recorded:
-            self._record(guarantee)
-        if total is not None:
-            self._keep(total, instead_of=self.privacy_guarantee_)
-        elif not (received and guarantee in self._made):
-            self._keep(guarantee)
-        if recorded or not draws:
-            if self._released_by == "fit" and not anew:
-                self.privacy_guarantee_ = guarantee if total is None else total
-            yield None
-            if anew:
-                self._forget(privacy_guarantee_=guarantee)
-            return
-        if anew:
-            self._forget()
         count = self._count_releases().next()
         # A set, so that a release changes no attribute.
         self.__dict__.setdefault("_seeded", set()).add(self.random_state is not None)
-        # Otherwise `fit` has set the guarantee already.
-        if self._released_by == "fit":
-            self.privacy_guarantee_ = guarantee if total is None else total
         streams = NoiseStreams(self.random_state, count)
         streams.are_recorded = True
         try:
@@ -428,25 +395,22 @@ class PrivateEstimatorMixin(SentMixin):
         A release that was authorised beforehand, together with others, has been
         recorded with them.
         """
-        name = f"{self._released_by} of {type(self).__name__}"
+        released_by = self.__privacy_tags__().released_by
+        assert released_by is not None
+        name = f"{released_by} of {type(self).__name__}"
         reservation = current_reservation()
         if reservation is None:
             record(
                 guarantee,
                 name,
-                self._unprotected(),
+                self.__privacy_unprotected__(),
                 self._marks(),
                 seeded=self.random_state is not None,
             )
             LOGGER.info("%s: %s %s", name, guarantee, guarantee.statement)
             return
-        self._check_seed()
-        reservation.admit(guarantee, self._released_by)
-
-    def _check_seed(self) -> None:
-        """Refuse an integer random state under a budget with a path."""
-        name, seeded = type(self).__name__, self.random_state is not None
-        check_seed(name, self._marks(), seeded=seeded)
+        check_seed_of(self)
+        reservation.admit(guarantee, released_by)
 
     def _keep(
         self, guarantee: PrivacyGuarantee, instead_of: PrivacyGuarantee | None = None
@@ -497,22 +461,21 @@ class PrivateEstimatorMixin(SentMixin):
                 stacklevel=callers_level(),
             )
 
-    _released_by = "fit"
-    """Name of the method that releases, such as "fit", or "transform" at every call."""
+    def __privacy_tags__(self) -> PrivacyTags:
+        return PrivacyTags(released_by="fit")
 
-    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
-        """Guarantee of a release with the present parameters, before any data is seen.
+    def __privacy_plan__(
+        self, fitted: object = None, *, any_shape: bool = False
+    ) -> PrivacyGuarantee:
+        raise TypeError(
+            f"{type(self).__name__} does not say before its release what it will "
+            f"guarantee."
+        )
 
-        Parameters
-        ----------
-        fitted : estimator, default=None
-            Fitted estimator of the same kind, perhaps with other parameters, which
-            supplies the shape of the data. If it is this estimator, one fit is
-            planned; otherwise the guarantee may have to hold for several candidates.
-        """
-        raise NotImplementedError
+    def __privacy_releases__(self) -> Mapping[PrivacyGuarantee, int]:
+        return self._made
 
-    def _unprotected(self) -> list[str]:
+    def __privacy_unprotected__(self) -> list[str]:
         """Sentences that say what the guarantee does not cover."""
         if self.random_state is None and True not in self._seeded:
             return []
@@ -520,3 +483,137 @@ class PrivateEstimatorMixin(SentMixin):
             "The noise follows from an integer random_state: anyone who knows or "
             "guesses that integer can remove the noise, and clones repeat it."
         ]
+
+
+NoiseBy = Literal["fit", "nobody", "others", "earlier"]
+"""Who draws the noise of a fit: this fit; nobody, since there is none; others, who have
+recorded it; or an earlier fit, whose release is used again."""
+
+
+@contextmanager
+def recorded_fit(
+    estimator: PrivateEstimatorMixin,
+    guarantee: PrivacyGuarantee,
+    noise: NoiseBy = "fit",
+) -> Iterator[Any]:
+    """Record a new fit, then lend its random streams until the block ends.
+
+    The fit discards the results of an earlier one, so that an interrupted fit never
+    leaves an earlier model under a later guarantee. It discards them after the budgets
+    admit the release and before any noise is drawn or, where this fit draws none, when
+    the block ends without an error. It then has the attribute ``privacy_guarantee_``.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimatorMixin
+    guarantee : PrivacyGuarantee
+        Guarantee of the fit. It is recorded before any noise is drawn, so that an
+        interrupted release counts.
+    noise : {"fit", "nobody", "others", "earlier"}, default="fit"
+        Who draws the noise: this fit; nobody, since epsilon is infinite, which is
+        recorded all the same; others, who have recorded the release; or an earlier fit
+        to the same released values, so that nothing more is revealed.
+
+    Yields
+    ------
+    streams : NoiseStreams or None
+        Streams with a fresh key; None if this fit draws no noise.
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator
+    >>> from dp_accounting import LaplaceDpEvent
+    >>> from sktensordp.base import PrivateEstimatorMixin, recorded_fit
+    >>> from sktensordp.noise import discrete_laplace
+    >>> from sktensordp.privacy import PrivacyGuarantee
+    >>> class PrivateRows(PrivateEstimatorMixin, BaseEstimator):
+    ...     def __init__(self, random_state=None):
+    ...         self.random_state = random_state
+    ...     def fit(self, X, y=None):
+    ...         guarantee = PrivacyGuarantee.of(
+    ...             LaplaceDpEvent(1.0), unit="sample", relation="add-or-remove",
+    ...             statement="A count with noise.", source="Dwork et al. (2006)")
+    ...         with recorded_fit(self, guarantee) as streams:
+    ...             noise = discrete_laplace(streams.stream(0), 1.0, (1,))
+    ...             self.n_rows_ = len(X) + int(noise[0])
+    ...         return self
+    >>> print(PrivateRows(random_state=0).fit([[1]] * 100).privacy_guarantee_)
+    (epsilon = 1, delta = 0)-differential privacy for one row of X (add-or-remove).
+    """
+    if noise in ("fit", "nobody"):
+        estimator._record(guarantee)
+    if noise != "earlier" or guarantee not in estimator._made:
+        estimator._keep(guarantee)
+    if noise == "fit":
+        estimator._forget(privacy_guarantee_=guarantee)
+        with estimator._lend_streams() as streams:
+            yield streams
+    else:
+        yield None
+        estimator._forget(privacy_guarantee_=guarantee)
+
+
+@contextmanager
+def recorded_update(
+    estimator: PrivateEstimatorMixin,
+    guarantee: PrivacyGuarantee,
+    total: PrivacyGuarantee,
+    *,
+    draws: bool,
+) -> Iterator[Any]:
+    """Record a further release of a fitted model, then lend its random streams.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimatorMixin
+        Fitted; it keeps what it has learned.
+    guarantee : PrivacyGuarantee
+        Guarantee of this release.
+    total : PrivacyGuarantee
+        Guarantee of this release and those that the model keeps, together. It becomes
+        ``privacy_guarantee_`` before any noise is drawn.
+    draws : bool
+        Whether there is noise. If not, the release is recorded all the same.
+
+    Yields
+    ------
+    streams : NoiseStreams or None
+        Streams with a fresh key; None if there is no noise.
+    """
+    estimator._record(guarantee)
+    estimator._keep(total, instead_of=estimator.privacy_guarantee_)
+    estimator.privacy_guarantee_ = total
+    with estimator._lend_streams() if draws else nullcontext() as streams:
+        yield streams
+
+
+@contextmanager
+def recorded_call(
+    estimator: PrivateEstimatorMixin, guarantee: PrivacyGuarantee, *, draws: bool = True
+) -> Iterator[Any]:
+    """Record a call that is a release by itself, then lend its random streams.
+
+    Parameters
+    ----------
+    estimator : PrivateEstimatorMixin
+        The call changes nothing but the number of releases.
+    guarantee : PrivacyGuarantee
+        Guarantee of the call.
+    draws : bool, default=True
+        Whether there is noise. If not, the release is recorded all the same.
+
+    Yields
+    ------
+    streams : NoiseStreams or None
+        Streams with a fresh key; None if there is no noise.
+    """
+    estimator._record(guarantee)
+    estimator._keep(guarantee)
+    with estimator._lend_streams() if draws else nullcontext() as streams:
+        yield streams
+
+
+def check_seed_of(estimator: PrivateEstimatorMixin) -> None:
+    """Refuse an integer random state under a budget with a path."""
+    name, seeded = type(estimator).__name__, estimator.random_state is not None
+    check_seed(name, estimator._marks(), seeded=seeded)

@@ -14,7 +14,7 @@ from randomgen import AESCounter
 from scipy.stats import chi2
 
 from sktensordp._random import NoiseStreams
-from sktensordp.base import PrivateEstimatorMixin
+from sktensordp.base import PrivateEstimatorMixin, recorded_call
 from sktensordp.privacy import PrivacyGuarantee
 from tests.support.noise import following_from
 
@@ -245,7 +245,7 @@ class TestEnd:
         releaser, drawn, sources = Releaser(), [], []
         for interrupted in (False, True, False):
             try:
-                with releaser._release(planned) as source:
+                with recorded_call(releaser, planned) as source:
                     sources.append(source)
                     drawn.append(source.stream(0).random_raw(4).tobytes())
                     if interrupted:

@@ -19,9 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
-from .._validation import check_aligned, check_modes, check_shape, r2_of_any_size
+from .._validation import check_aligned, check_modes, r2_of_any_size
+from ..base import NoiseBy, recorded_fit, recorded_update
 from ..measure import PartySums, SharedNoise
-from ..privacy import PrivacyGuarantee
+from ..privacy import PrivacyGuarantee, PrivacyTags
 from ..tensor import CPForm, TuckerForm
 from ..tensor._unit_entries import UnitEntries
 from ._checks import (
@@ -39,7 +40,13 @@ from ._fitted import fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_after, warn_before
 from ._own_rows import for_own_eyes
 from ._parties import PartyEntries, declared_shape_and_unit, terms_of, units_of
-from ._problem import Problem, check_parameters, domain_of
+from ._problem import (
+    Problem,
+    check_parameters,
+    declared_shape,
+    domain_of,
+    unit_of,
+)
 from ._ranking import RankingEstimator
 from ._requests import UnitTerms
 from ._synthetic import Request, sample_entries
@@ -251,7 +258,6 @@ or list of these and None, default=None
 
     rank: Any
     n_features_in_: int
-    _error_name = "expected RMSE, in units of the values"
     _folds_in = True
 
     def __init__(
@@ -344,7 +350,7 @@ or list of these and None, default=None
                 f"change how much its entry reveals."
             )
         with keeping_names_if_refused(self):
-            return self._fit(observed_entries(self, X, y, self._declared_shape()))
+            return self._fit(observed_entries(self, X, y, declared_shape(self)))
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
@@ -371,7 +377,12 @@ or list of these and None, default=None
             As `fit`, and if no batch holds an entry.
         """
         with keeping_names_if_refused(self):
-            return self._fit(entries_of_batches(self, batches, self._declared_shape()))
+            return self._fit(entries_of_batches(self, batches, declared_shape(self)))
+
+    def __privacy_tags__(self) -> PrivacyTags:
+        tags = super().__privacy_tags__()
+        tags.protects = "Xy" if self._dense else "y"
+        return tags
 
     def _fit(self, entries: Any, perturbation: str | None = None) -> Self:
         """Fit to entries, wherever they are and whoever adds the noise."""
@@ -379,7 +390,7 @@ or list of these and None, default=None
         measurement = self._measurement(problem, perturbation, entries.noise)
         warn_before(self, entries, measurement)
         # Before the release is recorded, so that a refusal costs nothing.
-        data, unit = entries, self._unit
+        data, unit = entries, unit_of(self)
         if unit is not None:
             data = entries.by_unit(problem.domain, unit)
         planned = measurement.guarantee.under(*entries.conditions)
@@ -390,13 +401,10 @@ or list of these and None, default=None
             self._progress("sweep", measurement.n_sweeps) as on_sweep,
             self._count_releases().lock,
         ):
-            with self._release(
-                planned,
-                anew=True,
-                draws=measurement.draws,
-                recorded=entries.received or entries.noise is not None,
-                received=entries.received,
-            ) as noise:
+            noise_by: NoiseBy = "fit" if measurement.draws else "nobody"
+            if entries.received or entries.noise is not None:
+                noise_by = "earlier" if entries.received else "others"
+            with recorded_fit(self, planned, noise_by) as noise:
                 released = measurement.measure(data, noise, on_sweep)
             # All that is published from here on is post-processing of `released`.
             outcome = measurement.complete(released, on_sweep)
@@ -428,7 +436,7 @@ or list of these and None, default=None
     @property
     def _time_is_public(self) -> bool:
         """Where users are protected, the number of their entries is private."""
-        return self._unit is None
+        return unit_of(self) is None
 
     def _can_partial_fit(self) -> bool:
         fitted = vars(self).get("_fitted")
@@ -442,7 +450,7 @@ or list of these and None, default=None
     def _randomizes_single_values(self) -> bool:
         """Whether the parameters admit sound input perturbation of entries."""
         is_input = self.perturbation in ("auto", "input")
-        return is_input and self._unit is None
+        return is_input and unit_of(self) is None
 
     @only_if(
         _can_partial_fit,
@@ -490,7 +498,7 @@ or list of these and None, default=None
                 "y is missing. Call partial_fit(X, y) with coordinates and their "
                 "values, or partial_fit(X) with a sparse array."
             )
-        entries = entries_at(self, X, y, self._declared_shape(), reset=is_first)
+        entries = entries_at(self, X, y, declared_shape(self), reset=is_first)
         if is_first:
             return self._fit(entries, "input")
         self._validate_params()
@@ -506,11 +514,8 @@ or list of these and None, default=None
             if fitted.is_personal:
                 guarantee = for_own_eyes(guarantee)
             fitted = fitted.with_call(entries, guarantee)
-            with self._release(
-                guarantee,
-                fitted.guarantee,
-                draws=math.isfinite(self.epsilon),
-            ) as noise:
+            draws, total = math.isfinite(self.epsilon), fitted.guarantee
+            with recorded_update(self, guarantee, total, draws=draws) as noise:
                 # Before noise is drawn, so that an interrupted call counts.
                 self._fitted = fitted
                 randomized = randomizer.randomize(entries.values, noise)
@@ -577,7 +582,7 @@ or list of these and None, default=None
         with self._count_releases().lock:
             fitted = self._fitted
             domain = domain_of(self, earlier=fitted.domain)
-            if (self._unit, domain) != (fitted.unit, fitted.domain):
+            if (unit_of(self), domain) != (fitted.unit, fitted.domain):
                 raise ValueError(
                     "unit, value_bounds and levels must be those of the fit."
                 )
@@ -613,7 +618,7 @@ or list of these and None, default=None
             self._state_who_may_see()
 
     @only_if(
-        lambda self: self._unit == 0,
+        lambda self: unit_of(self) == 0,
         "sample_users needs unit=0, and users in mode 0. With another unit, nothing "
         "protects which entries a user has, so synthetic users would reveal it.",
     )
@@ -736,7 +741,7 @@ or list of these and None, default=None
             1e-9. A few raw values, or noise of another epsilon, go unnoticed.
         """
         self._check_declared()
-        if self._unit is None and self.personal:
+        if unit_of(self) is None and self.personal:
             raise ValueError(
                 "personal=True computes the rows of users from raw values, which "
                 "fit_randomized never sees. Set personal=False, and call fold_in where "
@@ -744,7 +749,7 @@ or list of these and None, default=None
             )
         check = observed_entries if is_dask(X) else entries_at
         with keeping_names_if_refused(self):
-            entries = check(self, X, y, self._declared_shape())
+            entries = check(self, X, y, declared_shape(self))
             return self._fit(replace(entries, received=True), "input")
 
     def _check_declared(self) -> None:
@@ -902,14 +907,6 @@ or list of these and None, default=None
             )
         return variance
 
-    @property
-    def _unit(self) -> int | None:
-        """The mode of the protected units; None if entries are protected."""
-        return None if self.unit == "entry" else int(self.unit)
-
-    def _declared_shape(self) -> tuple[int, ...] | None:
-        return None if self.shape is None else check_shape(self.shape)
-
     def _form(
         self, order: Iterable[int], shape: tuple[int, ...]
     ) -> CPForm | TuckerForm:
@@ -931,22 +928,25 @@ or list of these and None, default=None
     ) -> Measurement:
         """What randomises the values of a problem; see `choose_measurement`."""
         name = perturbation or self.perturbation
-        return choose_measurement(problem, name, unit=self._unit, shared_noise=noise)
+        return choose_measurement(problem, name, unit=unit_of(self), shared_noise=noise)
 
-    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
+    def __privacy_plan__(
+        self, fitted: object = None, *, any_shape: bool = False
+    ) -> PrivacyGuarantee:
         problem = check_parameters(self)
         has_range = not self.value_bounds is self.levels is None
-        if fitted is self and self._unit is not None and has_range and problem:
+        if fitted is self and unit_of(self) is not None and has_range and problem:
             return self._measurement(problem).guarantee
         return planned_guarantee(self)
 
     @fit_context(prefer_skip_nested_validation=True)
-    def _error_by_epsilon(
-        self, X: ArrayLike, y: Any, n_users: int | None = None
-    ) -> Callable[[float], float]:
-        """Expected error as a function of epsilon.
+    def __expected_error__(
+        self, X: ArrayLike, y: Any = None, n_users: int | None = None
+    ) -> tuple[str, Callable[[float], float]]:
+        """The expected RMSE.
 
         It reads the coordinates `X` or, if a unit is protected, only their number. `y`
         is not read.
         """
-        return error_by_epsilon(self, X, n_users)
+        error = error_by_epsilon(self, X, n_users)
+        return "expected RMSE, in units of the values", error

@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._client import Client
 from .._json import Fields
+from ..base import recorded_call
+from ..privacy import PrivacyTags
 from ..privacy._numbers import shown
 from ._domain import Domain, declared_domain
 from ._entries import check_values
@@ -158,11 +160,16 @@ class CompletionClient(Client):
         if not len(values):
             return self.randomizer.domain.clip(values)
         # Without noise, the values are a release all the same.
-        with self._release(self.privacy_guarantee_, draws=False):
+        with recorded_call(self, self.privacy_guarantee_, draws=False):
             return self.randomizer.domain.clip(values)
 
     def _checked(self, data: Any) -> NDArray[np.floating]:
         return check_values(data)
 
-    def _unprotected(self) -> list[str]:
-        return [*super()._unprotected(), PUBLIC_COORDINATES]
+    def __privacy_tags__(self) -> PrivacyTags:
+        tags = super().__privacy_tags__()
+        tags.protects = "y"
+        return tags
+
+    def __privacy_unprotected__(self) -> list[str]:
+        return [*super().__privacy_unprotected__(), PUBLIC_COORDINATES]

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._noise_only import is_one_of_many, warn_of_noise
 from .._sklearn_compat import Interval, fit_context
 from .._validation import check_shape, warn
+from ..base import recorded_fit
 from ..exceptions import AveragesOnlyWarning
 from ..measure import NoisySums
 from ..privacy import PrivacyGuarantee
@@ -247,7 +248,7 @@ class ImplicitCompletion(RankingEstimator):
         # Locked, or another thread might store its model under this guarantee.
         with self._progress("step", 2) as on_step, self._count_releases().lock:
             guarantee, draws = self._guarantee(noise), math.isfinite(self.epsilon)
-            with self._release(guarantee, anew=True, draws=draws) as streams:
+            with recorded_fit(self, guarantee, "fit" if draws else "nobody") as streams:
                 max_items = self._max_items(shape)
                 sums = release_sums(choices, noise, streams, shape[0], max_items)
             on_step()
@@ -474,7 +475,9 @@ class ImplicitCompletion(RankingEstimator):
             conditions=(OWN_ANSWERS,),
         )
 
-    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
+    def __privacy_plan__(
+        self, fitted: object = None, *, any_shape: bool = False
+    ) -> PrivacyGuarantee:
         return self._guarantee(self._shape_and_noise()[1])
 
 

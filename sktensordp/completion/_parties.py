@@ -12,7 +12,7 @@ from ..measure import PartySums, SharedNoise
 from ..tensor._unit_entries import UnitEntries
 from ._checks import is_empty_list
 from ._entries import Entries, entries_of
-from ._problem import Problem, domain_of
+from ._problem import Problem, declared_shape, domain_of, unit_of
 from ._requests import UnitTerms
 from .measurements.units._units import UnitPerturbation
 
@@ -53,7 +53,7 @@ class PartyEntries:
 
 def declared_shape_and_unit(completion: Any) -> tuple[tuple[int, ...], int]:
     """The declared shape and the mode of the units; raise if they are not declared."""
-    unit, shape = completion._unit, completion._declared_shape()
+    unit, shape = unit_of(completion), declared_shape(completion)
     if unit is None:
         raise ValueError(
             "Parties add up contributions of protected units: set unit=0, or another "

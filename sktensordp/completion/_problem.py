@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._sklearn_compat import effective_n_threads
-from .._validation import check_modes, declared_array, warn
+from .._validation import check_modes, check_shape, declared_array, warn
 from ..exceptions import PrivacyLeakWarning
 from ..ids import check_in_order
 from ..tensor import CPForm, Pattern, TuckerForm
@@ -131,7 +131,7 @@ class Problem:
         entries : object, default=None
             What the fit is to, if there is a fit; see `observed_entries`.
         """
-        n_modes, unit = len(shape), estimator._unit
+        n_modes, unit = len(shape), unit_of(estimator)
         if unit is not None and unit >= n_modes:
             raise ValueError(
                 f"unit = {unit} is not a mode: the tensor has modes 0 to {n_modes - 1}."
@@ -178,6 +178,16 @@ class Problem:
         return None if is_public else float(self.epsilon)
 
 
+def declared_shape(estimator: Any) -> tuple[int, ...] | None:
+    """The shape that a completion declares, checked; None if it declares none."""
+    return None if estimator.shape is None else check_shape(estimator.shape)
+
+
+def unit_of(estimator: Any) -> int | None:
+    """The mode of the units that a completion protects; None if those are entries."""
+    return None if estimator.unit == "entry" else int(estimator.unit)
+
+
 def check_parameters(estimator: Any) -> Problem | None:
     """Refuse what a fit would refuse because of its parameters, before there are data.
 
@@ -186,7 +196,7 @@ def check_parameters(estimator: Any) -> Problem | None:
     problem : Problem or None
         The problem of a fit, if its shape is declared.
     """
-    shape = estimator._declared_shape()
+    shape = declared_shape(estimator)
     if shape is not None:
         return Problem.of(estimator, shape)
     check_combination(estimator, estimator.smooth_modes)
@@ -203,7 +213,7 @@ def check_combination(estimator: Any, smooth_modes: Any) -> None:
     ValueError
         If they contradict each other.
     """
-    unit, perturbation = estimator._unit, estimator.perturbation
+    unit, perturbation = unit_of(estimator), estimator.perturbation
     is_smooth = smooth_modes is not None and len(smooth_modes) > 0
     if unit is not None and perturbation not in _PERTURBATIONS_OF_UNITS:
         raise ValueError(
@@ -228,7 +238,7 @@ def check_combination(estimator: Any, smooth_modes: Any) -> None:
 
 def _is_shape_public(estimator: Any) -> bool:
     """Whether the shape is public wherever it must be; warn if it is not."""
-    is_public = estimator._unit is None or estimator.shape is not None
+    is_public = unit_of(estimator) is None or estimator.shape is not None
     if not is_public and math.isfinite(estimator.epsilon):
         warn(
             "`shape` is not declared, so it is read off the private coordinates, "
@@ -242,7 +252,7 @@ def _is_shape_public(estimator: Any) -> bool:
 
 def _mode_of_features(estimator: Any) -> int:
     """The only mode whose rows may have declared features."""
-    return 0 if estimator._unit else 1
+    return 0 if unit_of(estimator) else 1
 
 
 def domain_of(

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._validation import check_numeric, checked, is_integer
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..ids import kinds_of, lists_of, one_or_each
+from ..privacy import PrivacyTags
 from ..tensor import Rows
 from ..tensor._choices import Choices
 from ._checks import known_indices
@@ -62,13 +63,18 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_fitted")
 
-    def _unprotected(self) -> list[str]:
+    def __privacy_tags__(self) -> PrivacyTags:
+        tags = super().__privacy_tags__()
+        tags.protects = "y"
+        return tags
+
+    def __privacy_unprotected__(self) -> list[str]:
         public = PUBLIC_COORDINATES
         if self._hides_users:
             public = _PUBLIC_IDS
         elif self.unit != "entry":
             public = _PUBLIC_INDICES.format(self.unit)
-        found = [*super()._unprotected(), public]
+        found = [*super().__privacy_unprotected__(), public]
         if self.__sklearn_is_fitted__() and self._fitted.has_public_lengths:
             found.append(_PUBLIC_LENGTHS)
         return found

@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -22,7 +22,7 @@ from .._validation import check_aligned, check_numeric, checked
 from ..mechanisms._base import ReleasingTransformer
 from ..mechanisms._chunks import DTYPES, in_chunks
 from ..mechanisms._samples import validated
-from ..privacy import PrivacyGuarantee
+from ..privacy import PrivacyGuarantee, PrivacyTags
 from ..tensor._threads import one_blas_thread
 from ._client import ClientRandomizer, EncoderClient, LinearMap
 from ._code_noise import PURE, CodeNoise, code_guarantee, code_noise, no_noise
@@ -112,10 +112,11 @@ class LinearEncoder(
         "output": [StrOptions({"decoded", "code"})],
     }
 
-    _learns_in_fit = True
-    """Whether `fit` publishes what it learns from samples, without noise."""
+    def __privacy_tags__(self) -> PrivacyTags:
+        tags = super().__privacy_tags__()
+        tags.learns_from = "Xy" if self._learns_from_y() else "X"
+        return tags
 
-    @property
     def _learns_from_y(self) -> bool:
         """Whether `fit` learns from y, too, if there is one."""
         has_gradient = callable(getattr(self.task, "value_and_gradient", None))
@@ -332,16 +333,16 @@ class LinearEncoder(
     def _n_features_out(self) -> int:
         return self.n_components_
 
-    _error_name = "expected task loss, as a share of the task's variance"
-
-    def _error_by_epsilon(self, X: Any, y: Any) -> Callable[[float], float]:
-        """Function from epsilon to the expected error; each call fits to `X`, `y`."""
+    def __expected_error__(
+        self, X: Any, y: Any = None, n_users: int | None = None
+    ) -> tuple[str, Callable[[float], float]]:
+        """The expected task loss; each call fits to `X`, `y`."""
 
         def error(epsilon: float) -> float:
             self.set_params(epsilon=epsilon).fit(X, y)
             return self.expected_task_loss_ / self.task_variance_
 
-        return error
+        return "expected task loss, as a share of the task's variance", error
 
     @property
     def _time_is_public(self) -> bool:
@@ -470,7 +471,14 @@ class LinearEncoder(
         elif self.task is not None:
             checked_matrix(self.task, n_features)
 
-    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
+    def __privacy_plan__(
+        self, fitted: object = None, *, any_shape: bool = False
+    ) -> PrivacyGuarantee:
+        guarantee = super().__privacy_plan__(fitted, any_shape=any_shape)
+        source = f"{guarantee.source}, as an upper bound for any code of a fit"
+        return replace(guarantee, source=source)
+
+    def _planned_guarantee(self, fitted: object) -> PrivacyGuarantee:
         from dp_accounting import dp_event
 
         has_shape = self.tensor_shape is not None or hasattr(fitted, "sample_shape_")
@@ -494,9 +502,9 @@ class LinearEncoder(
         event = dp_event.ComposedDpEvent([fewest[0], most[1]])
         return planned.derived(event, delta=delta)
 
-    def _unprotected(self) -> list[str]:
+    def __privacy_unprotected__(self) -> list[str]:
         return [
-            *super()._unprotected(),
+            *super().__privacy_unprotected__(),
             f"{type(self).__name__} does not protect its fitting data: encoder, "
             f"decoder, clip radius and expected loss are learned from them without "
             f"noise. Fit it to public data, or to data of people who consent.",

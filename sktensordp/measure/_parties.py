@@ -41,6 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._random import NoiseStreams
 from .._validation import check_noise_seed, is_integer
 from ..base import PrivateEstimatorMixin
+from ..privacy import PrivacyTags
 from ..privacy._conditions import EXACT_SUMS
 from ..privacy.budgets._open import process_name
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
@@ -92,8 +93,6 @@ class Party(PrivateEstimatorMixin):
         Of all noisy answers together; there is none for exact answers.
     """
 
-    _released_by = "answer"
-
     def __init__(
         self,
         people: Chunks,
@@ -111,6 +110,11 @@ class Party(PrivateEstimatorMixin):
         self._asked, self._hashes = Asked(), dict[int, str]()
         self._answers: dict[int, NDArray[np.uint64]] = {}
         self._lock = threading.Lock()
+
+    def __privacy_tags__(self) -> PrivacyTags:
+        tags = super().__privacy_tags__()
+        tags.released_by = "answer"
+        return tags
 
     def answer(self, request: bytes) -> NDArray[np.uint64]:
         """Sum the contributions of the party's people to one release.

@@ -18,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 from .._dask import extremes, is_dask
 from .._sklearn_compat import Interval, fit_context, wants_frame
 from .._validation import warn
-from ..base import EstimatorMixin, PrivateEstimatorMixin
+from ..base import EstimatorMixin, PrivateEstimatorMixin, recorded_call
 from ..exceptions import PrivacyLeakWarning
-from ..privacy import PrivacyGuarantee
+from ..privacy import PrivacyGuarantee, PrivacyTags
 from ..privacy._guarantee import CALLERS_RELATION, no_guarantee, unit_name
 from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet, declared_set
@@ -56,8 +56,6 @@ class ReleasingTransformer(
     n_features_in_: int
     fit_transform: Callable[..., NDArray[np.floating]]
 
-    _released_by = "transform"
-    _error_name = "largest expected squared error of a sample"
     _unit = "sample"
 
     # Of all mechanisms; each has some of these parameters.
@@ -70,6 +68,11 @@ class ReleasingTransformer(
         "tensor_shape": ["array-like", None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
+
+    def __privacy_tags__(self) -> PrivacyTags:
+        tags = super().__privacy_tags__()
+        tags.released_by = "transform"
+        return tags
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -174,7 +177,7 @@ class ReleasingTransformer(
         # and the guarantee of one fit, even if another thread is fitting meanwhile.
         fitted = vars(self).copy()
         randomize = fitted["_randomizer"].randomize
-        with self._release(fitted["privacy_guarantee_"]) as streams:
+        with recorded_call(self, fitted["privacy_guarantee_"]) as streams:
             if is_dask(samples):
                 return in_chunks(randomize, samples, shape, self, streams=streams)
             rows = samples.reshape(len(samples), -1)
@@ -211,11 +214,10 @@ class ReleasingTransformer(
             f"Call set_output(transform='default') to get an array."
         )
 
-    def _error_by_epsilon(self, X: Any, y: Any) -> Callable[[float], float]:
-        """Expected error as a function of epsilon; only the shape of `X` is read.
-
-        `y` is for subclasses that learn from it.
-        """
+    def __expected_error__(
+        self, X: Any, y: Any = None, n_users: int | None = None
+    ) -> tuple[str, Callable[[float], float]]:
+        """The largest error of a sample; only the shape of `X` is read."""
         if not self._is_declared():
             raise ValueError(
                 f"The domain of {type(self).__name__} is not declared, so the expected "
@@ -227,7 +229,7 @@ class ReleasingTransformer(
         def error(epsilon: float) -> float:
             return self.set_params(epsilon=epsilon).fit(zeros).expected_squared_error_
 
-        return error
+        return "largest expected squared error of a sample", error
 
     def _is_declared(self) -> bool:
         """Whether the domain is declared, so that `fit` need not read any value."""
@@ -260,7 +262,14 @@ class ReleasingTransformer(
             )
         return release
 
-    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
+    def __privacy_plan__(
+        self, fitted: object = None, *, any_shape: bool = False
+    ) -> PrivacyGuarantee:
+        guarantee = self._planned_guarantee(fitted)
+        return self._for_any_shape(guarantee, fitted) if any_shape else guarantee
+
+    def _planned_guarantee(self, fitted: object) -> PrivacyGuarantee:
+        """Guarantee for samples of the shape that is declared, or that `fitted` saw."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyLeakWarning)
             return self._plan_release(self._planned_shape(fitted), None)[1]
@@ -316,12 +325,12 @@ class ReleasingTransformer(
         source = f"{guarantee.source}, as an upper bound for samples of any shape"
         return replace(guarantee, event=event, source=source)
 
-    def _unprotected(self) -> list[str]:
+    def __privacy_unprotected__(self) -> list[str]:
         protected = "the rows of X, not y"
         if self._unit != "sample":
             protected = f"{unit_name(self._unit)}, neither a whole sample nor y"
         return [
-            *super()._unprotected(),
+            *super().__privacy_unprotected__(),
             f"{type(self).__name__} protects {protected}.",
         ]
 

@@ -17,6 +17,7 @@ from .._validation import LARGEST_INDEX, check_integer
 from ..privacy._guarantee import unit_name
 from ..privacy._html import coloured, rows
 from ..privacy._numbers import shown
+from ..privacy._protocol import privacy_tags
 from ..recommend import Recommender
 from ._bisection import narrowed
 from ._plan import fit_guarantee
@@ -180,7 +181,7 @@ def expected_error(
     if grid.ndim != 1 or not np.all(grid > 0):
         raise ValueError("epsilons must be a list of positive numbers.")
     estimator, X = step_that_releases(estimator, X, n_users)
-    error_at = _error_by_epsilon(estimator, X, y, n_users)
+    name, error_at = _error_by_epsilon(estimator, X, y, n_users)
     group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
     of_unit = np.array([_unit_epsilon(group_epsilon, e) for e in grid.tolist()])
     errors = np.array([error_at(epsilon) for epsilon in of_unit.tolist()], dtype=float)
@@ -190,9 +191,7 @@ def expected_error(
     elif getattr(estimator, "personal", False):
         supposing = _SUPPOSING_OWN
     protects = _protects(estimator, X, of_unit, group)
-    return ExpectedError(
-        grid, errors, estimator._error_name, of_unit, supposing, protects
-    )
+    return ExpectedError(grid, errors, name, of_unit, supposing, protects)
 
 
 def epsilon_needed(
@@ -256,7 +255,7 @@ def epsilon_needed(
     if not 0 < error < math.inf:
         raise ValueError(f"error must be a positive number, got {error!r}.")
     estimator, X = step_that_releases(estimator, X, n_users)
-    error_at = _error_by_epsilon(estimator, X, y, n_users)
+    _, error_at = _error_by_epsilon(estimator, X, y, n_users)
     group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
     high = 1.0
     while error_at(high) > error:
@@ -307,7 +306,7 @@ def _group_epsilon_by_epsilon(
         # Mechanisms for declared samples, and encoders, randomise each row by itself.
         # A fit may keep less than the epsilon requested.
         local = of_one.unit == "sample" and of_one.relation == "replace-one"
-        local = local and model._released_by != "fit"
+        local = local and privacy_tags(model).released_by != "fit"
         of_group = of_one.for_group(group, local=local, delta=of_one.delta)
         return max(of_group.epsilon, epsilon)
 
@@ -347,7 +346,7 @@ def step_that_releases(
         If `n_users` is missing or out of range, or says nothing.
     """
     if isinstance(estimator, Recommender):
-        _, completion = estimator._steps()
+        _, completion = estimator.__privacy_steps__(planned=True)
         if not isinstance(completion.unit, Integral):
             raise TypeError(
                 "The expected error of a Recommender is known only where users are "
@@ -375,13 +374,14 @@ def step_that_releases(
 
 def _error_by_epsilon(
     estimator: Any, X: ArrayLike, y: ArrayLike | None, n_users: int | None
-) -> Callable[[float], float]:
-    """Expected error as a function of epsilon."""
-    if not hasattr(estimator, "_error_by_epsilon"):
+) -> tuple[str, Callable[[float], float]]:
+    """What the expected error is, and its value as a function of epsilon."""
+    if not hasattr(type(estimator), "__expected_error__"):
         raise TypeError(
             f"The expected error is known for mechanisms, encoders and completions, "
             f"but not for {type(estimator).__name__}. From a pipeline or a search, "
             f"pass the step that releases."
         )
-    options = () if n_users is None else (n_users,)
-    return clone(estimator)._error_by_epsilon(X, y, *options)
+    found: tuple[str, Callable[[float], float]]
+    found = clone(estimator).__expected_error__(X, y, n_users)
+    return found

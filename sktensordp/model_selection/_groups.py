@@ -183,7 +183,7 @@ def protected_units(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
     if not isinstance(unit, int):
         return Rows()
     if isinstance(estimator, Recommender):
-        _, estimator = estimator._steps()
+        _, estimator = estimator.__privacy_steps__(planned=True)
     shape = getattr(estimator, "shape", None)
     if shape is None or not (cv is None or type(cv) in _OF_USERS):
         raise ValueError(

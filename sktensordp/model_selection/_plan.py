@@ -15,9 +15,11 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import process_routing
 
 from .._sklearn_compat import routing_enabled
+from ..completion._base import BaseCompletion
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
 from ..privacy._parts import Context, Findings, collect, keeps_shape, learned_by
+from ..privacy._protocol import privacy_tags, states_guarantee
 from ..recommend import Recommender
 
 
@@ -47,7 +49,7 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
         )
     guarantees = []
     for step in steps_of(estimator):
-        if hasattr(type(step), "_planned_guarantee"):
+        if states_guarantee(step):
             guarantees.append(_planned_guarantee(step, sample_shape))
         elif collect(step, Context("plan")).releases:
             raise ValueError(
@@ -64,11 +66,11 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
             f"noise mechanism, or search over a completion."
         )
     guarantee = guarantees[0] if len(guarantees) == 1 else compose(*guarantees)
-    first = type(steps_of(estimator)[0])
-    if guarantee.unit == "cell" and not hasattr(first, "_planned_guarantee"):
+    first = steps_of(estimator)[0]
+    if guarantee.unit == "cell" and not states_guarantee(first):
         raise ValueError(
-            f"{first.__name__} may mix the {guarantee.unit}s of a sample, but the "
-            f"guarantee protects one {guarantee.unit}. Put the private step first."
+            f"{type(first).__name__} may mix the {guarantee.unit}s of a sample, but "
+            f"the guarantee protects one {guarantee.unit}. Put the private step first."
         )
     return guarantee
 
@@ -96,8 +98,8 @@ def checked_fit_guarantee(
         y that another step protects; the message names the step.
     """
     steps = list(_findings_by_step(estimator))
-    protects_y = any(getattr(step, "_protects_y", False) for _, step, _ in steps)
-    if any(hasattr(type(step), "_planned_guarantee") for _, step, _ in steps):
+    protects_y = any("y" in privacy_tags(step).protects for _, step, _ in steps)
+    if any(states_guarantee(step) for _, step, _ in steps):
         for name, step, findings in steps:
             if findings.learners:
                 _refuse_learner(name, step, findings.learners)
@@ -153,7 +155,7 @@ def check_metadata(estimator: Any, metadata: dict[str, Any]) -> None:
     noisy = False
     for name, step in _named_steps(estimator):
         passed = names_by_step.pop(name, set())
-        private = hasattr(type(step), "_planned_guarantee")
+        private = states_guarantee(step)
         if passed and (private or not noisy):
             raise ValueError(
                 f"{name!r} was passed {', '.join(sorted(passed))}, which the guarantee "
@@ -164,7 +166,7 @@ def check_metadata(estimator: Any, metadata: dict[str, Any]) -> None:
         takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         if not takes_any and passed - set(parameters):
             names_by_step[f"{name}.fit"] = passed - set(parameters)
-        noisy = noisy or (private and step._released_by == "transform")
+        noisy = noisy or (private and _releases_samples(step))
     unused = set().union(*names_by_step.values())
     unknown = [name for name in metadata if {name, name.partition("__")[2]} & unused]
     if unknown:
@@ -180,7 +182,7 @@ def _refuse_learner(name: str, step: Any, learners: list[str]) -> NoReturn:
         "(Normalizer, FunctionTransformer). Or fit it to public data beforehand and "
         "wrap it in FrozenEstimator."
     )
-    if hasattr(type(step), "_planned_guarantee"):
+    if states_guarantee(step):
         advice = (
             "Fit it to public data, encode X with it once, and search over the "
             "remaining steps with GridSearchCV: what they learn from the codes "
@@ -206,7 +208,8 @@ def unprotected_by(estimator: Any) -> list[str]:
 
 def _named_steps(estimator: Any) -> list[tuple[str, Any]]:
     if isinstance(estimator, Recommender):
-        return list(zip(("encoder", "completion"), estimator._steps(), strict=True))
+        steps = estimator.__privacy_steps__(planned=True)
+        return list(zip(("encoder", "completion"), steps, strict=True))
     # A subclass of Pipeline may use a record several times, as those that resample do.
     if type(estimator) is not Pipeline:
         return [(type(estimator).__name__, estimator)]
@@ -217,13 +220,18 @@ def _findings_by_step(estimator: Any) -> Iterator[tuple[str, Any, Findings]]:
     """Name of each step, the step, and the findings about it."""
     noisy = False
     for name, step in _named_steps(estimator):
-        if not hasattr(type(step), "_planned_guarantee"):
+        if not states_guarantee(step):
             yield name, step, collect(step, Context("plan", noisy=noisy))
             continue
-        findings = Findings(unprotected=step._unprotected())
+        findings = Findings(unprotected=list(step.__privacy_unprotected__()))
         findings.learners, findings.learners_of_y = learned_by(step, noisy=noisy)
         yield name, step, findings
-        noisy = noisy or step._released_by == "transform"
+        noisy = noisy or _releases_samples(step)
+
+
+def _releases_samples(step: Any) -> bool:
+    """Whether later steps see only what a step made of samples with noise."""
+    return privacy_tags(step).released_by == "transform"
 
 
 def declare_shape(estimator: Any, X: ArrayLike) -> None:
@@ -232,7 +240,7 @@ def declare_shape(estimator: Any, X: ArrayLike) -> None:
     Coordinates are public if `shape` may be None. A training set alone could lack the
     largest ones.
     """
-    if hasattr(estimator, "_declared_shape") and estimator.shape is None:
+    if isinstance(estimator, BaseCompletion) and estimator.shape is None:
         where = np.asarray(X)
         if where.ndim == 2 and where.dtype.kind in "iuf" and np.isfinite(where).all():
             largest = where.max(axis=0, initial=0)
@@ -244,20 +252,18 @@ def is_seeded(estimator: Any) -> bool:
     return any(
         getattr(step, "random_state", None) is not None
         for step in steps_of(estimator)
-        if hasattr(type(step), "_planned_guarantee")
+        if states_guarantee(step)
     )
 
 
 def _planned_guarantee(step: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
     """Guarantee of a private step, for samples of a shape that may be unknown (())."""
-    fitted = None
-    if sample_shape and hasattr(step, "_shape_of"):
-        fitted = SimpleNamespace(sample_shape_=sample_shape)
+    fitted = SimpleNamespace(sample_shape_=sample_shape) if sample_shape else None
     with warnings.catch_warnings():
         # The fits will give this warning.
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         try:
-            return step._planned_guarantee(fitted)
+            return step.__privacy_plan__(fitted)
         except TypeError as error:
             message = str(error)
     raise ValueError(

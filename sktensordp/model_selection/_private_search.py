@@ -31,16 +31,26 @@ from .._sklearn_compat import (
     fit_context,
     routing_enabled,
     safe_indexing,
+    validate_params,
 )
 from .._validation import check_aligned, check_unmasked, checked, malformed, shape_of
-from ..base import EstimatorMixin, PrivateEstimatorMixin, SentMixin
+from ..base import (
+    EstimatorMixin,
+    PrivateEstimatorMixin,
+    SentMixin,
+    check_seed_of,
+    recorded_fit,
+)
 from ..completion import ImplicitCompletion
+from ..completion._base import BaseCompletion
 from ..completion._checks import check_entries
+from ..completion._problem import declared_shape
 from ..ids import numbers_of
 from ..measure import AtHand, NoisySums, RangeSums, Releases, laplace_sums
 from ..noise import laplace_lattice
 from ..noise._discrete import categorical
-from ..privacy import PrivacyGuarantee, compose, privacy_of
+from ..privacy import PrivacyGuarantee, PrivacyTags, compose, privacy_of
+from ..privacy._protocol import is_composite, privacy_tags, states_guarantee
 from ..privacy.accounting._repetitions import (
     RepetitionDistribution,
     negative_binomial,
@@ -318,12 +328,12 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         check_groups(units, self.cv, X, y, group_of_row)
         for step in steps_of(self.estimator):
             if isinstance(step, PrivateEstimatorMixin):
-                step._check_seed()
+                check_seed_of(step)
         # The lock keeps another thread from leaving its choice under this guarantee.
         # Callbacks do not learn how many candidates were tried.
         with self._progress(max_tasks=None), self._count_releases().lock:
             self._metadata = getattr(self, "_metadata", frozenset()) | params.keys()
-            with self._release(guarantee, anew=True) as streams:
+            with recorded_fit(self, guarantee) as streams:
                 bits = streams.stream(0)
                 splits = units.splits(
                     where, y, self.cv, float(self.test_size), bits, group_of_row
@@ -574,9 +584,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         if isinstance(self.estimator, Recommender):
             table, y, kept = self.estimator._searched(X, y)
             return table, y, table, kept
-        if hasattr(self.estimator, "_declared_shape"):
+        if isinstance(self.estimator, BaseCompletion):
             estimator = clone(self.estimator)
-            where, _ = check_entries(estimator, X, y, estimator._declared_shape())
+            where, _ = check_entries(estimator, X, y, declared_shape(estimator))
             return X, y, where, None
         return X, y, X, None
 
@@ -596,7 +606,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                     )
                 owner_name, _, last = name.rpartition("__")
                 owner = parameters.get(owner_name) if owner_name else self.estimator
-                private = owner is None or hasattr(type(owner), "_planned_guarantee")
+                private = owner is None or states_guarantee(owner)
                 if last in _NOT_SEARCHED and private:
                     raise ValueError(
                         f"{name!r} cannot be searched: every try would cost as much "
@@ -638,8 +648,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         shape: tuple[int, ...],
     ) -> None:
         for step in steps_of(candidate):
-            if hasattr(step, "_parameter_constraints"):
-                step._validate_params()
+            validate_params(step)
             if getattr(step, "personal", False) and step.unit == "entry":
                 raise ValueError(
                     "A private search cannot try personal=True with unit='entry': one "
@@ -663,20 +672,29 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 "integer protects nobody."
             )
 
-    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
+    def __privacy_plan__(
+        self, fitted: object = None, *, any_shape: bool = False
+    ) -> PrivacyGuarantee:
         raise TypeError(
             "The guarantee of a private search depends on the shape of its data, and "
             "is known only after its fit."
         )
 
-    @property
-    def _conditions_since(self) -> tuple[str, ...]:
-        """Conditions to which the best estimator has come since the fit."""
-        if not hasattr(self, "best_estimator_"):
-            return ()
-        return privacy_of(self.best_estimator_).guarantee.conditions
+    def __privacy_tags__(self) -> PrivacyTags:
+        tags = super().__privacy_tags__()
+        steps = [] if is_composite(self.estimator) else steps_of(self.estimator)
+        protected = {
+            what
+            for step in steps
+            if states_guarantee(step)
+            for what in privacy_tags(step).protects
+        }
+        tags.protects = "Xy" if len(protected) > 1 else "y" if "y" in protected else "X"
+        if hasattr(self, "best_estimator_"):
+            tags.conditions = privacy_of(self.best_estimator_).guarantee.conditions
+        return tags
 
-    def _unprotected(self) -> list[str]:
+    def __privacy_unprotected__(self) -> list[str]:
         unprotected = [
             sentence
             for candidate in (self.estimator, *self._known_candidates())
@@ -685,7 +703,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         if hasattr(self, "best_estimator_"):
             unprotected += privacy_of(self.best_estimator_).unprotected
         return [
-            *super()._unprotected(),
+            *super().__privacy_unprotected__(),
             *dict.fromkeys(unprotected),
             *(
                 f"Metadata passed to fit ({name}) is treated as public."

@@ -43,7 +43,7 @@ from .._validation import (
     is_integer,
     warn,
 )
-from ..base import EstimatorMixin, PrivateEstimatorMixin
+from ..base import EstimatorMixin, NoiseBy, PrivateEstimatorMixin, recorded_fit
 from ..exceptions import PrivacyLeakWarning
 from ..measure import (
     NoisySums,
@@ -316,12 +316,14 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             )
         return PrivacyGuarantee.of(dp_event.NonPrivateDpEvent(), **fields)
 
-    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
+    def __privacy_plan__(
+        self, fitted: object = None, *, any_shape: bool = False
+    ) -> PrivacyGuarantee:
         from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
         event: Any
         event, declared, known = None, self._is_declared(), self._declared()
-        shape = getattr(fitted, "sample_shape_", None)
+        shape = None if any_shape else getattr(fitted, "sample_shape_", None)
         if self.tensor_shape is not None:
             shape = checked_tensor_shape(self.tensor_shape)
         if shape is not None:
@@ -333,12 +335,6 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             # Both hold for every shape; the rest of the curve may not.
             event = RevealingDpEvent(delta, PureDpEvent(epsilon))
         return self._guarantee(event, declared=declared)
-
-    def _for_any_shape(
-        self, guarantee: PrivacyGuarantee, fitted: object
-    ) -> PrivacyGuarantee:
-        """The planned guarantee, if samples may have another shape than in `fitted`."""
-        return self._planned_guarantee(None)
 
     def _declared(self) -> Any:
         """What is declared about targets, checked; None if it is not."""
@@ -356,9 +352,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """Whether everything that a fit needs beside sums is declared."""
         return self.norm_bound is not None
 
-    def _unprotected(self) -> list[str]:
+    def __privacy_unprotected__(self) -> list[str]:
         return [
-            *super()._unprotected(),
+            *super().__privacy_unprotected__(),
             f"{type(self).__name__} protects the samples of its fit. What it computes "
             f"of other samples later has no noise and is not protected.",
         ]
@@ -416,9 +412,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         draws, recorded = noise.event is not None, samples.noise is not None
         # Locked, or another thread might store its model under this guarantee.
         with self._progress("step", 2) as on_step, self._count_releases().lock:
-            with self._release(
-                guarantee, anew=True, draws=draws, recorded=recorded
-            ) as streams:
+            noise_by: NoiseBy = "others" if recorded else "fit" if draws else "nobody"
+            with recorded_fit(self, guarantee, noise_by) as streams:
                 on_step()
                 releases = SampleReleases(samples, noise, streams)
                 learned, said = self._learn(releases, question)

@@ -396,13 +396,10 @@ class MultilinearPCA(
 
     # --- expected error ---------------------------------------------------------------
 
-    _error_name = (
-        "share of the energy that noise costs, for samples as long as norm_bound with "
-        "equal energy in all components"
-    )
-
-    def _error_by_epsilon(self, X: Any, y: Any) -> Callable[[float], float]:
-        """Expected error as a function of epsilon; only the shape of `X` is read."""
+    def __expected_error__(
+        self, X: Any, y: Any = None, n_users: int | None = None
+    ) -> tuple[str, Callable[[float], float]]:
+        """The energy that noise costs; only the shape of `X` is read."""
         if self.norm_bound is None or self.n_components is None:
             raise ValueError(
                 "The expected error needs norm_bound and n_components. Pass them."
@@ -437,7 +434,11 @@ class MultilinearPCA(
                 lost += 4 * sigma**2 / _MEAN_SHARE / n_samples**2 * n_cells
             return min(lost, 1.0)
 
-        return error
+        name = (
+            "share of the energy that noise costs, for samples as long as norm_bound "
+            "with equal energy in all components"
+        )
+        return name, error
 
 
 @dataclass(frozen=True, eq=False)

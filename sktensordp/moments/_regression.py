@@ -38,6 +38,7 @@ from ..ids import (
     kinds_of_type,
     one_each,
 )
+from ..privacy import PrivacyTags
 from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
 from ._samples import Samples
 from ._spectrum import Spectrum, best_ranks, ranks_above, shares_of_modes
@@ -73,7 +74,6 @@ class _Regression(MomentsEstimator):
     _intercepts: NDArray[np.float64]
 
     centre = False
-    _protects_y = True
     _declares: str
     _constant = 0.0
     _normalises = False
@@ -91,14 +91,19 @@ class _Regression(MomentsEstimator):
         "with the samples. {number} is public."
     )
 
+    def __privacy_tags__(self) -> PrivacyTags:
+        tags = super().__privacy_tags__()
+        tags.protects = "Xy"
+        return tags
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
-    def _unprotected(self) -> list[str]:
+    def __privacy_unprotected__(self) -> list[str]:
         return [
-            *super()._unprotected(),
+            *super().__privacy_unprotected__(),
             f"{type(self).__name__} protects targets together with their samples: "
             f"splits must not depend on them.",
         ]

@@ -29,7 +29,7 @@ from .._validation import (
     range_of,
     warn,
 )
-from ..base import EstimatorMixin, PrivateEstimatorMixin
+from ..base import EstimatorMixin, NoiseBy, PrivateEstimatorMixin, recorded_fit
 from ..completion._checks import check_entries, check_tensor, entries_of_tensor
 from ..completion._client import PUBLIC_COORDINATES
 from ..completion._dense import AnyFrameMixin
@@ -38,7 +38,7 @@ from ..completion._entries import Entries, extent
 from ..completion._values import entry_guarantee
 from ..completion.measurements._sums import SumsRandomizer, plan_sums_randomizer
 from ..exceptions import PrivacyLeakWarning
-from ..privacy import PrivacyGuarantee
+from ..privacy import PrivacyGuarantee, PrivacyTags
 from ._scales import _MAX_SWEEPS, private_statistics, published_statistics
 
 _SUMS = (
@@ -263,8 +263,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         progress = self._progress("sweep", _MAX_SWEEPS if self.epsilon is None else 1)
         # Locked, or another thread might store its statistics under this guarantee.
         with progress as on_sweep, self._count_releases().lock:
-            draws = self._has_noise
-            with self._release(guarantee, anew=True, draws=draws) as streams:
+            noise_by: NoiseBy = "fit" if self._has_noise else "nobody"
+            with recorded_fit(self, guarantee, noise_by) as streams:
                 if self.epsilon is not None:
                     means, squares = randomizers
                     statistics = private_statistics(means, squares, values, streams)
@@ -492,12 +492,19 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         guarantee = entry_guarantee(event, _STATEMENT, _SOURCE, void_for=void_for)
         return guarantee, bounds, randomizers
 
-    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
+    def __privacy_plan__(
+        self, fitted: object = None, *, any_shape: bool = False
+    ) -> PrivacyGuarantee:
         return self._planned_release(np.zeros((1, 2), dtype=int), (1, 1))[0]
 
-    def _unprotected(self) -> list[str]:
+    def __privacy_tags__(self) -> PrivacyTags:
+        tags = super().__privacy_tags__()
+        tags.protects = "Xy" if getattr(self, "_dense", False) else "y"
+        return tags
+
+    def __privacy_unprotected__(self) -> list[str]:
         return [
-            *super()._unprotected(),
+            *super().__privacy_unprotected__(),
             "BiScaler protects its means and scales only. The standardised values are "
             "as private as the values: a later step must protect them.",
             PUBLIC_COORDINATES,

@@ -105,7 +105,7 @@ class _PublishedEncoder(LinearEncoder):
             claimed=(float(self.epsilon), 0.0),
         )
 
-    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
+    def _planned_guarantee(self, fitted: object) -> PrivacyGuarantee:
         from dp_accounting.dp_event import NonPrivateDpEvent
 
         return self._guarantee("none", NonPrivateDpEvent())

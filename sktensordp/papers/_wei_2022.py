@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -286,7 +286,9 @@ class _PublishedCompletion(BaseCompletion):
             )
         return algorithm
 
-    def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
+    def __privacy_plan__(
+        self, fitted: object = None, *, any_shape: bool = False
+    ) -> PrivacyGuarantee:
         check_parameters(self)
         epsilon, domain = float(self.epsilon), domain_of(self)
         if math.isinf(epsilon):
@@ -299,9 +301,9 @@ class _PublishedCompletion(BaseCompletion):
         """False: the published algorithms have no further batches, and no clients."""
         return False
 
-    def _error_by_epsilon(
-        self, X: Any, y: Any, n_users: int | None = None
-    ) -> Callable[[float], float]:
+    def __expected_error__(
+        self, X: Any, y: Any = None, n_users: int | None = None
+    ) -> NoReturn:
         raise ValueError(f"The expected error of {type(self).__name__} is not known.")
 
 

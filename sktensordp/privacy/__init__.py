@@ -2,6 +2,13 @@
 
 from ._guarantee import PrivacyGuarantee, compose, compose_parallel
 from ._planned import epsilon_per_release, planned_guarantee
+from ._protocol import (
+    CompositeEstimator,
+    ForeseeableEstimator,
+    PrivacyTags,
+    PrivateEstimator,
+    privacy_tags,
+)
 from ._report import PrivacyReport, privacy_of
 from ._risk import PredictiveValues, epsilon_for_accuracy
 from .accounting._gaussian import gaussian_delta, gaussian_mu, gaussian_sigma
@@ -9,10 +16,14 @@ from .budgets._budget import PrivacyBudget
 from .budgets._open import detach_from_budgets
 
 __all__ = [
+    "CompositeEstimator",
+    "ForeseeableEstimator",
     "PredictiveValues",
     "PrivacyBudget",
     "PrivacyGuarantee",
     "PrivacyReport",
+    "PrivacyTags",
+    "PrivateEstimator",
     "compose",
     "compose_parallel",
     "detach_from_budgets",
@@ -23,4 +34,5 @@ __all__ = [
     "gaussian_sigma",
     "planned_guarantee",
     "privacy_of",
+    "privacy_tags",
 ]

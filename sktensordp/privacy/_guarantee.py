@@ -9,7 +9,7 @@ from typing import Any, Self
 from . import _risk
 from ._conditions import clauses, united
 from ._group import for_group, group_relation, split_relation
-from ._html import coloured, curve, rows
+from ._html import curve, guarantee_line, rows
 from ._numbers import check_number, checked_integer, exact, shown
 from ._shuffled import shuffled
 
@@ -677,7 +677,7 @@ class PrivacyGuarantee:
         """Whether a finite epsilon holds at `delta`."""
         return math.isfinite(self.epsilon)
 
-    def _headline(self) -> str:
+    def __str__(self) -> str:
         unit = unit_name(self.unit)
         if self.protects:
             text = (
@@ -686,9 +686,9 @@ class PrivacyGuarantee:
             )
         else:
             text = f"No differential privacy for {unit}: no finite epsilon holds"
-        if self.claimed is None:
-            return text
-        return f"{text}; the claim was {_format_pair(*self.claimed)}"
+        if self.claimed is not None:
+            text += f"; the claim was {_format_pair(*self.claimed)}"
+        return f"{text}."
 
     def __repr__(self) -> str:
         return (
@@ -697,17 +697,10 @@ class PrivacyGuarantee:
             f"relation={self.relation!r})"
         )
 
-    def __str__(self) -> str:
-        return f"{self._headline()}."
-
-    def _line(self, before: str = "") -> str:
-        """The guarantee in one coloured line of HTML."""
-        return coloured(before + self._headline(), holds=self.protects)
-
     def _repr_html_(self) -> str:
         names = ("statement", "unit", "relation", "source")
         table = rows([(name, getattr(self, name)) for name in names])
-        return self._line() + table + curve(self.event, self.epsilon)
+        return guarantee_line(self) + table + curve(self.event, self.epsilon)
 
 
 def no_guarantee(

@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .._sklearn_compat import validate_params
 from ._guarantee import PrivacyGuarantee, unit_name
+from ._protocol import PrivacyTags, is_composite, privacy_tags, states_guarantee
 from ._searches import (
     PARAMETERS_CHANGED,
     READS_CV,
@@ -171,10 +173,10 @@ def _rule(obj: Any, context: Context) -> _Rule:
     from sklearn.frozen import FrozenEstimator
     from sklearn.pipeline import FeatureUnion, Pipeline
 
-    if hasattr(type(obj), "_planned_guarantee"):
+    if states_guarantee(obj):
         return _collect_private
-    if hasattr(type(obj), "_fitted_steps"):
-        return _collect_recommender
+    if is_composite(obj):
+        return _collect_composite
     if is_search(obj) and (context.planned or hasattr(obj, "cv_results_")):
         return _collect_search
     # Subclasses in other packages are left out: for example, a pipeline that resamples
@@ -198,8 +200,9 @@ def _rule(obj: Any, context: Context) -> _Rule:
 def _collect_private(obj: Any, context: Context) -> Findings:
     """Findings about an estimator that states a guarantee."""
     findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
-    findings.unprotected += obj._unprotected()
-    name, method = type(obj).__name__, obj._released_by
+    findings.unprotected += obj.__privacy_unprotected__()
+    name, tags = type(obj).__name__, privacy_tags(obj)
+    method = tags.released_by
     findings.learners, findings.learners_of_y = learned_by(obj, noisy=context.noisy)
     guarantee: PrivacyGuarantee | None
     guarantee, why = getattr(obj, "privacy_guarantee_", None), ""
@@ -207,19 +210,17 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     if context.planned:
         guarantee, why = _planned_or_reason(obj, context)
     elif context.counts != "call":
-        made.update(getattr(obj, "_made", {}))
+        made.update(obj.__privacy_releases__())
     # What is not fitted has released nothing.
     if not made and (context.planned or guarantee is not None):
         made = {guarantee: 1}
     in_pass = int(method == "transform")
-    since = () if context.planned else getattr(obj, "_conditions_since", ())
-    findings.releases += [
-        Release(
-            f"{method} of {name}", each and each.under(*since), count, in_pass, why,
-            _protected(obj, each),
+    since = () if context.planned else tags.conditions
+    for each, count in made.items():
+        told, protects = each and each.under(*since), _protected(tags, each)
+        findings.releases.append(
+            Release(f"{method} of {name}", told, count, in_pass, why, protects)
         )
-        for each, count in made.items()
-    ]  # fmt: skip
     if guarantee is not None and guarantee.protects and in_pass:
         findings.noisy = True
     return findings
@@ -239,21 +240,20 @@ def learned_by(obj: Any, *, noisy: bool) -> tuple[list[str], list[str]]:
     learners, learners_of_y : list of str
         See `Findings`.
     """
-    if not getattr(obj, "_learns_in_fit", False):
-        return [], []
-    name = type(obj).__name__
-    return [name] * (not noisy), [name] * obj._learns_from_y
+    name, learns_from = type(obj).__name__, privacy_tags(obj).learns_from
+    from_X = "X" in learns_from and not noisy
+    return [name] * from_X, [name] * ("y" in learns_from)
 
 
-def _protected(obj: Any, guarantee: PrivacyGuarantee | None) -> str:
+def _protected(tags: PrivacyTags, guarantee: PrivacyGuarantee | None) -> str:
     """Of which a guarantee protects the values: "X", "y", or both."""
     if guarantee is None:
         return ""
-    if guarantee.unit == "entry":
-        # Coordinates are public; values come as y, or as a dense X.
-        return "Xy" if getattr(obj, "_dense", False) else "y"
-    has_targets = isinstance(guarantee.unit, int) or getattr(obj, "_protects_y", False)
-    return "Xy" if has_targets else "X"
+    if isinstance(guarantee.unit, int):
+        return "Xy"
+    if guarantee.unit == "entry" and tags.protects == "X":
+        return "y"  # since coordinates are public
+    return tags.protects
 
 
 def _planned_or_reason(
@@ -265,17 +265,10 @@ def _planned_or_reason(
     )
     is_known = declared is not None or (context.fixed and of_fitted is None)
     try:
-        if hasattr(obj, "_parameter_constraints"):
-            obj._validate_params()
-        guarantee = obj._planned_guarantee(context.like)
-        if getattr(obj, "_learns_in_fit", False):
-            source = f"{guarantee.source}, as an upper bound for any code of a fit"
-            guarantee = replace(guarantee, source=source)
-        if hasattr(obj, "_for_any_shape") and not is_known:
-            guarantee = obj._for_any_shape(guarantee, context.like)
+        validate_params(obj)
+        return obj.__privacy_plan__(context.like, any_shape=not is_known), ""
     except (TypeError, ValueError) as error:
         return None, str(error)
-    return guarantee, ""
 
 
 def _keeps_shape(obj: Any, context: Context) -> bool:
@@ -308,7 +301,7 @@ def _collect_other(obj: Any, context: Context) -> Findings:
     if hidden.releases:
         return hidden
     findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
-    if getattr(obj, "_publishes_ids", False):
+    if privacy_tags(obj).publishes_ids:
         findings.publishers += [name]
     if reads_nothing(obj):
         if name == "FunctionTransformer" and not context.noisy:
@@ -317,9 +310,9 @@ def _collect_other(obj: Any, context: Context) -> Findings:
                 f"not checked."
             ]
         return findings
-    if _is_ours(obj) and hasattr(obj, "_unprotected"):
+    if _is_ours(obj) and hasattr(type(obj), "__privacy_unprotected__"):
         # An encoder of coordinates, which ignores y.
-        findings.unprotected += [] if context.noisy else obj._unprotected()
+        findings.unprotected += [] if context.noisy else obj.__privacy_unprotected__()
         return findings
     if not context.noisy:
         findings.unprotected += [
@@ -359,7 +352,7 @@ def _hidden_in(holder: Any, like: Any, name: str) -> Findings:
 
     def inside(of: Any) -> list[Any]:
         def is_private(item: Any) -> bool:
-            return item is not of and hasattr(type(item), "_planned_guarantee")
+            return item is not of and states_guarantee(item)
 
         return [item for item in contents(of, stop=is_private) if is_private(item)]
 
@@ -373,7 +366,8 @@ def _hidden_in(holder: Any, like: Any, name: str) -> Findings:
         guarantee = getattr(estimator, "privacy_guarantee_", None)
         if guarantee is None:
             guarantee, _ = _planned_or_reason(estimator, Context("plan"))
-        release = f"{estimator._released_by} of {kind.__name__} in {name}"
+        method = privacy_tags(estimator).released_by
+        release = f"{method} of {kind.__name__} in {name}"
         why = f"It is not known how often {name} fits {kind.__name__}."
         releases[kind] = Release(release, guarantee, why=why)
     return Findings(list(releases.values()))
@@ -394,10 +388,10 @@ def _collect_pipeline(pipeline: Any, context: Context) -> Findings:
     return _collect_steps(steps, context, more)
 
 
-def _collect_recommender(obj: Any, context: Context) -> Findings:
-    """Findings about an estimator of this package that fits clones as its steps."""
+def _collect_composite(obj: Any, context: Context) -> Findings:
+    """Findings about an estimator that fits clones as its steps."""
     try:
-        steps = obj._steps() if context.planned else obj._fitted_steps()
+        steps = obj.__privacy_steps__(planned=context.planned)
     except (TypeError, ValueError) as error:
         return Findings([Release(f"fit of {type(obj).__name__}", None, why=str(error))])
     # A fit of this object alone has a guarantee that its steps know exactly.

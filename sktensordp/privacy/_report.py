@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._guarantee import PrivacyGuarantee, compose
-from ._html import releases_table
+from ._html import guarantee_line, releases_table
 from ._numbers import epsilon_line
 from ._parts import Context, Findings, collect
+from ._protocol import states_guarantee
 from ._searches import SCORES_CAVEAT
 
 _DIVIDED = (
@@ -60,7 +61,7 @@ class PrivacyReport:
         void = "" if self.guarantee.protects else f"<p>{why}</p>"
         lines = [(0, n, one.epsilon, name) for name, n, one in self.releases]
         table = releases_table(lines, self.unprotected)
-        return f"{self.guarantee._line('All together: ')}{void}{table}"
+        return f"{guarantee_line(self.guarantee, 'All together: ')}{void}{table}"
 
 
 def privacy_of(obj: Any) -> PrivacyReport:
@@ -176,9 +177,10 @@ def report_of(obj: Any, findings: Findings) -> PrivacyReport:
         raise TypeError(findings.releases[0].why)
     guarantee, voids = composed(releases), _voids(obj, findings)
     if voids and guarantee.protects:
+        part = str(guarantee).removesuffix(".")
         statement = (
-            f"{' '.join(voids)} The private part alone has {guarantee._headline()}, "
-            f"counting only the data that reached it. {guarantee.statement}"
+            f"{' '.join(voids)} The private part alone has {part}, counting only the "
+            f"data that reached it. {guarantee.statement}"
         )
         guarantee = _not_private(guarantee, statement, guarantee.source)
     unprotected = findings.unprotected + [r.why for r in findings.releases if r.why]
@@ -211,7 +213,7 @@ def _voids(obj: Any, findings: Findings) -> list[str]:
     """Reasons for which no finite epsilon holds, whatever the releases guarantee."""
     protected = {what for release in findings.releases for what in release.protects}
     learners = findings.learners if "X" in protected else []
-    if hasattr(type(obj), "_planned_guarantee"):
+    if states_guarantee(obj):
         # An encoder alone may have been fitted to public data, and the report is about
         # what it releases of others.
         learners = []

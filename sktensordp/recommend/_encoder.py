@@ -45,6 +45,7 @@ from ..completion._likely_mistakes import (
 from ..completion._local import Lookups
 from ..ids import Known, kinds_of, kinds_of_type
 from ..ids._folds import columns_of
+from ..privacy import PrivacyTags
 from ..privacy.budgets._budget import record_ids
 
 _CONTAINERS = dict, list, set, tuple, np.ndarray
@@ -267,7 +268,7 @@ class CoordinateEncoder(
             check_bins([str(end)[:4] for end in ends], n_bins, n_rows, self.freq)
             binning = {"time_start_": start}
         if self._publishes_ids:
-            name, unprotected = type(self).__name__, self._unprotected()
+            name, unprotected = type(self).__name__, self.__privacy_unprotected__()
             record_ids(name, unprotected, self._marks())
         for name in {"time_edges_", "time_start_"} & vars(self).keys():
             delattr(self, name)
@@ -417,6 +418,9 @@ class CoordinateEncoder(
             for k, ids in enumerate(self.categories)
         ]
 
+    def __privacy_tags__(self) -> PrivacyTags:
+        return PrivacyTags(publishes_ids=self._publishes_ids)
+
     @property
     def _publishes_ids(self) -> bool:
         """Whether `fit` learns ids or times from the data, and so publishes them."""
@@ -477,7 +481,7 @@ class CoordinateEncoder(
                 declared &= index_of_ids(Known(catalogue), column) != -1
         return declared
 
-    def _unprotected(self) -> list[str]:
+    def __privacy_unprotected__(self) -> list[str]:
         if not self._publishes_ids:
             return ["The declared catalogue of ids is public."]
         return [

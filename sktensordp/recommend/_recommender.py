@@ -673,6 +673,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             if step is not None:
                 step._validate_params()
 
+    def __privacy_steps__(self, *, planned: bool) -> tuple[Any, ...]:
+        return self._steps() if planned else self._fitted_steps()
+
     def _steps(self) -> tuple[CoordinateEncoder, Any]:
         """Clones of the encoder and the completion, with all that is declared set.
 

@@ -388,7 +388,7 @@ def test_the_guarantee_is_the_one_asked_for():
         assert (guarantee.unit, guarantee.relation) == (0, "add-or-remove")
         assert guarantee.epsilon <= epsilon
         assert guarantee.epsilon == pytest.approx(epsilon, rel=1e-2)
-        assert guarantee == model._planned_guarantee()
+        assert guarantee == model.__privacy_plan__()
         mu = accounted(guarantee)[1]
         above, below = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
         assert norm.cdf(above) - math.exp(epsilon) * norm.cdf(below) <= delta

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from sktensordp.base import recorded_call
 from sktensordp.completion import CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import (
@@ -229,7 +230,7 @@ def overflows(self, X):
 
 
 def draws(self, X):
-    with self._release(self.privacy_guarantee_) as source:
+    with recorded_call(self, self.privacy_guarantee_) as source:
         source.stream(0).random_raw(3 + int(beyond(X)))
     return TRANSFORM(self, X)
 

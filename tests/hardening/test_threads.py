@@ -14,6 +14,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
 import sktensordp
+from sktensordp.base import recorded_call
 from sktensordp.completion import CPCompletion
 from sktensordp.exceptions import (
     PrivacyLeakWarning,
@@ -254,6 +255,6 @@ def test_a_release_that_began_before_a_refit_leaves_the_later_guarantee():
     mechanism = LaplaceMechanism(0.01, bounds=(0, 1)).fit(np.zeros((2, 3)))
     before = mechanism.privacy_guarantee_
     mechanism.set_params(epsilon=100.0).fit(np.zeros((2, 3)))
-    with mechanism._release(before):
+    with recorded_call(mechanism, before):
         pass
     assert mechanism.privacy_guarantee_.epsilon == 100

@@ -29,7 +29,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from sktensordp.base import PrivateEstimatorMixin
+from sktensordp.base import PrivateEstimatorMixin, recorded_fit
 from sktensordp.completion import CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
@@ -57,11 +57,11 @@ class Constant(PrivateEstimatorMixin, RegressorMixin, BaseEstimator):
         self.unit = unit
         self.random_state = random_state
 
-    def _planned_guarantee(self, fitted=None):
+    def __privacy_plan__(self, fitted=None, *, any_shape=False):
         return pure(1.0, unit=self.unit)
 
     def fit(self, X, y):
-        with self._release(self._planned_guarantee()):
+        with recorded_fit(self, self.__privacy_plan__()):
             self.n_rows_ = len(X)
         return self
 

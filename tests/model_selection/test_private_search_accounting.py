@@ -14,7 +14,7 @@ from sklearn.model_selection import KFold, PredefinedSplit, RepeatedKFold, Shuff
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
-from sktensordp.base import PrivateEstimatorMixin
+from sktensordp.base import PrivateEstimatorMixin, recorded_fit
 from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
@@ -47,12 +47,12 @@ class Flip(PrivateEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.really = really
         self.random_state = random_state
 
-    def _planned_guarantee(self, fitted=None):
+    def __privacy_plan__(self, fitted=None, *, any_shape=False):
         return GUARANTEES[self.epsilon]
 
     def fit(self, X, y):
         released = GUARANTEES[self.really or self.epsilon]
-        with self._release(released) as source:
+        with recorded_fit(self, released) as source:
             uniform = (int(source.stream(0).random_raw()) >> 11) / 2**53
         lies = uniform < 1 / (1 + math.exp(self.epsilon))
         self.bit_ = int(y[0]) ^ int(lies)

@@ -29,7 +29,7 @@ from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.papers import BiScaler
-from sktensordp.privacy import PrivacyBudget, privacy_of
+from sktensordp.privacy import PrivacyBudget, privacy_of, privacy_tags
 from tests.support import divergence as D
 from tests.support.budgets import guarantees_of, n_released, releases_of
 from tests.support.every_estimator import (
@@ -56,7 +56,7 @@ LAPLACE = LaplaceMechanism(0.1, **BOX).fit(ROWS)
 def release_of(estimator, data):
     """What releases once, and how that is called."""
     estimator = clone(estimator)
-    if not hasattr(estimator, "_released_by") or estimator._released_by == "fit":
+    if privacy_tags(estimator).released_by != "transform":
         return estimator, lambda: estimator.fit(*data)
     estimator.fit(*data)
     return estimator, lambda: estimator.transform(*data)
@@ -130,18 +130,20 @@ def test_counted_once_or_refused(estimator, data, epsilon, keys):
         assert not keys
         assert tight.spent is outer.spent is None
         # An encoder has learned which ids there are, if these are public.
-        learned = tuple(CoordinateEncoder()._unprotected()) * _learns_ids(estimator)
+        learned = tuple(CoordinateEncoder().__privacy_unprotected__()) * _learns_ids(
+            estimator
+        )
         assert tight.unprotected == outer.unprotected == learned
     with PrivacyBudget(math.inf) as budget:
         release()
     released = getattr(estimator, "completion_", estimator)
-    name = f"{released._released_by} of {type(released).__name__}"
+    name = f"{privacy_tags(released).released_by} of {type(released).__name__}"
     assert releases_of(budget) == [(1, name)]
     assert len(keys) <= 1
     assert len(keys) == 1 or epsilon == math.inf
     guarantee = estimator.privacy_guarantee_
     assert guarantees_of(budget) == [guarantee]
-    assert set(released._unprotected()) <= set(budget.unprotected)
+    assert set(released.__privacy_unprotected__()) <= set(budget.unprotected)
     if epsilon == 1 and guarantee.protects:
         # It fits exactly; then nothing more does.
         with PrivacyBudget(guarantee.epsilon, guarantee.delta):
@@ -396,7 +398,7 @@ def test_text_and_html():
         assert shown in text
     for shown in "fit of CPCompletion</td><td>2", "0.1235", "fit of BiScaler", "1e-06":
         assert shown in table
-    for sentence in {line for e in estimators for line in e._unprotected()}:
+    for sentence in {line for e in estimators for line in e.__privacy_unprotected__()}:
         assert sentence in text
         assert html.escape(sentence) in table
     counted = float(text.split("Spent: epsilon = ")[1].split()[0])
@@ -520,7 +522,7 @@ def test_ids_then_users_are_refused(ratings):
         with pytest.raises(BudgetExceededError, match="publishes the ids"):
             model.fit(ratings.data, ratings.target)
         assert budget.spent is None
-        assert not budget.admits(completion(ratings, unit=0)._planned_guarantee())
+        assert not budget.admits(completion(ratings, unit=0).__privacy_plan__())
 
 
 @pytest.mark.thorough

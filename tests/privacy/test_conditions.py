@@ -253,7 +253,7 @@ def test_every_estimator_states_its_conditions(case):
 def test_a_plan_states_them():
     planned = planned_guarantee(CPCompletion(1, **USERS))
     assert planned.conditions == (OWN_ANSWERS,)
-    bound = CPCompletion(1, **{**USERS, "shape": None})._planned_guarantee()
+    bound = CPCompletion(1, **{**USERS, "shape": None}).__privacy_plan__()
     assert bound.conditions == (OWN_ANSWERS,)
 
 

@@ -35,7 +35,7 @@ from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMechanism
 from sktensordp.moments import MultilinearRidge
-from sktensordp.privacy import PrivacyBudget, PrivacyReport, privacy_of
+from sktensordp.privacy import PrivacyBudget, PrivacyReport, PrivacyTags, privacy_of
 
 N = 24
 RNG = np.random.default_rng(0)
@@ -341,19 +341,23 @@ class TestUnseen:
 class Stated(BaseEstimator):
     """States a guarantee of its own, whatever it looks like."""
 
-    _released_by = "fit"
-
     def __init__(self, estimator=None, epsilon=1.0):
         self.estimator, self.epsilon = estimator, epsilon
 
-    def _planned_guarantee(self, fitted=None):
-        return completion(epsilon=self.epsilon)._planned_guarantee()
+    def __privacy_tags__(self):
+        return PrivacyTags(released_by="fit")
 
-    def _unprotected(self):
+    def __privacy_releases__(self):
+        return {}
+
+    def __privacy_plan__(self, fitted=None, *, any_shape=False):
+        return completion(epsilon=self.epsilon).__privacy_plan__()
+
+    def __privacy_unprotected__(self):
         return ["Stated says so."]
 
     def fit(self, X, y=None):
-        self.privacy_guarantee_ = self._planned_guarantee()
+        self.privacy_guarantee_ = self.__privacy_plan__()
         self.best_estimator_ = self.estimator.fit(X, y)
         self.cv_results_ = {"params": [{}] * 50}
         self.steps = [("a", self.estimator)] * 50

@@ -39,7 +39,7 @@ from sktensordp.papers import (
     PublishedMatrixVariateGaussian,
     PublishedTensorVariateGaussian,
 )
-from sktensordp.privacy import compose, privacy_of
+from sktensordp.privacy import PrivacyTags, compose, privacy_of
 from sktensordp.privacy.accounting._curves import event_delta
 from tests.support.every_estimator import EVERY
 
@@ -72,21 +72,26 @@ class SpiedCompletion(RegressorMixin, BaseEstimator):
     """Sees which values it is fitted to; says what a completion guarantees."""
 
     seen: ClassVar = Counter()
-    _released_by = "fit"
 
     def __init__(self, epsilon=1.0, rank=0):
         self.epsilon, self.rank = epsilon, rank
 
-    def _planned_guarantee(self, fitted=None):
-        model = CPCompletion(0, epsilon=self.epsilon, value_bounds=(0, 1))
-        return model._planned_guarantee()
+    def __privacy_tags__(self):
+        return PrivacyTags(released_by="fit")
 
-    def _unprotected(self):
+    def __privacy_releases__(self):
+        return {}
+
+    def __privacy_plan__(self, fitted=None, *, any_shape=False):
+        model = CPCompletion(0, epsilon=self.epsilon, value_bounds=(0, 1))
+        return model.__privacy_plan__()
+
+    def __privacy_unprotected__(self):
         return []
 
     def fit(self, X, y):
         self.seen.update(np.asarray(y).tolist())
-        self.privacy_guarantee_ = self._planned_guarantee()
+        self.privacy_guarantee_ = self.__privacy_plan__()
         return self
 
     def predict(self, X):

@@ -54,7 +54,13 @@ from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.moments import MultilinearRidge
-from sktensordp.privacy import PrivacyBudget, compose, planned_guarantee, privacy_of
+from sktensordp.privacy import (
+    PrivacyBudget,
+    compose,
+    planned_guarantee,
+    privacy_of,
+    privacy_tags,
+)
 from sktensordp.privacy._stateless import (
     _IGNORE_Y,
     _READ_NOTHING,
@@ -401,14 +407,15 @@ OWN = [
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", OWN)
 def test_our_transformers_ignore_y_or_say_so(case):
-    assert not getattr(case.estimator, "_learns_from_y", False)
+    assert "y" not in privacy_tags(case.estimator).learns_from
     X, found = case.data[0], []
     for y in (np.arange(len(X)) % 2, np.arange(len(X)) // 2 % 2):
         estimator = case.fresh(**case.seeded()).fit(X, y)
         found.append(estimator.transform(X))
     np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-12)
     if hasattr(estimator, "task"):
-        assert clone(estimator).set_params(task=None)._learns_from_y
+        learner = clone(estimator).set_params(task=None)
+        assert privacy_tags(learner).learns_from == "Xy"
 
 
 # --- lists ---------------------------------------------------------------------------

@@ -90,8 +90,8 @@ def test_a_private_search_says_it_of_its_estimator():
     search = PrivateSearchCV(
         PUBLIC["users of a recommender"][0], {"completion__rank": [0]}
     )
-    assert HIDDEN in search._unprotected()
-    assert not any("shape is public" in s for s in search._unprotected())
+    assert HIDDEN in search.__privacy_unprotected__()
+    assert not any("shape is public" in s for s in search.__privacy_unprotected__())
 
 
 def row_of(rows, *words):

@@ -14,7 +14,7 @@ from .._checks import check_input
 from .._domain import Domain
 from .._entries import Entries, extent
 from .._own_rows import for_own_eyes
-from .._problem import Problem, domain_of
+from .._problem import Problem, declared_shape, domain_of, unit_of
 from .._values import entry_guarantee, guarantee_without_noise, plan_entry_randomizer
 from ._expectation import Expectation, Variances, n_features_of
 from ._gradient import GradientPerturbation
@@ -144,7 +144,7 @@ def error_by_epsilon(
     """
     _check_expectation(estimator)
     if estimator.unit != "entry":
-        shape = estimator._declared_shape()
+        shape: Any = declared_shape(estimator)  # which has been checked
         entries = None
 
         def expected(problem: Problem, perturbation: str, variance: Any) -> float:
@@ -159,7 +159,7 @@ def error_by_epsilon(
             )
     else:
         X = check_input(estimator, X, ensure_min_features=2)
-        name, declared = type(estimator).__name__, estimator._declared_shape()
+        name, declared = type(estimator).__name__, declared_shape(estimator)
         where = check_coordinates(X, shape=declared, name=name)
         shape, expected = declared or extent(where), expected_rmse
         entries = Entries(where, None, shape)
@@ -212,7 +212,7 @@ def planned_guarantee(completion: Any) -> PrivacyGuarantee:
     """Guarantee of any fit with these parameters, before any data are seen."""
     from ...privacy.accounting._events import PureDpEvent
 
-    domain, unit = domain_of(completion), completion._unit
+    domain, unit = domain_of(completion), unit_of(completion)
     epsilon, delta = float(completion.epsilon), float(completion.delta)
     perturbation = completion.perturbation
     is_public = domain.is_declared and (unit is None or completion.shape is not None)

@@ -1,0 +1,125 @@
+"""What `privacy_of`, budgets and plans ask of an estimator: one public protocol.
+
+The methods have names of their own, like scikit-learn's ``__sklearn_tags__``, so that
+they do not stand among those that users call.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeGuard
+
+from ._guarantee import PrivacyGuarantee
+
+
+@dataclass
+class PrivacyTags:
+    """What an estimator does with data, whatever the data are.
+
+    Like scikit-learn's tags, a class changes those of the class before it::
+
+        def __privacy_tags__(self):
+            tags = super().__privacy_tags__()
+            tags.released_by = "transform"
+            return tags
+
+    Parameters
+    ----------
+    released_by : str or None, default=None
+        Name of the method that releases: "fit", or one of which every call is a
+        release, such as "transform". None if the estimator itself releases nothing.
+    protects : {"X", "y", "Xy"}, default="X"
+        Of which data the guarantee protects the values.
+    learns_from : {"", "X", "Xy"}, default=""
+        From what `fit` learns without noise, and publishes what it learned.
+    publishes_ids : bool, default=False
+        Whether the fitted estimator tells which ids occur in the data.
+    conditions : tuple of str, default=()
+        Conditions to which the guarantees of earlier releases have come since.
+    """
+
+    released_by: str | None = None
+    protects: Literal["X", "y", "Xy"] = "X"
+    learns_from: Literal["", "X", "Xy"] = ""
+    publishes_ids: bool = False
+    conditions: tuple[str, ...] = ()
+
+
+class PrivateEstimator(Protocol):
+    """An estimator that states what it releases.
+
+    Inherit from :class:`~sktensordp.base.PrivateEstimatorMixin`, which has all of these
+    methods, and override `__privacy_plan__`.
+    """
+
+    def __privacy_tags__(self) -> PrivacyTags:
+        """What the estimator does with data."""
+
+    def __privacy_plan__(
+        self, fitted: object = None, *, any_shape: bool = False
+    ) -> PrivacyGuarantee:
+        """Guarantee of a release with the present parameters, before any data is seen.
+
+        Parameters
+        ----------
+        fitted : estimator, default=None
+            Fitted estimator of the same kind, perhaps with other parameters, which
+            supplies the shape of the data. If it is this estimator, one fit is
+            planned; otherwise the guarantee may have to hold for several candidates.
+        any_shape : bool, default=False
+            Whether it must hold for samples of any shape, too.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If parameters are wrong, or the guarantee depends on what is not known
+            before a fit; the message says on what.
+        """
+
+    def __privacy_releases__(self) -> Mapping[PrivacyGuarantee, int]:
+        """Guarantees of all releases so far, each with how often it was made."""
+
+    def __privacy_unprotected__(self) -> Sequence[str]:
+        """Sentences that say what the guarantee does not cover."""
+
+
+class CompositeEstimator(Protocol):
+    """An estimator whose steps make its releases, each on what the one before gives."""
+
+    def __privacy_steps__(self, *, planned: bool) -> Sequence[Any]:
+        """Its steps.
+
+        Parameters
+        ----------
+        planned : bool
+            Whether to return those that a fit would fit, with the present parameters,
+            or those that are fitted; if none are, an empty sequence.
+        """
+
+
+class ForeseeableEstimator(Protocol):
+    """An estimator whose expected error is known before its release."""
+
+    def __expected_error__(
+        self, X: Any, y: Any = None, n_users: int | None = None
+    ) -> tuple[str, Callable[[float], float]]:
+        """What the error is, and its expectation as a function of epsilon.
+
+        Only what is public of the data is read. The estimator is a clone, so that its
+        parameters may be changed.
+        """
+
+
+def states_guarantee(obj: object) -> TypeGuard[PrivateEstimator]:
+    """Whether the class of an object states what it releases."""
+    return hasattr(type(obj), "__privacy_plan__")
+
+
+def is_composite(obj: object) -> TypeGuard[CompositeEstimator]:
+    """Whether the steps of an estimator make its releases."""
+    return hasattr(type(obj), "__privacy_steps__")
+
+
+def privacy_tags(obj: Any) -> PrivacyTags:
+    """The tags of an estimator; of one that has none, those of no release."""
+    has_tags = hasattr(type(obj), "__privacy_tags__")
+    return obj.__privacy_tags__() if has_tags else PrivacyTags()
