@@ -1,7 +1,7 @@
 """All imports of private scikit-learn names, and of those not in every version."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -13,8 +13,8 @@ from sklearn.utils._metadata_requests import _routing_enabled as routing_enabled
 from sklearn.utils._openmp_helpers import (
     _openmp_effective_n_threads as effective_n_threads,
 )
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._param_validation import Interval as _Interval
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils._set_output import ADAPTERS_MANAGER, _get_output_config
 from sklearn.utils.validation import _check_method_params as check_method_params
 
@@ -28,17 +28,21 @@ except ImportError:  # before version 1.9
 
 __all__ = [
     "CallbackSupportMixin",
+    "HasMethods",
     "Interval",
     "StrOptions",
     "available_if",
+    "callbacks_of",
     "check_method_params",
     "effective_n_threads",
     "fit_context",
     "framed",
-    "has_callbacks",
+    "metric_of",
     "only_if",
+    "output_of",
     "routing_enabled",
     "safe_indexing",
+    "splitter_of",
     "validate_params",
     "wants_frame",
 ]
@@ -127,6 +131,22 @@ def framed(estimator: Any, rows: Any, original: Any, names: Any) -> Any:
     return adapter.create_container(rows, original, columns=names)
 
 
-def has_callbacks(estimator: Any) -> bool:
-    """Whether callbacks are set that a fit must call."""
-    return bool(getattr(estimator, "_skl_callbacks", ()))
+def output_of(estimator: Any) -> str:
+    """The container for which `set_output` of an estimator asks, and nothing else."""
+    config = getattr(estimator, "_sklearn_output_config", {})
+    return config.get("transform", "default")
+
+
+def callbacks_of(estimator: Any) -> Sequence[Any]:
+    """The callbacks that a fit must call."""
+    return getattr(estimator, "_skl_callbacks", ())
+
+
+def splitter_of(search: Any) -> Any:
+    """The splitter of a fitted search; None before scikit-learn 1.9."""
+    return getattr(search, "_checked_cv_orig", None)
+
+
+def metric_of(scorer: Any) -> tuple[Any, int]:
+    """The metric that a scorer computes, and 1, or -1 if less of it is better."""
+    return getattr(scorer, "_score_func", scorer), getattr(scorer, "_sign", 1)

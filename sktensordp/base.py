@@ -5,6 +5,7 @@ records the guarantee in all open budgets before it lends streams of random numb
 and only with these can sums over people leave.
 """
 
+import copy
 import functools
 import itertools
 import logging
@@ -23,7 +24,7 @@ from sklearn.utils import estimator_html_repr
 
 from . import __version__
 from ._random import NoiseStreams, ReleaseCounter
-from ._sklearn_compat import CallbackSupportMixin, has_callbacks
+from ._sklearn_compat import CallbackSupportMixin, callbacks_of
 from ._validation import (
     callers_level,
     check_unmasked,
@@ -34,7 +35,7 @@ from .privacy import PrivacyGuarantee, PrivacyTags
 from .privacy._html import guarantee_line
 from .privacy._protocol import privacy_tags
 from .privacy.budgets._budget import check_seed, record
-from .privacy.budgets._open import Mark, Marks, marks_of_copy
+from .privacy.budgets._open import Mark, Markable, Marks, marks_of_copy
 from .privacy.budgets._reserved import current_reservation
 
 __all__ = [
@@ -42,9 +43,13 @@ __all__ = [
     "PrivateEstimatorMixin",
     "SentMixin",
     "check_seed_of",
+    "counted_by",
+    "counting_for",
+    "exchanged",
     "recorded_call",
     "recorded_fit",
     "recorded_update",
+    "time_is_public",
 ]
 
 LOGGER = logging.getLogger("sktensordp")
@@ -157,7 +162,7 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
             ignores. It returns True if a callback asks the fit to stop.
         """
         on_log = self._log_of(task, max_tasks)
-        if not has_callbacks(self):
+        if not callbacks_of(self):
             # Neither tasks nor candidates whose number is secret are shown.
             if max_tasks is None or current_reservation() is not None:
                 yield on_log
@@ -288,16 +293,13 @@ class _Made:
         return _Made(+counts)
 
 
-class SentMixin(_Estimator):
+class SentMixin(Markable, _Estimator):
     """Mixin of estimators that can be stored or sent to other processes.
 
     Their pickles record the version that made them. Every copy of an object (a copy, a
     clone, a pickle, what it unpickles to, a client, a party) belongs to the budgets
     that were open where it was made, and to those of the original.
     """
-
-    _made_in: Marks = frozenset()
-    """The budgets to which this object belongs. If it was no copy: none."""
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = {**super().__getstate__()}
@@ -472,6 +474,12 @@ class PrivateEstimatorMixin(SentMixin):
             f"guarantee."
         )
 
+    def _as_told(
+        self, counts: Mapping[PrivacyGuarantee, int]
+    ) -> Mapping[PrivacyGuarantee, int]:
+        """Counts of releases, on the conditions to which this fit has come since."""
+        return counts
+
     def __privacy_releases__(self) -> Mapping[PrivacyGuarantee, int]:
         return self._made
 
@@ -611,6 +619,48 @@ def recorded_call(
     estimator._keep(guarantee)
     with estimator._lend_streams() if draws else nullcontext() as streams:
         yield streams
+
+
+def exchanged(
+    counts: Mapping[PrivacyGuarantee, int],
+    guarantee: PrivacyGuarantee,
+    instead_of: PrivacyGuarantee,
+) -> Mapping[PrivacyGuarantee, int]:
+    """Counts of releases with another guarantee for one of them."""
+    return _Made(counts).with_one(guarantee, instead_of).counts
+
+
+@contextmanager
+def counting_for(owner: SentMixin, step: Any) -> Iterator[None]:
+    """Count what a step releases in the block as releases of the owner of the step.
+
+    Both draw keys from one count, so that no two of their releases share noise. What
+    the step has released is counted also if the block ends with an error.
+    """
+    if not isinstance(step, PrivateEstimatorMixin):
+        yield
+        return
+    step._releases, step._made = owner._count_releases(), dict(owner._made)
+    try:
+        yield
+    finally:
+        owner._made = dict(step._made)
+
+
+def counted_by(owner: SentMixin, step: Any) -> Any:
+    """A shallow copy of a fitted step whose releases are all those of its owner.
+
+    They are on the conditions to which the fit of the step has come since.
+    """
+    step = copy.copy(step)
+    if isinstance(step, PrivateEstimatorMixin):
+        step._made = step._as_told(owner._made)
+    return step
+
+
+def time_is_public(estimator: Any) -> bool:
+    """Whether the time that a fit takes follows from what is public."""
+    return isinstance(estimator, EstimatorMixin) and estimator._time_is_public
 
 
 def check_seed_of(estimator: PrivateEstimatorMixin) -> None:

@@ -73,9 +73,68 @@ def parts_of(path, source=None):
     return found - {own_part(path)}
 
 
+# What foreign objects have: named tuples, and data frames of Dask.
+FOREIGN = {"_replace", "_asdict", "_fields", "_meta"}
+
+
+def private_names_of(part):
+    """Private names that the modules of a part define or assign."""
+    found = set()
+    for path in modules_of(part):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found.add(node.name)
+            elif isinstance(node, ast.Name | ast.Attribute) and isinstance(
+                node.ctx, ast.Store
+            ):
+                found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return {name for name in found if is_private(name)}
+
+
+def is_private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+def modules_of(part):
+    alone = ROOT / f"{part}.py"
+    return [alone] if alone.exists() else sorted((ROOT / part).rglob("*.py"))
+
+
+def private_uses(source, own):
+    """Private names of other objects that a module uses, but for those in `own`."""
+    for node in ast.walk(ast.parse(source)):
+        name = ""
+        if isinstance(node, ast.Attribute):
+            holder = ast.unparse(node.value)
+            name = "" if holder in ("self", "cls", "super()") else node.attr
+            name = "" if name in own else name
+        elif isinstance(node, ast.Call) and node.args[1:]:
+            asked = ast.unparse(node.func) in ("getattr", "hasattr", "setattr")
+            text = node.args[1]
+            if asked and isinstance(text, ast.Constant):
+                name = str(text.value)
+        if is_private(name):
+            yield name
+
+
 def own_part(path):
     first = path.relative_to(ROOT).parts[0].removesuffix(".py")
     return "" if first == "__init__" else first
+
+
+PARTS = sorted({own_part(path) for path in ROOT.rglob("*.py")} - {""})
+
+
+@pytest.mark.parametrize("part", sorted({*PARTS} - {"_sklearn_compat"}))
+def test_no_part_uses_private_names_of_another(part):
+    own = private_names_of(part) | FOREIGN
+    for path in modules_of(part):
+        assert not {*private_uses(path.read_text(), own)}, path
+
+
+def test_private_uses_are_found():
+    used = "x._there\ny._own\nself._any\nsuper()._any\ngetattr(self, '_fitted', 0)\n"
+    assert [*private_uses(used, {"_own"})] == ["_there", "_fitted"]
 
 
 def test_imports_run_one_way():

@@ -6,7 +6,7 @@ The result of a fit is one attribute, `_fitted`; see ``_fitted.py``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Literal, Self, overload
@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._dask import is_dask
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
 from .._validation import check_aligned, check_modes, r2_of_any_size
-from ..base import NoiseBy, recorded_fit, recorded_update
+from ..base import NoiseBy, exchanged, recorded_fit, recorded_update
 from ..measure import PartySums, SharedNoise
 from ..privacy import PrivacyGuarantee, PrivacyTags
 from ..tensor import CPForm, TuckerForm
@@ -599,6 +599,14 @@ or list of these and None, default=None
         if guarantee != self.privacy_guarantee_:
             self._keep(guarantee, instead_of=self.privacy_guarantee_)
             self.privacy_guarantee_ = guarantee
+
+    def _as_told(
+        self, counts: Mapping[PrivacyGuarantee, int]
+    ) -> Mapping[PrivacyGuarantee, int]:
+        told, shared = self.privacy_guarantee_, self._fitted.shared.guarantee
+        if told == shared or not counts.get(shared):
+            return counts
+        return exchanged(counts, told, instead_of=shared)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -600,3 +600,13 @@ def keeping_names_if_refused(estimator: Any) -> Iterator[None]:
             for name in names - before.keys():
                 attributes.pop(name, None)
             attributes.update(before)
+
+
+def released_model(completion: Any) -> Any:
+    """The model that a fitted completion has released, without what users keep."""
+    return completion._fitted.released
+
+
+def released_n_units(completion: Any) -> float:
+    """The number of units, as a fitted completion that protects them released it."""
+    return float(completion._fitted.model.n_units)

@@ -442,21 +442,13 @@ class ImplicitCompletion(RankingEstimator):
 
     def _max_items(self, shape: tuple[int, int]) -> int:
         """Largest number of items whose co-occurrences are released."""
-        most = self._most_items
+        most = most_items(self)
         if self.max_items is not None and most > shape[1]:
             raise ValueError(
                 f"max_items = {self.max_items}, but shape declares {shape[1]} items. "
                 f"Lower max_items, or declare the whole catalogue."
             )
         return min(most, shape[1])
-
-    @property
-    def _most_items(self) -> int:
-        """`max_items`, whatever the catalogue is."""
-        if self.max_items is not None:
-            return int(self.max_items)
-        # With noise, more items cost rounding.
-        return 1500 if math.isfinite(self.epsilon) else 15_000
 
     def _guarantee(self, noise: NoisySums) -> PrivacyGuarantee:
         from dp_accounting import dp_event
@@ -533,3 +525,11 @@ class _Fitted:
     def similar_items(self, items: NDArray[np.integer], k: int) -> NDArray[np.int64]:
         """See `ItemModel.similar`."""
         return self.model.similar(items, k)
+
+
+def most_items(completion: ImplicitCompletion) -> int:
+    """Its `max_items`, whatever the catalogue is."""
+    if completion.max_items is not None:
+        return int(completion.max_items)
+    # With noise, more items cost rounding.
+    return 1500 if math.isfinite(completion.epsilon) else 15_000

@@ -45,6 +45,12 @@ _PUBLIC_IDS = (
 )
 
 
+def hide_users(estimator: Any) -> None:
+    """Let an estimator say that who its users are, and how many, is not public."""
+    if isinstance(estimator, RankingEstimator):
+        estimator._hides_users = True
+
+
 class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     """Base class of estimators that rank items: of completions, and of choices.
 
@@ -61,7 +67,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     """Whether a `Recommender` keeps to itself who the users are, and how many."""
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_fitted")
+        return "_fitted" in vars(self)
 
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()

@@ -335,6 +335,11 @@ class ReleasingTransformer(
         ]
 
 
+def is_domain_declared(transformer: ReleasingTransformer) -> bool:
+    """Whether the parameters declare the domain, so that a fit reads no value."""
+    return transformer._is_declared()
+
+
 class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
     """A transformer that clips samples to a declared domain and adds noise.
 

@@ -17,6 +17,7 @@ from sklearn.model_selection import (
     ShuffleSplit,
 )
 
+from ..completion._fitted import released_n_units
 from ..ids._folds import columns_of, hashes
 from ..noise._discrete import bernoulli
 from ..recommend import Recommender
@@ -166,7 +167,7 @@ class Users:
         n_held_out = 0.0
         for split, model in zip(splits, fitted, strict=True):
             completion = getattr(model, "completion_", model)
-            n_fitted = completion._fitted.model.n_units
+            n_fitted = released_n_units(completion)
             n_held_out += n_fitted * split.share / (1 - split.share)
         return STEPS + total / n_held_out
 

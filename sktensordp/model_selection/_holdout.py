@@ -70,7 +70,7 @@ class _Splitter:
         """Whether each row is in the test set of a split."""
         raise NotImplementedError
 
-    def _training_sets(self, unit: int) -> int:
+    def __privacy_training_sets__(self, unit: int) -> int:
         """In how many training sets a unit is at most, for `privacy_of`."""
         return int(self.n_splits)
 
@@ -143,7 +143,7 @@ class UserKFold(_Splitter):
         """Expected share of the users in a test set."""
         return 1 / self.n_splits
 
-    def _training_sets(self, unit: int) -> int:
+    def __privacy_training_sets__(self, unit: int) -> int:
         return int(self.n_splits) - (unit == self.mode)
 
 

@@ -59,6 +59,7 @@ from ..privacy.accounting._repetitions import (
 from ..privacy.budgets._open import Marks
 from ..privacy.budgets._reserved import run_reserved
 from ..recommend import Recommender
+from ..recommend._recommender import rows_of_search
 from ._groups import (
     Rows,
     Split,
@@ -236,6 +237,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     best_estimator_: Any
     cv_results_: dict[str, Any]
     n_splits_: int
+    _metadata: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -332,7 +334,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         # The lock keeps another thread from leaving its choice under this guarantee.
         # Callbacks do not learn how many candidates were tried.
         with self._progress(max_tasks=None), self._count_releases().lock:
-            self._metadata = getattr(self, "_metadata", frozenset()) | params.keys()
+            self._metadata = self._metadata | params.keys()
             with recorded_fit(self, guarantee) as streams:
                 bits = streams.stream(0)
                 splits = units.splits(
@@ -582,7 +584,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             input_name="y",
         )
         if isinstance(self.estimator, Recommender):
-            table, y, kept = self.estimator._searched(X, y)
+            table, y, kept = rows_of_search(self.estimator, X, y)
             return table, y, table, kept
         if isinstance(self.estimator, BaseCompletion):
             estimator = clone(self.estimator)
@@ -707,7 +709,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             *dict.fromkeys(unprotected),
             *(
                 f"Metadata passed to fit ({name}) is treated as public."
-                for name in sorted(getattr(self, "_metadata", ()))
+                for name in sorted(self._metadata)
             ),
             "The duration of the search reveals how many candidates were tried.",
         ]

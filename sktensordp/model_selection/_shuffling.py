@@ -78,7 +78,7 @@ def epsilon_before_shuffling(
     ...     mechanism, zeros, epsilon=1.0, delta=1e-6, n_messages=10_000), 2)
     4.8
     """
-    from ..mechanisms._base import NoiseMechanism
+    from ..mechanisms._base import NoiseMechanism, is_domain_declared
     from ..privacy._shuffled import shuffled_event
     from ..privacy.accounting._curves import event_delta
 
@@ -92,7 +92,7 @@ def epsilon_before_shuffling(
         raise ValueError(f"epsilon must be in (0, {_LARGEST:g}], got {epsilon}.")
     if not 0 < delta < 1:
         raise ValueError(f"delta must be in (0, 1), got {delta}.")
-    if not mechanism._is_declared():
+    if not is_domain_declared(mechanism):
         raise ValueError(
             f"The domain of {type(mechanism).__name__} is not declared. Pass `bounds` "
             f"or `norm_bound`."

@@ -188,7 +188,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     # values, and whether the input was a tensor.
     _modes: tuple[int, ...]
     _domain: tuple[float, float] | None
-    _dense: bool
+    _dense: bool | None = None
 
     def __init__(
         self,
@@ -343,7 +343,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
     def _can_transform(self) -> bool:
         # Also before a fit, when a Pipeline looks for the method.
-        if not getattr(self, "_dense", True):
+        if self._dense is False:
             raise AttributeError(
                 "transform needs a fit to a tensor. After a fit to coordinates, use "
                 "scale_values(X, y)."
@@ -499,7 +499,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()
-        tags.protects = "Xy" if getattr(self, "_dense", False) else "y"
+        tags.protects = "Xy" if self._dense else "y"
         return tags
 
     def __privacy_unprotected__(self) -> list[str]:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from .._extras import imported
+from .._sklearn_compat import metric_of
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown, shown_below
 from ..privacy._planned import guarantee_of_candidate
@@ -663,11 +664,10 @@ def _sign_and_name(scoring: Any, *estimators: Any) -> tuple[int, str]:
         sign = 1 if name == scoring else -1
     elif scoring is not None:
         # make_fold_in_scorer wraps a scorer of scikit-learn, which wraps a metric.
-        scorer = getattr(scoring, "_scorer", scoring)
-        metric = getattr(scorer, "_score_func", scorer)
+        metric, direction = metric_of(getattr(scoring, "scorer", scoring))
         name = getattr(metric, "__name__", name).removesuffix("_score")
         name = "score" if name == "<lambda>" else name
-        prefix = "negative " if getattr(scorer, "_sign", 1) < 0 else ""
+        prefix = "negative " if direction < 0 else ""
     elif all(map(is_classifier, estimators)):
         name = "accuracy"
     elif all(map(is_regressor, estimators)):

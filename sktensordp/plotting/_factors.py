@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._extras import imported
 from .._validation import check_modes
+from ..completion._fitted import released_model
 from ._style import shade, wrapped
 
 if TYPE_CHECKING:
@@ -372,7 +373,7 @@ def column_names(model: Any) -> list[list[str | None]]:
         and so on for a Tucker, or "feature 0" and so on; None for a column that is
         fixed at one.
     """
-    released = model._fitted.released
+    released = released_model(model)
     names = released.column_names
     if hasattr(model.decomposition_, "core") and not hasattr(released, "core"):
         # A CP stored as a Tucker has a single column of ones in place of several.

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._sklearn_compat import validate_params
+from .._sklearn_compat import callbacks_of, splitter_of, validate_params
 from ._guarantee import PrivacyGuarantee, unit_name
 from ._protocol import PrivacyTags, is_composite, privacy_tags, states_guarantee
 from ._searches import (
@@ -24,7 +24,6 @@ from ._searches import (
     is_search,
     parameters_changed,
     record_counts,
-    stored_cv,
 )
 from ._stateless import ignores_y, reads_nothing
 from .budgets._open import contents
@@ -154,7 +153,7 @@ def collect(obj: Any, context: Context) -> Findings:
     findings.unprotected += [
         f"What the callback {type(callback).__name__} computes: {type(obj).__name__} "
         f"passes it the data of its fit."
-        for callback in getattr(obj, "_skl_callbacks", ())
+        for callback in callbacks_of(obj)
         # Estimators of this package pass no data, and a progress bar reads none.
         if not _is_ours(obj) and type(callback).__name__ != "ProgressBar"
     ]
@@ -688,7 +687,7 @@ def _collect_search(search: Any, context: Context) -> Findings:
             findings.learners += [name]
         findings.learners_of_y += [name]
     findings.unprotected += [SCORES_CAVEAT, *counts.unprotected]
-    if not planned and stored_cv(search) is None:
+    if not planned and splitter_of(search) is None:
         findings.unprotected += [READS_CV]
     return findings
 

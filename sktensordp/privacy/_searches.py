@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from .._sklearn_compat import splitter_of
+
 _SEARCHES = (
     "GridSearchCV",
     "RandomizedSearchCV",
@@ -92,11 +94,6 @@ def is_search(obj: Any) -> bool:
     return kind.__name__ in _SEARCHES and kind.__module__.startswith(
         "sklearn.model_selection."
     )
-
-
-def stored_cv(search: Any) -> Any:
-    """The splitter of a fitted search; None before scikit-learn 1.9."""
-    return getattr(search, "_checked_cv_orig", None)
 
 
 def candidates_of(search: Any, *, planned: bool) -> list[dict[str, Any]] | None:
@@ -218,7 +215,7 @@ class RecordCounts:
         if isinstance(unit, int):
             if not own:
                 return _OTHERS_MOVE.format(name)
-            return ((self.cv._training_sets(unit), 0),)
+            return ((self.cv.__privacy_training_sets__(unit), 0),)
         if name in _STRATIFIED and (protects_y or name not in _TEST_ONCE):
             return _BY_VALUES.format(name)
         if name in _TEST_ONCE:
@@ -235,7 +232,7 @@ def record_counts(search: Any, *, planned: bool) -> RecordCounts | None:
     from sklearn.model_selection import check_cv
 
     # Parameters may have been set after the fit, so read what the fit stored.
-    cv = None if planned else stored_cv(search)
+    cv = None if planned else splitter_of(search)
     try:
         # For classes, an integer means stratified folds.
         cv = cv or check_cv(

@@ -28,7 +28,7 @@ from .._validation import (
 from ..completion._base import USUAL_RANK, BaseCompletion
 from ..completion._checks import entries_from_sparse, is_sparse
 from ..completion._domain import declared_domain
-from ..completion._implicit import ImplicitCompletion
+from ..completion._implicit import ImplicitCompletion, most_items
 from ..completion._likely_mistakes import MOST_BINS
 from ..completion._tucker import TuckerCompletion
 from ..exceptions import PrivacyLeakWarning
@@ -270,7 +270,7 @@ def _of_the_fit(
         sizes.append(size)
     n, is_unit = len(columns[0]), completion.unit != "entry"
     if isinstance(completion, ImplicitCompletion):
-        n_items = min(completion._most_items, sizes[1])
+        n_items = min(most_items(completion), sizes[1])
         seconds, size = 1e-6 * n + n_items**3 / 3e9, 8.0 * n_items**2 + 100 * n
     else:
         rank = USUAL_RANK if completion.rank is None else np.max(completion.rank)

@@ -220,10 +220,11 @@ class CoordinateEncoder(
         if self.time_bins is not None and self.freq is not None:
             raise ValueError("Pass time_bins or freq, not both.")
         n_columns = 1 + self._has_time if first else 1
-        ids, times = self._split(X, reset=first, ensure_min_features=n_columns)
-        if not first and not len(ids[0] if ids else times):
+        ids, times = self.split(X, reset=first, ensure_min_features=n_columns)
+        n_rows = len(times if times is not None else ids[0])
+        if not first and not n_rows:
             return self  # There is nothing to learn.
-        declared = self._declared(len(ids))
+        declared = catalogues_of(self, len(ids))
         learns_last = first and times is None and declared[-1] is None
         is_time = learns_last and isinstance(ids[-1][0], date | np.datetime64)
         names = getattr(self, "feature_names_in_", None)
@@ -254,18 +255,18 @@ class CoordinateEncoder(
                 learned.append(catalogue)
         shape = tuple(map(len, learned))
         binning: dict[str, Any] = {}
-        if self.time_bins is not None:
+        if times is not None and self.time_bins is not None:
             edges = _quantiles(times, self.time_bins) if first else self.time_edges_
             shape += (len(edges) + 1,)
             binning = {"time_edges_": edges}
-        elif self.freq is not None:
+        elif times is not None and self.freq is not None:
             bins = calendar_bins(times, self.freq)
             start = int(bins.min()) if first else self.time_start_
             n_bins = int(bins.max()) - start + 1
             shape += (n_bins if first else max(n_bins, self.shape_[-1]),)
             ends = _starts_of(np.array([start, start + n_bins - 1]), self.freq)
-            n_rows = len(times) if first else None
-            check_bins([str(end)[:4] for end in ends], n_bins, n_rows, self.freq)
+            years, of_rows = [str(end)[:4] for end in ends], n_rows if first else None
+            check_bins(years, n_bins, of_rows, self.freq)
             binning = {"time_start_": start}
         if self._publishes_ids:
             name, unprotected = type(self).__name__, self.__privacy_unprotected__()
@@ -298,17 +299,71 @@ class CoordinateEncoder(
             times.
         """
         check_is_fitted(self)
-        ids, times = self._split(X, reset=False)
+        ids, times = self.split(X, reset=False)
         for k, column in enumerate(ids):
             check_kinds(self._known(k).kinds, kinds_of(column), k)
-        return self._coordinates(ids, times)
+        return self.encode(ids, times)
 
-    def _coordinates(self, ids: list[NDArray[Any]], times: Any) -> NDArray[np.int64]:
-        """Encode columns of ids, and times in seconds since 1970 if they are binned."""
+    def encode(
+        self, ids: Sequence[NDArray[Any]], times: NDArray[np.float64] | None = None
+    ) -> NDArray[np.int64]:
+        """Encode columns, as `split` returns them.
+
+        Parameters
+        ----------
+        ids : list of ndarray of shape (n_rows,)
+        times : ndarray of shape (n_rows,), default=None
+            In seconds since 1970, if times are binned.
+
+        Returns
+        -------
+        coordinates : ndarray of shape (n_rows, n_columns), int64
+            -1 for an id or a calendar bin that is unknown.
+        """
         columns = [index_of_ids(self._known(k), column) for k, column in enumerate(ids)]
-        if self._has_time:
+        if times is not None:
             columns += [self._bins_of(times)]
         return np.column_stack(columns)
+
+    def split(
+        self, X: ArrayLike, *, reset: bool = False, named: bool = True, **options: Any
+    ) -> tuple[list[NDArray[Any]], NDArray[np.float64] | None]:
+        """Split a table into columns of ids and times.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_rows, n_columns)
+        reset : bool, default=False
+            Whether to learn the number and the names of the columns, as a fit does.
+        named : bool, default=True
+            Whether names of columns are learned or compared.
+        **options : dict
+            For scikit-learn's ``check_array``.
+
+        Returns
+        -------
+        ids : list of ndarray of shape (n_rows,)
+        times : ndarray of shape (n_rows,) or None
+            In seconds since 1970; None if the encoder bins no times.
+
+        Raises
+        ------
+        ValueError
+            If an id or a time is missing, or the last column cannot be read as times.
+        """
+        # Where nothing is learned, an error would tell that there are no rows.
+        options["ensure_min_samples"] = int(self._publishes_ids and reset)
+        check: partial[Any] = partial(check_array, estimator=self, **options)
+        if named:
+            check = partial(validate_data, self, reset=reset, **options)
+        ids, times = checked_ids(check, X, is_public=self._publishes_ids), None
+        if self._has_time:
+            *ids, times = ids
+            times = seconds_of(times)
+        if self._publishes_ids:
+            for column in ids:
+                _check_distinct(column)
+        return ids, times
 
     def _bins_of(self, times: NDArray[np.float64]) -> NDArray[np.int64]:
         """Bins of times; -1 for a calendar bin that is unknown."""
@@ -347,14 +402,8 @@ class CoordinateEncoder(
         )
         rows = np.empty(where.shape, dtype=object)
         for column in range(where.shape[1]):
-            rows[:, column] = self._ids_at(where[:, column], column)
+            rows[:, column] = self.ids(where[:, column], column)
         return rows
-
-    def _indices_of(self, values: NDArray[Any], column: int) -> NDArray[np.int64]:
-        """Encode ids or times of one column; -1 for an unknown one."""
-        if column < len(self.categories_):
-            return index_of_ids(self._known(column), values)
-        return self._bins_of(seconds_of(values))
 
     def _known(self, column: int) -> Known:
         """The known ids of a column, which are sorted or hashed on first use."""
@@ -362,23 +411,27 @@ class CoordinateEncoder(
         lookups = self.__dict__.setdefault("_lookups", Lookups())
         return lookups.get(f"column {column}", known, lambda: Known(known))
 
-    def _ids_at(self, indices: NDArray[np.integer], column: int) -> NDArray[Any]:
-        """The ids, or the first times, of indices of a column, as objects; None for -1.
+    def ids(self, indices: ArrayLike, column: int) -> NDArray[np.object_]:
+        """Decode the indices of one column.
 
-        Another type where no index is -1 would tell so of all in one array.
+        Parameters
+        ----------
+        indices : array-like of int
+            Of any shape, with -1 for unknown.
+        column : int
+            Number of the column.
+
+        Returns
+        -------
+        ids : ndarray of object
+            Of the shape of `indices`: ids, or starts of the bins of times; None for -1.
         """
+        # Another type where no index is -1 would tell so of all in one array.
+        indices = np.asarray(indices)
         ids = np.full(indices.shape, None, dtype=object)
         is_known = indices >= 0
-        ids[is_known] = self._names(column)[indices[is_known]].astype(object)
+        ids[is_known] = names_of_column(self, column)[indices[is_known]].astype(object)
         return ids
-
-    def _names(self, column: int) -> NDArray[Any]:
-        """The id, or the first time, of every index of a column."""
-        if column < len(self.categories_):
-            return self.categories_[column]
-        if self.time_bins is not None:
-            return np.append(-np.inf, self.time_edges_)
-        return _starts_of(self.time_start_ + np.arange(self.shape_[-1]), self.freq)
 
     @property
     def declared_shape(self) -> tuple[int, ...]:
@@ -395,28 +448,8 @@ class CoordinateEncoder(
                 "times are binned. Pass categories=[user_ids, item_ids], without "
                 "time_bins and freq."
             )
-        declared = self._declared(len(self.categories))
+        declared = catalogues_of(self, len(self.categories))
         return tuple(len(ids) for ids in declared if ids is not None)
-
-    def _declared(
-        self, n_columns: int, first_column: int = 0
-    ) -> Sequence[NDArray[Any] | None]:
-        """The catalogue of every column of ids; None if its ids are learned.
-
-        Messages count columns from `first_column`.
-        """
-        if self.categories is None:
-            return [None] * n_columns
-        if len(self.categories) != n_columns:
-            raise ValueError(
-                f"categories must have one item for each of the "
-                f"{first_column + n_columns} columns of ids, got "
-                f"{first_column + len(self.categories)}."
-            )
-        return [
-            None if ids is None else _catalogue(ids, f"categories[{first_column + k}]")
-            for k, ids in enumerate(self.categories)
-        ]
 
     def __privacy_tags__(self) -> PrivacyTags:
         return PrivacyTags(publishes_ids=self._publishes_ids)
@@ -431,56 +464,6 @@ class CoordinateEncoder(
     def _has_time(self) -> bool:
         return self.time_bins is not None or self.freq is not None
 
-    def _split(
-        self, X: Any, *, reset: bool, named: bool = True, **options: Any
-    ) -> tuple[list[NDArray[Any]], Any]:
-        """Split `X` into columns of ids and times in seconds since 1970, or None.
-
-        Without `named`, the names of columns are neither learned nor compared.
-        """
-        # Where nothing is learned, an error would tell that there are no rows.
-        options["ensure_min_samples"] = int(self._publishes_ids and reset)
-        check: partial[Any] = partial(check_array, estimator=self, **options)
-        if named:
-            check = partial(validate_data, self, reset=reset, **options)
-        ids, times = checked_ids(check, X, is_public=self._publishes_ids), None
-        if self._has_time:
-            *ids, times = ids
-            times = seconds_of(times)
-        if self._publishes_ids:
-            for column in ids:
-                _check_distinct(column)
-        return ids, times
-
-    def _declares(
-        self, X: Any, first_column: int = 0, *, by_type: bool
-    ) -> NDArray[np.bool_]:
-        """Whether all ids of each row are in `categories`, where these declare them.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (n_rows, n_columns)
-        first_column : int, default=0
-            Messages count columns from here.
-        by_type : bool
-            Whether only the types of columns may refuse ids of another kind. The ids
-            are private then, and one of another kind is just unknown.
-
-        Raises
-        ------
-        ValueError
-            If ids are numbers and the declared ones are not, or the reverse.
-        """
-        ids, _ = self._split(X, reset=True)
-        declared = np.ones(len(ids[0]), dtype=bool)
-        catalogues, types = self._declared(len(ids), first_column), types_of(X)
-        for k, (catalogue, column) in enumerate(zip(catalogues, ids, strict=True)):
-            if catalogue is not None:
-                kinds = kinds_of_type(types[k]) if by_type else kinds_of(column)
-                check_kinds(kinds_of(catalogue), kinds, first_column + k)
-                declared &= index_of_ids(Known(catalogue), column) != -1
-        return declared
-
     def __privacy_unprotected__(self) -> list[str]:
         if not self._publishes_ids:
             return ["The declared catalogue of ids is public."]
@@ -488,6 +471,81 @@ class CoordinateEncoder(
             "The ids and times that occur are public: CoordinateEncoder publishes "
             "them as its vocabulary and its bins."
         ]
+
+
+def catalogues_of(
+    encoder: CoordinateEncoder, n_columns: int, first_column: int = 0
+) -> Sequence[NDArray[Any] | None]:
+    """The catalogue of every column of ids; None if its ids are learned.
+
+    Messages count columns from `first_column`.
+    """
+    if encoder.categories is None:
+        return [None] * n_columns
+    if len(encoder.categories) != n_columns:
+        raise ValueError(
+            f"categories must have one item for each of the "
+            f"{first_column + n_columns} columns of ids, got "
+            f"{first_column + len(encoder.categories)}."
+        )
+    return [
+        None if ids is None else _catalogue(ids, f"categories[{first_column + k}]")
+        for k, ids in enumerate(encoder.categories)
+    ]
+
+
+def declares(
+    encoder: CoordinateEncoder, X: Any, first_column: int = 0, *, by_type: bool
+) -> NDArray[np.bool_]:
+    """Whether all ids of each row are in `categories`, where these declare them.
+
+    Parameters
+    ----------
+    encoder : CoordinateEncoder
+    X : array-like or data frame of shape (n_rows, n_columns)
+    first_column : int, default=0
+        Messages count columns from here.
+    by_type : bool
+        Whether only the types of columns may refuse ids of another kind. The ids
+        are private then, and one of another kind is just unknown.
+
+    Raises
+    ------
+    ValueError
+        If ids are numbers and the declared ones are not, or the reverse.
+    """
+    ids, _ = encoder.split(X, reset=True)
+    declared = np.ones(len(ids[0]), dtype=bool)
+    catalogues, types = catalogues_of(encoder, len(ids), first_column), types_of(X)
+    for k, (catalogue, column) in enumerate(zip(catalogues, ids, strict=True)):
+        if catalogue is not None:
+            kinds = kinds_of_type(types[k]) if by_type else kinds_of(column)
+            check_kinds(kinds_of(catalogue), kinds, first_column + k)
+            declared &= index_of_ids(Known(catalogue), column) != -1
+    return declared
+
+
+def indices_of(
+    encoder: CoordinateEncoder, values: NDArray[Any], column: int
+) -> NDArray[np.int64]:
+    """Encode ids or times of one column of a fitted encoder; -1 for an unknown one."""
+    if column < len(encoder.categories_):
+        return index_of_ids(encoder._known(column), values)
+    return encoder._bins_of(seconds_of(values))
+
+
+def known_kinds(encoder: CoordinateEncoder, column: int) -> set[str]:
+    """The kinds of the ids that a fitted encoder knows in a column."""
+    return encoder._known(column).kinds
+
+
+def names_of_column(encoder: CoordinateEncoder, column: int) -> NDArray[Any]:
+    """The id, or the first time, of every index of a column of a fitted encoder."""
+    if column < len(encoder.categories_):
+        return encoder.categories_[column]
+    if encoder.time_bins is not None:
+        return np.append(-np.inf, encoder.time_edges_)
+    return _starts_of(encoder.time_start_ + np.arange(encoder.shape_[-1]), encoder.freq)
 
 
 def checked_ids(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self, overload
@@ -16,11 +16,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._dask import is_dask
 from .._sklearn_compat import (
+    HasMethods,
     StrOptions,
     available_if,
     fit_context,
     framed,
+    output_of,
     safe_indexing,
+    validate_params,
 )
 from .._validation import (
     as_numpy,
@@ -34,10 +37,15 @@ from .._validation import (
     names_of,
     warn,
 )
-from ..base import EstimatorMixin, SentMixin
+from ..base import (
+    EstimatorMixin,
+    SentMixin,
+    counted_by,
+    counting_for,
+    time_is_public,
+)
 from ..completion._base import BaseCompletion
 from ..completion._checks import check_entries, is_empty_list, is_sparse
-from ..completion._cp import CPCompletion
 from ..completion._fitted import keeping_names_if_refused
 from ..completion._implicit import ImplicitCompletion
 from ..completion._likely_mistakes import (
@@ -48,14 +56,21 @@ from ..completion._likely_mistakes import (
     warn_of_swapped_columns,
 )
 from ..completion._local import N_RESERVED, LocalUsers
-from ..completion._tucker import TuckerCompletion
+from ..completion._problem import unit_of
+from ..completion._ranking import hide_users
 from ..ids import check_in_order, kinds_of, kinds_of_type, lists_of, one_or_each
 from ..privacy import PrivacyGuarantee
+from ..privacy._protocol import privacy_tags
 from ._encoder import (
     CoordinateEncoder,
+    catalogues_of,
     check_kinds,
     checked_ids,
+    declares,
     exact_rows,
+    indices_of,
+    known_kinds,
+    names_of_column,
     numbers_of,
     types_of,
 )
@@ -164,7 +179,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "completion": [CPCompletion, TuckerCompletion, ImplicitCompletion],
+        "completion": [HasMethods(["fit", "predict", "recommend"])],
         "encoder": [CoordinateEncoder, None],
         "unknown": [StrOptions({"drop", "error"})],
     }
@@ -197,7 +212,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     @property
     def _time_is_public(self) -> bool:
         """Where the completion protects users, their rows are encoded here."""
-        return self.completion._time_is_public
+        return time_is_public(self.completion)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -232,30 +247,27 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             users, others = _split(table, completion.unit == 0)
             local = LocalUsers().joined_by(users[0]) if users else LocalUsers()
             # An array, also where frames are the usual output of `transform`.
-            split = encoder.fit(others)._split(others, reset=False)
-            where = encoder._coordinates(*split)
+            split = encoder.fit(others).split(others)
+            where = encoder.encode(*split)
             if users:
                 where = np.column_stack([local.rows_of(users[0]), where])
             elif completion.unit == "entry":
-                self._warn_of_levels(encoder, completion.levels)
+                self._warn_of_levels(encoder, getattr(completion, "levels", None))
                 known = dict(enumerate(encoder.categories_))
                 for mode, rows in _features_of(self.completion):
                     ids, name = known.get(mode, ()), _NAME.format(mode)
                     check_in_order(rows, ids, name, f"sorted(ids of column {mode})")
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, also with an int seed.
-            completion._releases = self._count_releases()
-            completion._made = dict(self._made)
-            try:
+            with counting_for(self, completion):
                 completion.fit(where, y)
-            finally:  # An interrupted release counts.
-                self._made = dict(completion._made)
             kinds = kinds_of_type(types_of(table)[0])
             frame = type(table) if hasattr(table, "columns") else None
-            if earlier := self._fitted_steps():
+            if self.__sklearn_is_fitted__():
                 # On the conditions to which the earlier fit has come since.
-                self._made = earlier[1]._made
-            self._fitted = _Fitted(encoder, completion, local, kinds, frame=frame)
+                self._made = self.__privacy_releases__()
+            unit = unit_of(completion)
+            self._fitted = _Fitted(encoder, completion, unit, local, kinds, frame)
             on_step()
         return self
 
@@ -274,7 +286,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         table, y = self._table_and_values(X, y, completion, reset=True)
         users, others = _split(table, completion.unit == 0)
         by_type = completion.unit != "entry"
-        declared = encoder._declares(others, len(users), by_type=by_type)
+        declared = declares(encoder, others, len(users), by_type=by_type)
         self._warn_of_columns(encoder, others, completion)
         kept = self._kept(declared, completion)
         return safe_indexing(table, kept), _rows(y, kept), kept
@@ -286,15 +298,15 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         names, counts = getattr(self, "feature_names_in_", None), []
         if completion.unit == "entry":
             warn_of_many_modes(self.n_features_in_)
-            ids, _ = encoder._split(table, reset=False)
-            declared = encoder._declared(len(ids))
+            ids, _ = encoder.split(table)
+            declared = catalogues_of(encoder, len(ids))
             if len(ids) > 1 and declared[0] is declared[1] is None:
                 counts = [numbers_of(column) for column in ids[:2]]
         warn_of_swapped_columns(names, counts)
 
     def _warn_of_levels(self, encoder: CoordinateEncoder, levels: Any) -> None:
         """Warn if the encoder has learned ids that look like the declared levels."""
-        declared = encoder._declared(len(encoder.categories_))
+        declared = catalogues_of(encoder, len(encoder.categories_))
         names = getattr(self, "feature_names_in_", None)
         for k, ids in enumerate(encoder.categories_ if self.n_features_in_ > 2 else ()):
             if declared[k] is None:
@@ -415,7 +427,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             where, k, return_scores=return_scores, **options
         )
         found, scores = found if return_scores else (found, None)
-        items = fitted.encoder._ids_at(found, fitted.item_column)
+        items = fitted.encoder.ids(found, fitted.item_column)
         if self._wants_frame:
             return self._framed(self._names_of_columns, asked, items, scores)
         if scores is None:
@@ -452,7 +464,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         single, asked = one_or_each(items, "items")
         asked = _without_missing(asked, "items", "item")
         found = fitted.completion.similar_items(fitted.indices_of(asked), k)
-        similar = fitted.encoder._ids_at(found, fitted.item_column)
+        similar = fitted.encoder.ids(found, fitted.item_column)
         if self._wants_frame:
             return self._framed([self._names_of_columns[1], "similar"], asked, similar)
         return similar[0] if single else similar
@@ -491,8 +503,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     @property
     def _wants_frame(self) -> bool:
-        config = getattr(self, "_sklearn_output_config", {})
-        return config.get("transform", "default") != "default"
+        return output_of(self) != "default"
 
     @property
     def _names_of_columns(self) -> list[str]:
@@ -607,7 +618,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         where, *values = drawn if isinstance(drawn, tuple) else (drawn,)
         columns = [where[:, 0]]
         columns += [
-            fitted.encoder._names(k)[of_column]
+            names_of_column(fitted.encoder, k)[of_column]
             for k, of_column in enumerate(where[:, 1:].T)
         ]
         if fitted.frame is None:
@@ -650,7 +661,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return fitted.completion.score(self._where(fitted, X), y, sample_weight)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_fitted")
+        return "_fitted" in vars(self)
 
     @property
     def completion_(self) -> Any:
@@ -670,8 +681,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     def _validate_params(self) -> None:
         super()._validate_params()
         for step in (self.completion, self.encoder):
-            if step is not None:
-                step._validate_params()
+            validate_params(step)
 
     def __privacy_steps__(self, *, planned: bool) -> tuple[Any, ...]:
         return self._steps() if planned else self._fitted_steps()
@@ -702,8 +712,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                     "CoordinateEncoder(categories=[None, item_ids])."
                 )
             encoder.set_params(categories=catalogues[1:])
-            first, completion._hides_users = (N_RESERVED,), True
-        if encoder._publishes_ids:
+            first = (N_RESERVED,)
+            hide_users(completion)
+        if privacy_tags(encoder).publishes_ids:
             raise ValueError(
                 f"unit={completion.unit} protects which ids and times occur, but the "
                 f"encoder would learn some from the data. Declare `categories` for "
@@ -724,25 +735,15 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """A list of rows as an array in which each id keeps its type, if need be."""
         return _table_of(X, self._steps()[1])
 
-    def _searched(self, X: Any, y: Any) -> tuple[Any, Any, NDArray[np.intp]]:
-        """Make the checks of `fit` for a search; see `_rows_of_fit`."""
-        encoder, completion = self._steps()
-        table, y, kept = clone(self)._rows_of_fit(encoder, completion, X, y)
-        nowhere = np.zeros((len(kept), table.shape[1]))
-        check_entries(completion, nowhere, y, completion.shape)
-        return table, y, kept
-
     def _fitted_steps(self) -> tuple[Any, ...]:
         """The fitted encoder and completion; none before a fit."""
         if not self.__sklearn_is_fitted__():
             return ()
-        completion = copy.copy(self.completion_)
-        completion._made = self._made
-        if completion.unit == "entry":
-            # With the condition of a completion that answers users from own rows.
-            told, shared = completion.privacy_guarantee_, completion._fitted.shared
-            completion._keep(told, instead_of=shared.guarantee)
-        return self.encoder_, completion
+        return self.encoder_, counted_by(self, self.completion_)
+
+    def __privacy_releases__(self) -> Mapping[PrivacyGuarantee, int]:
+        _, completion = self._fitted_steps()
+        return completion.__privacy_releases__()
 
     def _checked_y(self, y: Any) -> Any:
         """The values as an array; None for choices, which must have none."""
@@ -852,6 +853,26 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return where
 
 
+def rows_of_search(
+    recommender: Recommender, X: Any, y: Any
+) -> tuple[Any, Any, NDArray[np.intp]]:
+    """Make the checks of a fit for a search.
+
+    Returns
+    -------
+    table : ndarray or data frame
+        The rows that a fit keeps.
+    y : ndarray or None
+    kept : ndarray of int
+        Their numbers in `X`.
+    """
+    encoder, completion = recommender._steps()
+    table, y, kept = clone(recommender)._rows_of_fit(encoder, completion, X, y)
+    nowhere = np.zeros((len(kept), table.shape[1]))
+    check_entries(completion, nowhere, y, completion.shape)
+    return table, y, kept
+
+
 @dataclass(frozen=True, eq=False)
 class _Fitted:
     """Result of a fit.
@@ -861,6 +882,8 @@ class _Fitted:
     encoder : CoordinateEncoder
         It encodes all columns, but that of users if these are protected.
     completion : estimator
+    unit : int or None
+        The mode of the units that the fit protects; None if those are entries.
     local : LocalUsers
         Users whom the encoder does not know: all, or those who were folded in, whose
         rows are beyond its own.
@@ -873,6 +896,7 @@ class _Fitted:
 
     encoder: CoordinateEncoder
     completion: Any
+    unit: int | None
     local: LocalUsers
     kinds: set[str]
     frame: Any = None
@@ -880,12 +904,12 @@ class _Fitted:
     @property
     def hides_users(self) -> bool:
         """Whether users are protected, so that the encoder knows none."""
-        return bool(self.completion._fitted.unit == 0)
+        return self.unit == 0
 
     @property
     def users_may_join(self) -> bool:
         """Whether users whom nobody knows can be folded in."""
-        return self.completion._fitted.unit in (0, None)
+        return self.unit in (0, None)
 
     @property
     def item_column(self) -> int:
@@ -899,15 +923,15 @@ class _Fitted:
         """
         users, others = _split(table, self.hides_users)
         # The recommender has compared the names of columns.
-        ids, times = self.encoder._split(others, reset=False, named=False)
-        by_type, types = self.completion.unit != "entry", types_of(table)
+        ids, times = self.encoder.split(others, named=False)
+        by_type, types = self.unit is not None, types_of(table)
         if users and self.kinds:
             check_kinds(self.kinds, kinds_of_type(types[0]), 0)
         for k, column in enumerate(ids):
             number = k + len(users)
             kinds = kinds_of_type(types[number]) if by_type else kinds_of(column)
             self._check_kinds(kinds, k)
-        where = self.encoder._coordinates(ids, times)
+        where = self.encoder.encode(ids, times)
         if self.hides_users:
             where = np.column_stack([np.full(len(where), -1), where])
         if self.users_may_join:
@@ -951,7 +975,7 @@ class _Fitted:
         ids = asked[is_asked if self.hides_users else is_asked & (rows < 0)]
         if not len(ids) or self.item_column >= len(self.encoder.categories_):
             return False
-        return bool(np.any(self.encoder._indices_of(ids, self.item_column) >= 0))
+        return bool(np.any(indices_of(self.encoder, ids, self.item_column) >= 0))
 
     def indices_of(self, items: NDArray[Any]) -> NDArray[np.int64]:
         """Index of each item; -1 for None and for an unknown id."""
@@ -973,7 +997,7 @@ class _Fitted:
         indices = np.full(len(ids), -1, dtype=np.int64)
         if np.any(is_id):
             self._check_kinds(kinds_of(ids[is_id]), column)
-            indices[is_id] = self.encoder._indices_of(ids[is_id], column)
+            indices[is_id] = indices_of(self.encoder, ids[is_id], column)
         return indices
 
     def context_of(self, values: Any) -> NDArray[np.int64]:
@@ -1008,7 +1032,7 @@ class _Fitted:
     def _check_kinds(self, kinds: set[str], column: int) -> None:
         """Refuse ids of other kinds than those that the encoder knows in a column."""
         if column < len(self.encoder.categories_):
-            known = self.encoder._known(column).kinds
+            known = known_kinds(self.encoder, column)
             check_kinds(known, kinds, column + int(self.hides_users))
 
 

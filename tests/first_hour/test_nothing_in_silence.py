@@ -174,7 +174,8 @@ def test_had_columns_of_integers_of_several_types(table):
     # Of four items, this user has one.
     assert model.recommend(2**64 - 1, k=9).tolist().count(None) == 1
     # Another column of the same numbers, near 2**64, is of one float.
-    assert model.encoder_._indices_of(np.array([2**64 - 2], dtype=object), 0) == [-1]
+    other = np.array([[2**64 - 2, 0]], dtype=object)
+    assert model.encoder_.transform(other)[0, 0] == -1
 
 
 def test_had_integers_and_times():

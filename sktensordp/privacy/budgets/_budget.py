@@ -23,7 +23,16 @@ from .._guarantee import (
 )
 from .._html import coloured, releases_table
 from .._numbers import check_number, epsilon_line, exact, shown, shown_below
-from ._open import BRANCHES, OPEN, Branch, Marks, marked, open_branches, patient
+from ._open import (
+    BRANCHES,
+    OPEN,
+    Branch,
+    Marks,
+    mark,
+    marked,
+    open_branches,
+    patient,
+)
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -496,7 +505,7 @@ class PrivacyBudget:
                 )
             # First: an interruption in between leaves objects that release nothing.
             for item in found:
-                item._made_in |= {self._ledger.mark}
+                mark(item, frozenset({self._ledger.mark}))
             self._covers_some = True
         return self
 

@@ -209,11 +209,23 @@ def contents(
             pending += getattr(item, "__dict__", {}).values()
 
 
-def marked(obj: Any) -> Iterator[Any]:
+class Markable:
+    """What can belong to budgets: to those that were open where it was made."""
+
+    _made_in: Marks = frozenset()
+    """The budgets to which this object belongs. If it was no copy: none."""
+
+
+def marked(obj: Any) -> Iterator[Markable]:
     """What an object holds that can belong to budgets."""
     for item in list(contents(obj)):
-        if hasattr(type(item), "_made_in"):
+        if isinstance(item, Markable):
             yield item
+
+
+def mark(item: Markable, marks: Marks) -> None:
+    """Let an object belong to further budgets."""
+    item._made_in |= marks
 
 
 def _was_handed_estimator(thread: threading.Thread) -> bool:
@@ -229,7 +241,7 @@ def _was_handed_estimator(thread: threading.Thread) -> bool:
             with suppress(ValueError):  # It has no value yet.
                 held.append(cell.cell_contents)
     handed = contents(held, lambda item: not _is_looked_into(item))
-    return any(hasattr(type(item), "_made_in") for item in handed)
+    return any(isinstance(item, Markable) for item in handed)
 
 
 def _is_looked_into(item: Any) -> bool:
