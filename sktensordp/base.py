@@ -32,7 +32,7 @@ from ._validation import (
 )
 from ._waiting import Sign
 from .privacy import PrivacyGuarantee, PrivacyTags
-from .privacy._html import guarantee_line
+from .privacy._guarantee import guarantee_line
 from .privacy._protocol import privacy_tags
 from .privacy.budgets._budget import check_seed, record
 from .privacy.budgets._open import Mark, Markable, Marks, marks_of_copy
@@ -42,14 +42,9 @@ __all__ = [
     "EstimatorMixin",
     "PrivateEstimatorMixin",
     "SentMixin",
-    "check_seed_of",
-    "counted_by",
-    "counting_for",
-    "exchanged",
     "recorded_call",
     "recorded_fit",
     "recorded_update",
-    "time_is_public",
 ]
 
 LOGGER = logging.getLogger("sktensordp")

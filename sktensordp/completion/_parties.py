@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .._sklearn_compat import validate_params
 from .._validation import check_same_length
 from ..measure import PartySums, SharedNoise
 from ..tensor._unit_entries import UnitEntries
@@ -67,7 +68,7 @@ def declared_shape_and_unit(completion: Any) -> tuple[tuple[int, ...], int]:
 def terms_of(completion: Any) -> UnitTerms:
     """Check the public parameters of a completion on which its parties must agree."""
     shape, unit = declared_shape_and_unit(completion)
-    completion._validate_params()
+    validate_params(completion)
     completion._check_declared()
     problem = Problem.of(completion, shape)
     form, domain = problem.form, problem.domain

@@ -9,7 +9,7 @@ from typing import Any, Self
 from . import _risk
 from ._conditions import clauses, united
 from ._group import for_group, group_relation, split_relation
-from ._html import curve, guarantee_line, rows
+from ._html import coloured, curve, rows
 from ._numbers import check_number, checked_integer, exact, shown
 from ._shuffled import shuffled
 
@@ -701,6 +701,12 @@ class PrivacyGuarantee:
         names = ("statement", "unit", "relation", "source")
         table = rows([(name, getattr(self, name)) for name in names])
         return guarantee_line(self) + table + curve(self.event, self.epsilon)
+
+
+def guarantee_line(guarantee: PrivacyGuarantee, before: str = "") -> str:
+    """A guarantee in one coloured line of HTML, without its full stop."""
+    text = before + str(guarantee).removesuffix(".")
+    return coloured(text, holds=guarantee.protects)
 
 
 def no_guarantee(

@@ -16,8 +16,6 @@ from ._risk import trade_off
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-    from ._guarantee import PrivacyGuarantee
-
 # Translucent grounds, and the colour of the text around: for light pages and dark.
 _HOLDS = "#0a8a8f", "rgba(10, 138, 143, 0.14)"
 _NOTHING = "#d1490c", "rgba(209, 73, 12, 0.14)"
@@ -34,12 +32,6 @@ def coloured(text: str, *, holds: bool) -> str:
         f'<div style="border-left: 4px solid {border}; background: {ground}; '
         f'padding: 4px 10px; margin: 4px 0">{html.escape(text)}</div>'
     )
-
-
-def guarantee_line(guarantee: PrivacyGuarantee, before: str = "") -> str:
-    """A guarantee in one coloured line, without its full stop."""
-    text = before + str(guarantee).removesuffix(".")
-    return coloured(text, holds=guarantee.protects)
 
 
 def rows(cells: Iterable[tuple[str, object]]) -> str:

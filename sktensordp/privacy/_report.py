@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._guarantee import PrivacyGuarantee, compose
-from ._html import guarantee_line, releases_table
+from ._guarantee import PrivacyGuarantee, compose, guarantee_line
+from ._html import releases_table
 from ._numbers import epsilon_line
 from ._parts import Context, Findings, collect
 from ._protocol import states_guarantee

@@ -20,7 +20,7 @@ from sktensordp import mechanisms, moments
 from sktensordp._random import NoiseStreams
 from sktensordp.audit import audit_estimator
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.privacy import PrivacyBudget, privacy_of
+from sktensordp.privacy import PrivacyBudget, planned_guarantee, privacy_of
 from tests import ROOT
 from tests import test_common as common
 from tests.hardening import test_extreme_neighbours as extreme
@@ -323,3 +323,11 @@ def test_a_package_of_its_own():
     # The noise of three times the epsilon, under the claim.
     counts.set_params(epsilon=6.0)
     assert audit_estimator(counts, X, other, epsilon=2.0, **options).violated
+
+
+def test_a_search_of_its_own(capsys):
+    names = run("own package")
+    exec(compile(block("planned"), "extend.md", "exec"), names)
+    expected = PAGE.split("<!-- planned -->")[1].split("```text\n")[1].split("```")[0]
+    assert capsys.readouterr().out == expected
+    assert planned_guarantee(names["PlannedCounts"](3, 0.5)).epsilon == 0.5
