@@ -7,6 +7,7 @@ and only with these can sums over people leave.
 
 import copy
 import functools
+import inspect
 import itertools
 import logging
 import pickle
@@ -16,7 +17,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
 from sklearn.exceptions import NotFittedError
@@ -85,20 +85,6 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
 
     _doc_link_module = "sktensordp"
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Name the class, and not its base, where a parameter is unknown."""
-        super().__init_subclass__(**options)
-        above = cls.__init__
-        if "__init__" not in vars(cls) and isinstance(above, FunctionType):
-            init = FunctionType(
-                above.__code__, above.__globals__, "__init__", above.__defaults__
-            )
-            init.__kwdefaults__ = above.__kwdefaults__
-            init.__annotations__ = above.__annotations__
-            init.__doc__, init.__module__ = above.__doc__, above.__module__
-            init.__qualname__ = f"{cls.__qualname__}.__init__"
-            cls.__init__ = init  # type: ignore[method-assign]
-
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
@@ -106,7 +92,7 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
 
             Python asks here once an attribute, or a property, was not found.
             """
-            if name.endswith("_") and not name.startswith("_") and not _is_fitted(self):
+            if name in _set_by_fit(type(self)) and not _is_fitted(self):
                 raise NotFittedError(
                     f"{name} is set by fit, and this {type(self).__name__} is not "
                     f"fitted yet."
@@ -227,6 +213,18 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
                 message = message.replace(got, f"Pass {value:.0f}.")
         # Raised outside the handler, so that the quote does not become the context.
         raise refused(message)
+
+
+@functools.cache
+def _set_by_fit(cls: type) -> frozenset[str]:
+    """Names of what a fit sets: attributes with a type, and properties, of a class."""
+    names = {
+        name
+        for one in cls.__mro__
+        for name in (*inspect.get_annotations(one), *vars(one))
+        if name.endswith("_") and not name.startswith("_")
+    }
+    return frozenset(names | _KEPT)
 
 
 def _is_fitted(estimator: Any) -> bool:

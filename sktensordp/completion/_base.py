@@ -308,8 +308,11 @@ or list of these and None, default=None
         return tags
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None, **unsupported: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit the model to observed entries, under the budget.
+
+        There are no weights of entries: a weight would change how much its entry
+        reveals.
 
         Parameters
         ----------
@@ -326,8 +329,6 @@ or list of these and None, default=None
         y : array-like of shape (n_observed,), default=None
             The observed values, finite. If `X` is a Dask collection, `y` is one with
             the same partitions.
-        **unsupported : dict
-            Any other argument, such as `sample_weight`, raises a TypeError.
 
         Returns
         -------
@@ -335,20 +336,12 @@ or list of these and None, default=None
 
         Raises
         ------
-        TypeError
-            If another argument is passed.
         ValueError
             Before noise is drawn: if a coordinate is fractional, negative or outside
             `shape`; if a value is NaN or infinite; if the range or the levels are out
             of order; if the rank is larger than the shape admits; or if `y` is missing
             and `X` holds integers, which cannot mark a missing entry.
         """
-        if unsupported:
-            raise TypeError(
-                f"fit of {type(self).__name__} takes only X and y; leave out "
-                f"{', '.join(unsupported)}. Weights are not supported: a weight would "
-                f"change how much its entry reveals."
-            )
         with keeping_names_if_refused(self):
             return self._fit(observed_entries(self, X, y, declared_shape(self)))
 

@@ -234,9 +234,12 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     best_params_: dict[str, Any]
     best_score_: float
+    best_index_: int
     best_estimator_: Any
     cv_results_: dict[str, Any]
     n_splits_: int
+    multimetric_: bool
+    scorer_: Callable[..., Any]
     _metadata: frozenset[str] = frozenset()
 
     def __init__(
