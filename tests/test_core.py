@@ -16,7 +16,6 @@ import pytest
 from sktensordp._random import NoiseStreams
 from sktensordp.completion import CPCompletion
 from sktensordp.measure import BoundedSums
-from sktensordp.privacy import PrivacyGuarantee
 from tests import DOC
 from tests.support.every_estimator import RELEASING, answer
 from tests.support.leaving import kinds_of_questions, kinds_of_sums, modules
@@ -217,9 +216,7 @@ MEANWHILE = {
     "tensor/_average_row.py": _POSTERIOR,
     "tensor/_cp_rows.py": "computes from randomised values, in a candidate of a search",
     "tensor/_leading_terms.py": _PUBLIC,
-    "tensor/_observations.py": _POSTERIOR,
     "tensor/_pattern.py": _PUBLIC,
-    "tensor/_rows.py": _POSTERIOR,
     "tensor/_shared_rows.py": _POSTERIOR,
     "tensor/_sums.py": _POSTERIOR,
     "tensor/_threads.py": _HANDS_ON,
@@ -268,7 +265,7 @@ def test_what_runs_before_the_noise_is_in_the_core_or_listed():
 
 
 def test_what_runs_before_the_noise_is_seen(monkeypatch):
-    """A guarantee drawn in the middle of a fit, say."""
+    """A guarantee that is drawn in the middle of a fit, say."""
     where = np.argwhere(np.ones((3, 3)))
     model = CPCompletion(0, perturbation="input", value_bounds=(0, 1), shape=(3, 3))
 
@@ -276,11 +273,9 @@ def test_what_runs_before_the_noise_is_seen(monkeypatch):
         return entered_before_noise(lambda: model.fit(where, np.linspace(0, 1, 9)))
 
     assert entered() - set(CORE) <= MEANWHILE.keys()
-    record = CPCompletion._record
 
-    def curious(self, guarantee: PrivacyGuarantee):
-        guarantee._repr_html_()
-        record(self, guarantee)
+    def curious(estimator, entries, measurement):
+        measurement.guarantee._repr_html_()
 
-    monkeypatch.setattr(CPCompletion, "_record", curious)
+    monkeypatch.setattr("sktensordp.completion._base.warn_before", curious)
     assert entered() - set(CORE) - MEANWHILE.keys() >= {"privacy/_html.py"}
