@@ -68,8 +68,9 @@ def test_proofs_are_where_the_page_says():
 NO_DRAWS = {"BLOCK", "NoiseStreams"}
 # Functions and methods that draw, or lend what draws.
 DRAWING = {
-    "_release", "by_tiles", "fresh_bits", "privatize", "random_raw", "randomize",
-    "randomized", "stream", "token_bytes", "urandom",
+    "by_tiles", "fresh_bits", "privatize", "random_raw", "randomize", "randomized",
+    "recorded_call", "recorded_fit", "recorded_update", "stream", "token_bytes",
+    "urandom",
 }  # fmt: skip
 
 
@@ -118,7 +119,7 @@ def test_other_generators_outside_of_the_core_are_listed():
         "from .._random import SentStreams",
         "def f(lattice, rows, bits):\n    return lattice.randomize(rows, bits)",
         "def f(streams):\n    return streams.stream(0)",
-        "def f(model, guarantee):\n    with model._release(guarantee):\n        pass",
+        "def f(model, guarantee):\n    with recorded_fit(model, guarantee):\n        pass",
         "import secrets\nkey = secrets.token_bytes(16)",
     ],
 )
@@ -203,6 +204,7 @@ MEANWHILE = {
     "_sklearn_compat.py": _HANDS_ON,
     "_waiting.py": "shows that a fit goes on; a time only where that is public",
     "completion/_cp.py": _PUBLIC,
+    "completion/_dense.py": "says whether a fit was to a tensor",
     "completion/_ranking.py": "says what is public",
     "completion/_tucker.py": _PUBLIC,
     "completion/measurements/_expectation.py": _PUBLIC,
