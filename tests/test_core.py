@@ -119,7 +119,7 @@ def test_other_generators_outside_of_the_core_are_listed():
         "from .._random import SentStreams",
         "def f(lattice, rows, bits):\n    return lattice.randomize(rows, bits)",
         "def f(streams):\n    return streams.stream(0)",
-        "def f(model, guarantee):\n    with recorded_fit(model, guarantee):\n        pass",
+        "def f(model, said):\n    with recorded_fit(model, said):\n        pass",
         "import secrets\nkey = secrets.token_bytes(16)",
     ],
 )
