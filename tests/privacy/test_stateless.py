@@ -55,13 +55,8 @@ from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.moments import MultilinearRidge
 from sktensordp.privacy import PrivacyBudget, compose, planned_guarantee, privacy_of
-from sktensordp.privacy._stateless import (
-    _IGNORE_Y,
-    _READ_NOTHING,
-    ignores_y,
-    reads_nothing,
-)
 from tests.support.every_estimator import RELEASING
+from tests.support.seams import _IGNORE_Y, _READ_NOTHING, ignores_y, reads_nothing
 
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 OTHER_ROWS = np.random.default_rng(0).integers(0, 2, (8, 3)) * 5.0
