@@ -15,7 +15,7 @@ TEXTS = {
     path.relative_to(ROOT / "tests").as_posix(): path.read_text(encoding="utf-8")
     for path in (ROOT / "tests").rglob("*.py")
 }
-del TEXTS["test_seams.py"]  # which shows some
+del TEXTS["test_seams.py"]  # It shows some.
 IMPORT = re.compile(r"^ *from (\S+) import (\([^)]*\)|.*)$", re.M)
 
 
