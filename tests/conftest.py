@@ -12,12 +12,12 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from sktensordp.measure import _sums
 from tests import ROOT
 from tests.support import divergence as divergences
 from tests.support import noise
 from tests.support.leftovers import Leftovers
 from tests.support.long_vectors import AS_RELEASED, refusing_long
+from tests.support.seams import measure_sums
 from tests.support.tiers import DEFAULT, has_tests_of
 
 TESTS = ROOT / "tests"
@@ -116,14 +116,14 @@ def nothing_is_left_behind():
 @pytest.fixture(autouse=True)
 def no_vector_is_too_long():
     """Vectors of people that are too long fail a test, instead of becoming zero."""
-    with mock.patch.object(_sums, "without_long", refusing_long):
+    with mock.patch.object(measure_sums, "without_long", refusing_long):
         yield
 
 
 @pytest.fixture
 def as_released(monkeypatch):
     """Vectors that are too long become zero, as they do for users."""
-    monkeypatch.setattr(_sums, "without_long", AS_RELEASED)
+    monkeypatch.setattr(measure_sums, "without_long", AS_RELEASED)
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,8 @@ import random
 import re
 from pathlib import Path
 
+from tests.support.seams import NAMES
+
 OPERATORS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=",
     ast.NotEq: "==", ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*",
@@ -102,6 +104,17 @@ def mutants(package, n, seed):
     return found
 
 
+SEAMS = re.compile(r"^ *from tests\.support\.seams import (\([^)]*\)|.*)$", re.M)
+
+
+def words_of(text):
+    """Words of a test, and of the modules whose private names it imports."""
+    words = {*re.findall(r"\w+", text)}
+    for name in re.findall(r"\w+", " ".join(SEAMS.findall(text))):
+        words |= {*re.findall(r"\w+", NAMES.get(name, [""])[0])}
+    return words
+
+
 def likely_tests(folder, file, text, line, n=7):
     """Files of tests that name most of what a module defines, above all at a line.
 
@@ -130,7 +143,7 @@ def likely_tests(folder, file, text, line, n=7):
     part, stem = file.partition("/")[0], Path(file).stem.strip("_")
     scores = {}
     for path in sorted(folder.rglob("test_*.py")):
-        words = {*re.findall(r"\w+", path.read_text())}
+        words = words_of(path.read_text())
         score = sum(weight for name, weight in weights.items() if name in words)
         score += (
             8 * (stem in path.stem) + 3 * (stem in words) + 2 * (part in path.parts)

@@ -13,7 +13,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_html_repr
 
-import sktensordp.base
 from sktensordp import audit, mechanisms, model_selection, noise, privacy
 from sktensordp.completion import (
     CoordinateEncoder,
@@ -33,6 +32,7 @@ from tests.support.every_estimator import (
     slow_repeats,
 )
 from tests.support.planted_data import is_encoder
+from tests.support.points import POINTS, original
 from tests.support.public import public
 
 TENSOR = np.where(np.eye(4, 3) == 1, np.nan, VALUES.reshape(4, 3))
@@ -180,7 +180,7 @@ CLASSES = list({type(case.estimator): case for case in CASES}.values())
 @pytest.fixture
 def published(monkeypatch):
     address = "https://documentation.test/stable"
-    monkeypatch.setattr(sktensordp.base, "_documentation", lambda: address)
+    monkeypatch.setattr(*POINTS["address of the documentation"], lambda: address)
     return address
 
 
@@ -209,7 +209,7 @@ def test_an_estimator_of_a_user_has_no_page_here(published):
 
 
 def test_the_address_is_that_of_the_metadata(monkeypatch):
-    asked = sktensordp.base._documentation.__wrapped__
+    asked = original("address of the documentation").__wrapped__
     for urls, address in (
         ([], ""),
         (["Source, https://source.test"], ""),
@@ -223,7 +223,7 @@ def test_the_address_is_that_of_the_metadata(monkeypatch):
             found["Project-URL"] = url
         monkeypatch.setattr(metadata, "metadata", {"sktensordp": found}.__getitem__)
         assert asked() == address
-    monkeypatch.setattr(sktensordp.base, "_documentation", lambda: "")
+    monkeypatch.setattr(*POINTS["address of the documentation"], lambda: "")
     assert "href=" not in estimator_html_repr(CoordinateEncoder())
 
 

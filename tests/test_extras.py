@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sktensordp._extras import imported
 from sktensordp.completion import CPCompletion
 from sktensordp.datasets import fetch_movielens
 from sktensordp.encoding import TorchTask
@@ -19,6 +18,7 @@ from sktensordp.plotting import (
     FactorsDisplay,
     PrivacyProfileDisplay,
 )
+from tests.support.seams import imported
 
 DECLARED = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())
 EXTRAS = DECLARED["project"]["optional-dependencies"]

@@ -24,12 +24,9 @@ import numpy as np
 import pytest
 
 from sktensordp import noise
-from sktensordp._random import NoiseStreams
 from sktensordp.completion import CPCompletion
-from sktensordp.completion.measurements._sums import SumsRandomizer
 from sktensordp.model_selection import ItemHoldout, UserHoldout, UserKFold
 from sktensordp.privacy import planned_guarantee
-from sktensordp.privacy.calibration._table import LevelTable, level_table
 from tests.golden import (
     ENTRY,
     RANGE,
@@ -42,6 +39,7 @@ from tests.golden import (
 )
 from tests.support.every_estimator import CASES
 from tests.support.points import POINTS
+from tests.support.seams import LevelTable, NoiseStreams, SumsRandomizer, level_table
 
 STORED = Path(__file__).with_name("golden.json")
 

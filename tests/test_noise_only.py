@@ -13,7 +13,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
-from sktensordp import _noise_only as rules
 from sktensordp.completion import CPCompletion, ImplicitCompletion, TuckerCompletion
 from sktensordp.exceptions import NoiseOnlyWarning
 from sktensordp.mechanisms import mean
@@ -24,6 +23,13 @@ from sktensordp.moments import (
     MultilinearRidgeClassifier,
 )
 from tests.support.replaying import recorded
+from tests.support.seams import (
+    counts_are_noise,
+    errors_exceed,
+    moments_are_noise,
+    sums_are_noise,
+    totals_are_noise,
+)
 
 # --- every estimator ------------------------------------------------------------------
 
@@ -145,7 +151,7 @@ def matrices_of(sizes, eigenvalue, trace):
                 matrix[0, 0] += strength * eigenvalue(n)
                 matrix += strength * trace(n) / n * np.eye(n)
             found.append((np.linalg.eigvalsh(matrix), 1.0))
-        return rules.moments_are_noise(found)
+        return moments_are_noise(found)
 
     return is_noise
 
@@ -154,7 +160,7 @@ def counts_of(n):
     def is_noise(rng, strength):
         counts = rng.standard_normal(n)
         counts[0] += 10 * strength
-        return rules.counts_are_noise(counts, 1.0)
+        return counts_are_noise(counts, 1.0)
 
     return is_noise
 
@@ -163,7 +169,7 @@ def sums_of(n):
     def is_noise(rng, strength):
         sums = rng.standard_normal(n)
         sums[0] += strength * math.sqrt(15 * math.sqrt(n) + 100)
-        return rules.sums_are_noise(sums, 1.0)
+        return sums_are_noise(sums, 1.0)
 
     return is_noise
 
@@ -175,14 +181,14 @@ def means_of(n):
         error = 0.3 if strength else 3.0
         drawn = error * math.sqrt(n) * rng.standard_normal((n, 1))
         errors = drawn.std(axis=0, ddof=1) / math.sqrt(n)
-        return rules.errors_exceed(errors, np.ones(1))
+        return errors_exceed(errors, np.ones(1))
 
     return is_noise
 
 
 def totals(rng, strength):
     n_units, logs = rng.standard_normal(2)
-    return rules.totals_are_noise(n_units + 10 * strength, logs, 1.0)
+    return totals_are_noise(n_units + 10 * strength, logs, 1.0)
 
 
 def first_limit(n):

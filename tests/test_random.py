@@ -13,10 +13,10 @@ from numpy.testing import assert_array_equal
 from randomgen import AESCounter
 from scipy.stats import chi2
 
-from sktensordp._random import NoiseStreams
 from sktensordp.base import PrivateEstimatorMixin, recorded_call
 from sktensordp.privacy import PrivacyGuarantee
 from tests.support.noise import following_from
+from tests.support.seams import NoiseStreams
 
 BLOCKS = [0, 1, 2, 2**16, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
 

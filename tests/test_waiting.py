@@ -10,7 +10,6 @@ import pytest
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV
 
-from sktensordp import _waiting
 from sktensordp.audit import audit_mechanism
 from sktensordp.base import EstimatorMixin
 from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
@@ -21,6 +20,7 @@ from sktensordp.moments import MultilinearPCA
 from sktensordp.papers import BiScaler
 from tests.support.callbacks import ProgressBar, needs_callbacks
 from tests.support.every_estimator import EVERY
+from tests.support.seams import sktensordp_waiting
 
 rich_console = pytest.importorskip("rich.console")
 X = np.argwhere(np.ones((7, 5)))
@@ -32,10 +32,10 @@ STARS = [1, 2, 3, 4, 5]
 def screen(monkeypatch):
     """Somebody watches, has no patience, and every sweep takes longer than that."""
     shown = io.StringIO()
-    monkeypatch.setattr(_waiting, "PATIENCE", 0.0)
-    monkeypatch.setattr(_waiting, "is_interactive", lambda: True)
+    monkeypatch.setattr(sktensordp_waiting, "PATIENCE", 0.0)
+    monkeypatch.setattr(sktensordp_waiting, "is_interactive", lambda: True)
     monkeypatch.setattr(
-        _waiting,
+        sktensordp_waiting,
         "console",
         lambda: rich_console.Console(file=shown, force_terminal=True, width=80),
     )
@@ -46,15 +46,15 @@ def screen(monkeypatch):
 @pytest.fixture
 def log(monkeypatch, caplog):
     """Nobody watches, and the log is kept."""
-    monkeypatch.setattr(_waiting, "PATIENCE", 0.0)
-    monkeypatch.setattr(_waiting, "is_interactive", lambda: False)
+    monkeypatch.setattr(sktensordp_waiting, "PATIENCE", 0.0)
+    monkeypatch.setattr(sktensordp_waiting, "is_interactive", lambda: False)
     slowly(monkeypatch)
     caplog.set_level(logging.INFO, "sktensordp")
     return caplog
 
 
 def slowly(monkeypatch):
-    start = _waiting.Sign.__enter__
+    start = sktensordp_waiting.Sign.__enter__
 
     def patient(sign):
         entered = start(sign)
@@ -62,7 +62,7 @@ def slowly(monkeypatch):
             sign._timer.join()
         return entered
 
-    monkeypatch.setattr(_waiting.Sign, "__enter__", patient)
+    monkeypatch.setattr(sktensordp_waiting.Sign, "__enter__", patient)
 
 
 def cp(**params):
@@ -82,7 +82,7 @@ def test_a_long_fit_shows_a_bar_in_a_terminal(screen):
     assert "CPCompletion: sweep" in text_of(screen)
     assert "/3" in text_of(screen)
     assert CLOCK.search(text_of(screen))
-    assert not _waiting._OPEN
+    assert not sktensordp_waiting._OPEN
 
 
 @pytest.mark.filterwarnings("ignore::sktensordp.exceptions.NoiseOnlyWarning")
@@ -193,7 +193,7 @@ def test_private_searches_write_nothing_of_their_fits(log):
 def test_other_searches_show_each_long_fit(screen):
     search_of_scores()
     assert text_of(screen).count("CPCompletion: sweep") >= 4
-    assert not _waiting._OPEN
+    assert not sktensordp_waiting._OPEN
 
 
 def test_other_searches_write_of_each_long_fit(log):
@@ -211,8 +211,8 @@ def test_a_callback_of_the_user_replaces_the_bar(screen):
 
 @pytest.mark.parametrize("interactive", [True, False])
 def test_what_is_fast_says_nothing(monkeypatch, caplog, interactive):
-    monkeypatch.setattr(_waiting, "is_interactive", lambda: interactive)
-    monkeypatch.setattr(_waiting, "console", lambda: pytest.fail("a bar"))
+    monkeypatch.setattr(sktensordp_waiting, "is_interactive", lambda: interactive)
+    monkeypatch.setattr(sktensordp_waiting, "console", lambda: pytest.fail("a bar"))
     caplog.set_level(logging.INFO, "sktensordp")
     before = threading.active_count()
     cp(perturbation="input").fit(X, VALUES)
@@ -223,14 +223,14 @@ def test_what_is_fast_says_nothing(monkeypatch, caplog, interactive):
 def test_the_inner_one_of_two_is_shown(screen):
     Recommender(cp(perturbation="input", shape=None)).fit(X, VALUES)
     assert "CPCompletion: sweep" in text_of(screen)
-    assert not _waiting._OPEN
+    assert not sktensordp_waiting._OPEN
 
 
 def test_an_error_ends_the_bar(screen):
     before = set(threading.enumerate())
     with pytest.raises(ValueError, match="fractions"):
         CoordinateEncoder().fit(X + 0.5)
-    assert not _waiting._OPEN
+    assert not sktensordp_waiting._OPEN
     for thread in set(threading.enumerate()) - before:
         thread.join(10)  # rich ends its own soon after
         assert not thread.is_alive()
@@ -258,4 +258,4 @@ def test_in_a_thread_or_beside_another_display_there_is_no_bar(screen):
     console = rich_console.Console(file=io.StringIO(), force_terminal=True)
     with Live(console=console, auto_refresh=False):
         cp(perturbation="input").fit(X, VALUES)
-    assert not _waiting._OPEN
+    assert not sktensordp_waiting._OPEN

@@ -14,15 +14,15 @@ from sktensordp.audit import (
     audit_mechanism,
     audit_one_run,
 )
-from sktensordp.audit._bounds import (
+from sktensordp.completion import CPCompletion
+from sktensordp.privacy import gaussian_sigma
+from tests.support.seams import (
     Pure,
     certified_bound,
     curve_bound_of_guesses,
     epsilon_of_mu,
     lower_epsilon_of_guesses,
 )
-from sktensordp.completion import CPCompletion
-from sktensordp.privacy import gaussian_sigma
 
 pytestmark = pytest.mark.thorough
 slow = pytest.mark.slow

@@ -8,7 +8,8 @@ from scipy.optimize import linprog
 from scipy.special import ndtr
 from scipy.stats import binom, norm
 
-from sktensordp.audit._bounds import (
+from sktensordp.privacy import gaussian_delta
+from tests.support.seams import (
     _LEAST_Z,
     Gaussian,
     Pure,
@@ -20,7 +21,6 @@ from sktensordp.audit._bounds import (
     lower_epsilon_of_guesses,
     quick_bound,
 )
-from sktensordp.privacy import gaussian_delta
 
 
 def exceedance(bound, claim, truth, rate, n, alpha):

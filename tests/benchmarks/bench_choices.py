@@ -152,8 +152,8 @@ def load(arguments):
 
 def compare(arguments, folder):
     from sktensordp.model_selection import ItemHoldout
-    from sktensordp.recommend._scoring import ranking_scores
     from tests.benchmarks.environments import answers, environments, threads
+    from tests.support.seams import ranking_scores
 
     name, pairs, shape = load(arguments)
     splits = ItemHoldout(0.2, n_splits=1 if arguments.small else 3, random_state=0)

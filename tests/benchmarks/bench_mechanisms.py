@@ -21,10 +21,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from sktensordp import mechanisms as dp
-from sktensordp._random import NoiseStreams
-from sktensordp._sklearn_compat import effective_n_threads
 from sktensordp.noise import gaussian_lattice, laplace_lattice
 from sktensordp.tensor import mode_products
+from tests.support.seams import NoiseStreams, effective_n_threads
 
 BLOCK = 2**16  # values are randomised in blocks of this size
 SIGMA = 3.730632  # of Gaussian noise for epsilon = 1, delta = 1e-5

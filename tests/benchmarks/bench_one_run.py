@@ -16,7 +16,7 @@ import argparse
 import numpy as np
 
 from sktensordp.audit import audit_one_run
-from sktensordp.audit._bounds import epsilon_of_mu
+from tests.support.seams import epsilon_of_mu
 
 
 def main():

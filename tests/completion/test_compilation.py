@@ -13,9 +13,9 @@ COMMAND = [sys.executable, "-m", "sktensordp.completion"]
 KERNELS = """
 import importlib, pkgutil
 import numba
-from sktensordp.measure import _kernels
 from sktensordp.tensor import kernels as package
-modules = [_kernels] + [
+from tests.support.seams import measure_kernels
+modules = [measure_kernels] + [
     importlib.import_module(f"{package.__name__}.{info.name}")
     for info in pkgutil.iter_modules(package.__path__)
 ]

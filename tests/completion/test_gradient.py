@@ -6,9 +6,6 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from sktensordp.completion._entries import Entries
-from sktensordp.completion._problem import Problem
-from sktensordp.completion.measurements import _gradient
 from tests.measure.test_noisy_sums import (
     SHAPES,
     VALUES,
@@ -18,6 +15,7 @@ from tests.measure.test_noisy_sums import (
 from tests.measure.test_noisy_sums import make as make_any
 from tests.support.points import POINTS, original
 from tests.support.replaying import accounted, leaves, quick, recorded
+from tests.support.seams import Entries, Problem, _Blocks, _Descent
 
 pytestmark = pytest.mark.thorough
 
@@ -41,7 +39,7 @@ CLIPS = {"no biases": 0.03, "wide clip": 3.0}
 def shapes_of(model, order):
     """Shapes of the blocks of sums, in the order in which they are released."""
     entries = Entries(WHERE[order].astype(np.int32), None, SHAPES[order])
-    return _gradient._Blocks.of(Problem.of(model, SHAPES[order], entries)).shapes
+    return _Blocks.of(Problem.of(model, SHAPES[order], entries)).shapes
 
 
 def blocks_of(sums, shapes):
@@ -168,7 +166,7 @@ def descent_of(form, order, **params):
     model = make(form, order, epsilon=math.inf, **params)
     entries = Entries(WHERE[order].astype(np.int32), None, SHAPES[order])
     problem = Problem.of(model, SHAPES[order], entries)
-    return _gradient._Descent(problem, 0.0)
+    return _Descent(problem, 0.0)
 
 
 def test_a_tucker_starts_as_a_cp_of_two_modes():

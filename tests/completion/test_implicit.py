@@ -20,30 +20,30 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from sktensordp.completion import ImplicitCompletion, make_ranking_scorer
-from sktensordp.completion.measurements.units import _cooccurrence
-from sktensordp.completion.measurements.units._cooccurrence import (
-    number_of_items,
-    plan_noise,
-    release_sums,
-)
 from sktensordp.datasets import make_choices
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.measure import ProductSums, _products, _sums
-from sktensordp.measure._sums import BELOW_ONE
+from sktensordp.measure import ProductSums
 from sktensordp.model_selection import ItemHoldout
 from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of
-from sktensordp.tensor._choices import Choices
-from sktensordp.tensor.kernels._choices import (
-    assemble,
-    centred_sums,
-    centred_weights,
-)
 from tests.support.callbacks import HAS_CALLBACKS
 from tests.support.choices import KINDS_OF_CHOICES
 from tests.support.noise import source_of
 from tests.support.public import methods_of
 from tests.support.refusing import refused
 from tests.support.replaying import accounted, recorded
+from tests.support.seams import (
+    BELOW_ONE,
+    Choices,
+    assemble,
+    centred_sums,
+    centred_weights,
+    measure_products,
+    measure_sums,
+    number_of_items,
+    plan_noise,
+    release_sums,
+    units_cooccurrence,
+)
 
 pytestmark = pytest.mark.thorough
 
@@ -281,14 +281,14 @@ def test_no_cell_of_the_diagonal_exceeds_64_bits():
 
 
 def test_blocks_for_an_undivided_diagonal_would_wrap(monkeypatch):
-    monkeypatch.setattr(_products, "_BLOCK", 2**15)
+    monkeypatch.setattr(measure_products, "_BLOCK", 2**15)
     with pytest.raises(AssertionError):
         test_no_cell_of_the_diagonal_exceeds_64_bits()
 
 
 @pytest.mark.parametrize("block", [1, 3, 10**6])
 def test_users_may_come_in_any_parts(block, monkeypatch):
-    monkeypatch.setattr(_products, "_BLOCK", block)
+    monkeypatch.setattr(measure_products, "_BLOCK", block)
     chosen, shares = extremes(9), SHARES["even"](9).astype(np.int64)
     sums = ProductSums(shares, 1.0, 0.5, 2.0**-30)
     whole, parts = limbs_of(sums, chosen), sums.zeros()
@@ -395,14 +395,14 @@ def test_the_guarantee_is_the_one_asked_for():
 
 
 def test_twice_the_contributions_would_be_noticed(monkeypatch):
-    monkeypatch.setattr(_sums, "BELOW_ONE", 2.0)
+    monkeypatch.setattr(measure_sums, "BELOW_ONE", 2.0)
     with pytest.raises(AssertionError):
         test_one_user_moves_all_releases_by_what_is_accounted_for(20.0)
 
 
 def test_shares_above_the_budget_are_refused(monkeypatch):
-    monkeypatch.setattr(_cooccurrence, "_MOST_COUNTS", 1.1)
-    monkeypatch.setattr(_cooccurrence, "_LEAST_COUNTS", 1.1)
+    monkeypatch.setattr(units_cooccurrence, "_MOST_COUNTS", 1.1)
+    monkeypatch.setattr(units_cooccurrence, "_LEAST_COUNTS", 1.1)
     with pytest.raises(RuntimeError, match="more than the budget"):
         make().fit(X)
 

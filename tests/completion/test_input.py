@@ -6,14 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from sktensordp._random import NoiseStreams
 from sktensordp.completion import CPCompletion
-from sktensordp.completion._domain import Domain
-from sktensordp.completion._entries import Entries
-from sktensordp.completion._values import plan_entry_randomizer
 from sktensordp.datasets import make_ratings
 from tests.support.noise import source_of
 from tests.support.points import POINTS
+from tests.support.seams import Domain, Entries, NoiseStreams, plan_entry_randomizer
 
 STARS = tuple(np.arange(0.5, 5.1, 0.5).tolist())
 EPSILONS = [1e-3, 0.3, 1.0, 4.0, 8.0, 30.0]

@@ -17,8 +17,7 @@ from sktensordp.completion import (
     Recommender,
     TuckerCompletion,
 )
-from sktensordp.completion import _fitted as fitted_module
-from sktensordp.completion._ranking import best_of
+from tests.support.seams import best_of, completion_fitted, completion_ranking
 
 SHAPE = (30, 20)
 FREE = math.inf
@@ -101,7 +100,7 @@ def test_the_best_of_what_may_be_recommended(models, name, options):
 
 
 def test_lists_follow_their_rows_through_all_chunks(models, monkeypatch):
-    monkeypatch.setattr("sktensordp.completion._ranking._N_RANKED", 4 * SHAPE[1])
+    monkeypatch.setattr(completion_ranking, "_N_RANKED", 4 * SHAPE[1])
     users = np.arange(SHAPE[0])
     lists = [[user % 20, (user + 1) % 20] for user in users]
     for model in models.values():
@@ -153,13 +152,13 @@ def test_best_columns_are_those_of_sorting(n_columns, k):
 @pytest.fixture
 def scans(monkeypatch):
     """Numbers of entries that were sorted."""
-    found, build = [], fitted_module.items_by_place
+    found, build = [], completion_fitted.items_by_place
 
     def counted(where, *arguments):
         found.append(len(where))
         return build(where, *arguments)
 
-    monkeypatch.setattr(fitted_module, "items_by_place", counted)
+    monkeypatch.setattr(completion_fitted, "items_by_place", counted)
     return found
 
 

@@ -11,7 +11,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from sktensordp._noise_only import totals_are_noise
 from sktensordp.completion import (
     CoordinateEncoder,
     CPCompletion,
@@ -20,11 +19,11 @@ from sktensordp.completion import (
     TuckerCompletion,
     make_ranking_scorer,
 )
-from sktensordp.completion.measurements.units import _first as of_values
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import AveragesOnlyWarning, NoiseOnlyWarning
 from sktensordp.model_selection import PrivateSearchCV, UserKFold
 from tests.support.replaying import recorded
+from tests.support.seams import LOG_RANGE, USUAL_LOG, totals_are_noise
 
 pytestmark = pytest.mark.thorough
 RATINGS = make_ratings(600, 30, 9000, random_state=0)
@@ -136,7 +135,7 @@ def test_it_can_be_told_from_averages_and_goes_with_them():
 def test_false_alarms_are_as_rare_as_stated(n_entries, n_units):
     """At most 1e-3 each; 200,000 seeded draws leave that below 1.4e-3."""
     rng = np.random.default_rng(0)
-    log = (math.log(n_entries) - of_values.USUAL_LOG) / of_values.LOG_RANGE
+    log = (math.log(n_entries) - USUAL_LOG) / LOG_RANGE
     totals = n_units * np.array([1.0, max(log, -1.0)])
     totals = totals + rng.standard_normal((200_000, 2))
     assert np.mean([totals_are_noise(*total, 1.0) for total in totals]) < 1.4e-3

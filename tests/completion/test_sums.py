@@ -9,15 +9,17 @@ import pytest
 from sklearn.base import clone
 
 from sktensordp.completion import CPCompletion
-from sktensordp.completion._domain import Domain
-from sktensordp.completion._entries import Entries
-from sktensordp.completion.measurements import _sums
-from sktensordp.completion.measurements._sums import plan_sums_randomizer
 from sktensordp.datasets import make_ratings
 from sktensordp.measure import RangeSums
 from sktensordp.tensor import fit_biases_to_sums
-from sktensordp.tensor._sums import shared_entries
 from tests.support.replaying import quick, recorded
+from tests.support.seams import (
+    Domain,
+    Entries,
+    ValueQuestion,
+    plan_sums_randomizer,
+    shared_entries,
+)
 from tests.support.tensors import error_on
 
 pytestmark = pytest.mark.thorough
@@ -93,7 +95,10 @@ def test_no_value_counts_for_more_steps_than_the_noise_is_for():
     lattice = SimpleNamespace(low=-1.0, step=0.5, n_steps=4)
     values = np.array([-9.0, -1.0, 0.6, 1.3, 9.0])
     sums = RangeSums((5,), 0, 4, times=1, step=1.0)
-    question, total = _sums.ValueQuestion(domain, lattice, True, (sums,)), sums.zeros()
+    question, total = (
+        ValueQuestion(domain, lattice, True, (sums,)),
+        sums.zeros(),
+    )
     question.add(Entries(np.arange(5)[:, np.newaxis], values, (5,)), total)
     np.testing.assert_array_equal(total, [0, 0, 3, 4, 4])
 

@@ -18,17 +18,17 @@ from sktensordp.completion import (
     ImplicitCompletion,
     Recommender,
     TuckerCompletion,
-    _synthetic,
-)
-from sktensordp.completion.measurements.units._population import (
-    N_BINS,
-    Population,
-    bins_of,
 )
 from sktensordp.datasets import make_choices
 from sktensordp.privacy import PrivacyBudget, privacy_of
-from sktensordp.tensor.kernels._drawn import draw_items
 from tests.support.replaying import recorded
+from tests.support.seams import (
+    N_BINS,
+    Population,
+    bins_of,
+    completion_synthetic,
+    draw_items,
+)
 
 SHAPE, LEVELS = (2000, 60), [1.0, 2.0, 3.0, 4.0, 5.0]
 CHOICES = make_choices(*SHAPE, 12_000, random_state=0).data
@@ -39,8 +39,8 @@ FREE = float("inf")
 def quickly():
     """Fit samplers to fewer users, in fewer rounds."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_synthetic, "_N_DRAWN", 1000)
-        patched.setattr(_synthetic, "_ROUNDS", 14)
+        patched.setattr(completion_synthetic, "_N_DRAWN", 1000)
+        patched.setattr(completion_synthetic, "_ROUNDS", 14)
         yield
 
 
@@ -160,14 +160,16 @@ def errors(model, n_users):
     counts = counts_of(table, SHAPE[1])[popular] / share / model.item_counts_[popular]
     starts = np.append(0, np.cumsum(np.bincount(table[:, 0])))
     found = sampler.model
-    products = _synthetic.products_of(found, sampler._place, starts, table[:, 1])
+    products = completion_synthetic.products_of(
+        found, sampler._place, starts, table[:, 1]
+    )
     pairs = products[:20] / found.products[:20]
     return np.abs(counts - 1).max(), np.abs(pairs - 1).max()
 
 
 def fitted_anew(model, monkeypatch, n_rounds):
-    monkeypatch.setattr(_synthetic, "_ROUNDS", n_rounds)
-    monkeypatch.setattr(_synthetic, "_N_DRAWN", 100_000)
+    monkeypatch.setattr(completion_synthetic, "_ROUNDS", n_rounds)
+    monkeypatch.setattr(completion_synthetic, "_N_DRAWN", 100_000)
     other = pickle.loads(pickle.dumps(model))
     vars(other._fitted.sampler).pop("_fitted", None)
     return other
@@ -192,7 +194,7 @@ def test_products_are_those_that_a_fit_releases(free):
     model, sampler = free._fitted.model, free._fitted.sampler
     X = CHOICES[np.lexsort(CHOICES.T[::-1])]
     starts = np.append(0, np.cumsum(np.unique(X[:, 0], return_counts=True)[1]))
-    found = _synthetic.products_of(model, sampler._place, starts, X[:, 1])
+    found = completion_synthetic.products_of(model, sampler._place, starts, X[:, 1])
     # But for what is taken for chance, which is shrunk.
     assert np.corrcoef(found, model.products)[0, 1] > 0.98
     assert abs(found.sum() / model.products.sum() - 1) < 0.2
@@ -236,7 +238,7 @@ def test_draws_move_towards_the_released_products(free, slope):
     """Users who are too much alike are drawn by popularity more often, and so on."""
     sampler = free._fitted.sampler
     draws, model = sampler._fitted, sampler.model
-    closer = _synthetic._closer(draws, model, slope * model.products, 1.0)
+    closer = completion_synthetic._closer(draws, model, slope * model.products, 1.0)
     assert (closer.by_weight < draws.by_weight) == (slope < 1)
     moved = (closer.similarity - draws.similarity)[tuple(model.pairs)]
     assert np.all(moved > 0 if slope < 1 else moved < 0)

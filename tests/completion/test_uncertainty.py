@@ -7,9 +7,8 @@ import pytest
 from scipy.stats import norm
 
 from sktensordp.completion import CPCompletion
-from sktensordp.completion.measurements import _residual_variance as _uncertainty
 from sktensordp.datasets import make_ratings
-from sktensordp.privacy.calibration._table import level_table
+from tests.support.seams import _most_likely, _squared_distances, level_table
 from tests.support.tensors import fitted_in
 
 pytestmark = pytest.mark.thorough
@@ -270,9 +269,7 @@ def test_squared_distances_are_unbiased(levels, epsilon):
     table = level_table(tuple(float(level) for level in levels), epsilon)
     x, ranks = np.array(table.levels), np.argsort(np.argsort(table.outputs))
     for mean in (x[0] - 2, x[0], x.mean(), x[1] + 0.3, x[-1] + 0.7):
-        squares = _uncertainty._squared_distances(
-            table, ranks, np.full(len(ranks), mean)
-        )
+        squares = _squared_distances(table, ranks, np.full(len(ranks), mean))
         expected = table.probabilities @ squares
         np.testing.assert_allclose(expected, (x - mean) ** 2, atol=1e-9)
 
@@ -286,7 +283,7 @@ def test_the_variance_under_laplace_noise_is_recovered(scale, residual):
     variance = rng.uniform(0, 0.2, n)
     distance = rng.normal(size=n) * np.sqrt(variance + residual)
     distance += rng.laplace(scale=scale, size=n)
-    found = _uncertainty._most_likely(scale, distance, variance, 1.0, (1e-5, 36.0))
+    found = _most_likely(scale, distance, variance, 1.0, (1e-5, 36.0))
     limit = 6 * 2 * scale**2 / math.sqrt(n) + 0.03 * residual
     assert abs(found - residual) < limit
 

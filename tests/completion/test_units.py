@@ -25,9 +25,6 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, train_test_split
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.completion._domain import Domain
-from sktensordp.completion._entries import Entries
-from sktensordp.completion._problem import Problem
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.model_selection import UserKFold
@@ -46,6 +43,7 @@ from tests.support.replaying import (
     replayed,
     with_a_pattern,
 )
+from tests.support.seams import Domain, Entries, Problem
 from tests.support.tensors import everywhere
 
 pytestmark = pytest.mark.thorough

@@ -32,12 +32,11 @@ from sktensordp.moments import (
     MultilinearRidge,
     MultilinearRidgeClassifier,
 )
-from sktensordp.moments._samples import Samples
-from sktensordp.moments._sums import LARGEST_CORE, LARGEST_SAMPLE
 from tests.support.leaving import kinds_of_questions, kinds_of_sums, leaving
 from tests.support.points import POINTS
 from tests.support.replaying import accounted, with_a_pattern
 from tests.support.requests import Sums as Carrier
+from tests.support.seams import LARGEST_CORE, LARGEST_SAMPLE, Samples
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sktensordp.exceptions.AveragesOnlyWarning"),

@@ -25,10 +25,10 @@ from sktensordp.exceptions import (
     PrivacyLeakWarning,
     UnsoundClaimWarning,
 )
-from sktensordp.mechanisms._base import ReleasingTransformer as Release
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.every_estimator import CASES
 from tests.support.refusing import refused
+from tests.support.seams import ReleasingTransformer as Release
 
 
 def shown(value):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.datasets import _cells, _ratings, make_ratings
+from sktensordp.datasets import make_ratings
 from tests.support.points import POINTS
+from tests.support.seams import _draw_values, draw_cells
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +124,7 @@ def interaction(matrix):
 def test_interaction_has_the_rank(rank):
     grid = np.argwhere(np.ones((30, 40)))
     rng = np.random.RandomState(0)
-    values = _ratings._draw_values(grid, 30, 40, rank, 0, rng).reshape(30, 40)
+    values = _draw_values(grid, 30, 40, rank, 0, rng).reshape(30, 40)
     assert np.linalg.matrix_rank(values) == rank + 2
     assert np.linalg.matrix_rank(interaction(values), tol=1e-9) == rank
 
@@ -205,7 +206,7 @@ def test_chances_are_those_of_a_draw_without_replacement(monkeypatch, cost, n_dr
     n_repeats = 4000
     counts = dict.fromkeys(chances_of_sets(n_draws), 0)
     for _ in range(n_repeats):
-        cells = _cells.draw_cells(n_draws, *WEIGHTS, rng)
+        cells = draw_cells(n_draws, *WEIGHTS, rng)
         counts[tuple(sorted(cells.tolist()))] += 1
     for key, chance in chances_of_sets(n_draws).items():
         sigma = np.sqrt(chance * (1 - chance) / n_repeats)

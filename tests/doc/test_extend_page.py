@@ -17,7 +17,6 @@ import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
 from sktensordp import mechanisms, moments
-from sktensordp._random import NoiseStreams
 from sktensordp.audit import audit_estimator
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, planned_guarantee, privacy_of
@@ -29,6 +28,7 @@ from tests.hardening import test_noise_reuse as reuse
 from tests.statistical import test_estimators as statistical
 from tests.support.every_estimator import BOX, ROWS, Case
 from tests.support.points import POINTS
+from tests.support.seams import NoiseStreams
 from tests.support.walks import code_lines
 
 pytestmark = pytest.mark.thorough

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.encoding._knorm import KNormLattice, knorm_lattice
 from tests.support.goodness import chi_square
+from tests.support.seams import KNormLattice, knorm_lattice
 
 ALPHA = 1e-6
 

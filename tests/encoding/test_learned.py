@@ -16,21 +16,23 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from sktensordp.encoding._channels import (
-    BallChannel,
-    SphereChannel,
-    code_channel,
-    cosines,
-)
-from sktensordp.encoding._code_noise import code_noise
-from sktensordp.encoding._learned import learned_encoder, make_trainer
-from sktensordp.encoding._maps import MapShape
-from sktensordp.encoding._task_models import task_of
-from sktensordp.encoding._training import Model, Trainer
-from sktensordp.mechanisms._privunit import calibrated_cap
-from sktensordp.privacy.calibration._privunit import privunit_design
 from tests.support.goodness import moments_p_value
 from tests.support.noise import stream_of
+from tests.support.seams import (
+    BallChannel,
+    MapShape,
+    Model,
+    SphereChannel,
+    Trainer,
+    calibrated_cap,
+    code_channel,
+    code_noise,
+    cosines,
+    learned_encoder,
+    make_trainer,
+    privunit_design,
+    task_of,
+)
 
 pytestmark = pytest.mark.thorough
 ALPHA = 1e-6

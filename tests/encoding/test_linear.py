@@ -10,17 +10,21 @@ from numpy.testing import assert_allclose
 from scipy.optimize import check_grad
 from scipy.spatial.distance import pdist
 
-from sktensordp.encoding import _linear as linear
-from sktensordp.encoding._code_noise import code_noise
-from sktensordp.encoding._linear import LinearProblem
-from sktensordp.encoding._search import (
+from tests.support.seams import (
+    LinearProblem,
     best_clip,
+    clipped_code,
+    code_noise,
+    l1_diameter,
+    linear_problem,
     loss_and_gradient,
+    noise_shares,
     refined,
+    scaled_basis,
     search_scaling,
+    unclipped_code,
+    whitening,
 )
-from sktensordp.encoding._whitening import whitening
-from sktensordp.papers._algorithm_one import l1_diameter
 
 ORACLE = json.loads((Path(__file__).parent / "oracle.json").read_text())
 
@@ -40,12 +44,12 @@ def random_problem(n=400, n_features=6, seed=0):
     rng = np.random.default_rng(seed)
     rows = rng.standard_t(5, size=(n, n_features)) @ rng.normal(size=(n_features,) * 2)
     task = rng.normal(size=(4, n_features))
-    return linear.linear_problem(rows, task, whitening(rows))
+    return linear_problem(rows, task, whitening(rows))
 
 
 def test_proposition_1():
     case = ORACLE["prop1"]
-    code = linear.unclipped_code(
+    code = unclipped_code(
         problem_of(numbers(case["P"])), numbers(case["E"]), float(case["sigma_w2"])
     )
     assert_allclose(code.decoder, numbers(case["D"]), rtol=1e-12)
@@ -55,7 +59,7 @@ def test_proposition_1():
 @pytest.mark.parametrize("case", ORACLE["prop4"])
 def test_proposition_4(case):
     values = numbers(case["lam"])
-    shares, loss = linear.noise_shares(values[values > 0], float(case["c"]))
+    shares, loss = noise_shares(values[values > 0], float(case["c"]))
     assert len(shares) == case["Zprime"]
     assert_allclose(shares, numbers(case["sigma2_over_M"])[: len(shares)], rtol=1e-12)
     assert_allclose(shares.sum(), 1.0)
@@ -66,7 +70,7 @@ def test_theorem_1():
     case = ORACLE["theorem1"]
     for bound, radius in (("lower", "r_min"), ("upper", "r_max")):
         c = 8 * (float(case[radius]) / float(case["eps"])) ** 2
-        _, loss = linear.noise_shares(numbers(case["lam"]), c)
+        _, loss = noise_shares(numbers(case["lam"]), c)
         assert_allclose(loss, float(case[bound]), rtol=1e-12)
 
 
@@ -76,14 +80,14 @@ def test_pipeline():
     root = numbers(known["L"])
     rows = np.vstack([2 * root.T, -2 * root.T])
     white = whitening(rows)
-    problem = linear.linear_problem(rows, numbers(known["K"]), white)
+    problem = linear_problem(rows, numbers(known["K"]), white)
     assert_allclose(problem.values, numbers(known["lam"])[:3], rtol=1e-12)
     for case in known["cases"]:
         c = 8 * (float(case["r"]) / float(case["eps"])) ** 2
-        shares, loss = linear.noise_shares(problem.values, c)
+        shares, loss = noise_shares(problem.values, c)
         assert_allclose(loss, float(case["loss"]), rtol=1e-12)
-        encoder = linear.scaled_basis(problem, shares)
-        code = linear.unclipped_code(problem, encoder, float(case["sigma_w2"]))
+        encoder = scaled_basis(problem, shares)
+        code = unclipped_code(problem, encoder, float(case["sigma_w2"]))
         assert_allclose(code.loss, float(case["loss"]), rtol=1e-12)
         on_x = encoder @ white.inverse / white.scale
         close = {"rtol": 1e-9, "atol": 1e-13}
@@ -150,16 +154,16 @@ class TestWhitening:
             whitening(np.array([[1.7e308], [-1.7e308]]))
         rows = np.random.default_rng(0).normal(size=(9, 3))
         with pytest.raises(ValueError, match="does not vary"):
-            linear.linear_problem(rows, np.zeros((2, 3)), whitening(rows))
+            linear_problem(rows, np.zeros((2, 3)), whitening(rows))
 
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_the_decoder_is_optimal(order):
     """Its loss is what it says, and every other decoder loses more."""
     problem = random_problem()
-    encoder = linear.scaled_basis(problem, np.array([0.5, 0.3, 0.2]))
+    encoder = scaled_basis(problem, np.array([0.5, 0.3, 0.2]))
     variance = 0.2
-    code = linear.clipped_code(problem, encoder, 0.6, order, variance)
+    code = clipped_code(problem, encoder, 0.6, order, variance)
     f = problem.h @ encoder.T
     norms = np.linalg.norm(f, ord=order, axis=1)
     f /= np.maximum(norms, 0.6)[:, None]
@@ -188,12 +192,15 @@ class TestSearch:
         noise = cache(partial(code_noise, name, epsilon=epsilon, delta=0.0))
         shares, levels = search_scaling(problem, noise, None, None)
         chosen = noise(len(shares))
-        encoder = linear.scaled_basis(problem, shares)
+        encoder = scaled_basis(problem, shares)
         code = best_clip(problem, encoder, chosen, levels)
         best = np.inf
         for ratio in np.geomspace(1e-4, 10, 40):
-            shares, _ = linear.noise_shares(problem.values, ratio)
-            encoder, one = linear.scaled_basis(problem, shares), noise(len(shares))
+            shares, _ = noise_shares(problem.values, ratio)
+            encoder, one = (
+                scaled_basis(problem, shares),
+                noise(len(shares)),
+            )
             grid = np.linspace(0.05, 1, 30)
             best = min(best, best_clip(problem, encoder, one, grid).loss)
         assert code.loss < 1.02 * best

@@ -18,8 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
-from sktensordp.encoding._task_models import task_of
-from sktensordp.encoding._tasks import NetworkTask, check_gradient, linearised
+from tests.support.seams import NetworkTask, check_gradient, linearised, task_of
 
 X, CLASSES = load_iris(return_X_y=True)
 BINARY = (CLASSES == 1).astype(int)

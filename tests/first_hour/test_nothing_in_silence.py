@@ -26,9 +26,6 @@ from sktensordp.completion import (
     Recommender,
     TuckerCompletion,
 )
-from sktensordp.completion._domain import declared_domain
-from sktensordp.completion._likely_mistakes import warn_of_edge
-from sktensordp.completion.measurements._measurement import ReleasedMean
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import NoiseOnlyWarning
 from sktensordp.mechanisms import (
@@ -41,6 +38,7 @@ from sktensordp.privacy import PrivacyBudget
 from tests.first_hour.films import FILMS, SHAPE, STARS, TABLE, WIDE, X, Y, cp
 from tests.support.every_estimator import EVERY
 from tests.support.public import annotated
+from tests.support.seams import ReleasedMean, declared_domain, warn_of_edge
 
 pytestmark = pytest.mark.thorough
 

@@ -11,9 +11,6 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from sktensordp.encoding._channels import SphereChannel
-from sktensordp.encoding._code_noise import BallNoise, code_noise
-from sktensordp.encoding._knorm import knorm_lattice
 from sktensordp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
@@ -21,16 +18,22 @@ from sktensordp.mechanisms import (
     TensorVariateGaussian,
     UnimodalDirectionalNoise,
 )
-from sktensordp.mechanisms._privunit import calibrated_cap
 from sktensordp.noise import gaussian_lattice, laplace_lattice
 from sktensordp.papers import (
     MatrixVariateGaussian,
     PublishedTensorVariateGaussian,
 )
-from sktensordp.privacy.calibration._sensitivity import declared_set
 from tests.support.every_estimator import VALUED, slow_repeats
 from tests.support.noise import source_of
 from tests.support.points import POINTS, original
+from tests.support.seams import (
+    BallNoise,
+    SphereChannel,
+    calibrated_cap,
+    code_noise,
+    declared_set,
+    knorm_lattice,
+)
 
 EPS = float(np.finfo(float).eps)
 LARGEST, LEAST = np.finfo(float).max, 5e-324

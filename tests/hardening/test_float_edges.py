@@ -17,39 +17,38 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sktensordp import mechanisms
-from sktensordp.completion._domain import Domain
-from sktensordp.completion._entries import Entries
-from sktensordp.completion.measurements import _sums
-from sktensordp.encoding._knorm import knorm_lattice
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.measure import (
     plan_gaussian_sums,
     plan_laplace_sums,
 )
-from sktensordp.mechanisms._privunit import calibrated_cap
-from sktensordp.noise import _lattice, laplace_lattice, uniform_below
-from sktensordp.noise._piecewise import hybrid_distribution
+from sktensordp.noise import GaussianLattice, laplace_lattice, uniform_below
 from sktensordp.privacy import (
     PrivacyBudget,
     compose,
     gaussian_mu,
     gaussian_sigma,
 )
-from sktensordp.privacy.accounting._events import (
-    PureDpEvent,
-    RandomizedResponseDpEvent,
-    TableDpEvent,
-)
-from sktensordp.privacy.accounting._randomized_response import (
-    LevelDistribution,
-    optimal_composition_delta,
-)
-from sktensordp.privacy.calibration._table import level_table
 from tests.support.divergence import exact_gaussian
 from tests.support.every_estimator import RELEASING, slow_repeats
 from tests.support.guarantees import guarantee, pure
 from tests.support.noise import source_of, stream_of
 from tests.support.points import POINTS, original
+from tests.support.seams import (
+    Domain,
+    Entries,
+    LevelDistribution,
+    PureDpEvent,
+    RandomizedResponseDpEvent,
+    TableDpEvent,
+    _dense_uniform,
+    calibrated_cap,
+    hybrid_distribution,
+    knorm_lattice,
+    level_table,
+    optimal_composition_delta,
+    plan_sums_randomizer,
+)
 
 pytestmark = pytest.mark.thorough
 Laplace, DiscreteLaplace = dp_event.LaplaceDpEvent, dp_event.DiscreteLaplaceDpEvent
@@ -462,7 +461,7 @@ def test_extreme_words_stay_in_range(word, bound):
     assert np.all(np.abs(drawn) < 2**62)
     below = uniform_below(Words(np.uint64(word), 3), bound, 10)
     assert all(int(value) < bound for value in below)
-    uniform = _lattice._dense_uniform(Words(np.uint64(word), 4), 10)
+    uniform = _dense_uniform(Words(np.uint64(word), 4), 10)
     assert np.all((uniform > 0) & (uniform < 1))
 
 
@@ -595,7 +594,7 @@ def test_sums_and_noise_are_added_exactly(monkeypatch, far):
         monkeypatch.setattr(
             *POINTS["Laplace noise of a lattice"], lambda *_: np.array([noise] * 2)
         )
-        planned = _sums.plan_sums_randomizer(
+        planned = plan_sums_randomizer(
             Domain((0.0, 1.0)), 1.0, Entries(np.zeros((1, 2), int), None, (1, 1))
         )
         value = np.array([planned.lattice.low + steps * planned.lattice.step])
@@ -746,5 +745,5 @@ def test_the_sampler_of_larger_noise_is_accounted_for(monkeypatch):
     def as_near_as_before(lattice, factor):
         return replace(lattice, sigma=lattice.sigma * factor)
 
-    monkeypatch.setattr(_lattice.GaussianLattice, "scaled", as_near_as_before)
+    monkeypatch.setattr(GaussianLattice, "scaled", as_near_as_before)
     assert near_the_limit() > 1e-3

@@ -14,10 +14,10 @@ import pytest
 from scipy import sparse
 
 import sktensordp
-from sktensordp._validation import MALFORMED, malformed
 from sktensordp.completion import CoordinateEncoder, ImplicitCompletion
 from tests.ids.test_aligned import DOORS, SAMPLES, Y
 from tests.support.refusing import refused
+from tests.support.seams import MALFORMED, malformed
 
 PACKAGE = Path(sktensordp.__file__).parent
 PAGE = PACKAGE.parent / "doc" / "threat_model.md"

@@ -30,12 +30,12 @@ from sktensordp.mechanisms import (
     TensorRandomizedResponse,
     mean,
 )
-from sktensordp.model_selection._scores import row_score
 from sktensordp.moments import MultilinearPCA, MultilinearRidge
 from sktensordp.moments import MultilinearRidgeClassifier as Classifier
 from sktensordp.privacy import PrivacyBudget
 from tests.support.noise import drawing
 from tests.support.replaying import accounted, recorded
+from tests.support.seams import row_score
 
 DAY = dt.datetime(2020, 1, 1)
 LARGE = 2**53

@@ -14,9 +14,6 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 
-from sktensordp._validation import check_coordinates, check_shape
-from sktensordp.completion._domain import Domain
-from sktensordp.completion.measurements._sums import plan_sums_randomizer
 from sktensordp.measure import (
     MOST_STEPS,
     BoundedSums,
@@ -27,11 +24,17 @@ from sktensordp.measure import (
     plan_gaussian_sums,
     plan_laplace_sums,
 )
-from sktensordp.measure._parties import _signed
 from sktensordp.noise import discrete_laplace, laplace_lattice
 from sktensordp.privacy import PrivacyGuarantee
 from tests.support.noise import source_of
 from tests.support.people import Asking, Summed
+from tests.support.seams import (
+    Domain,
+    _signed,
+    check_coordinates,
+    check_shape,
+    plan_sums_randomizer,
+)
 
 # Most units of a mode, whose indices are below 2^31 - 1.
 MOST_UNITS = 2**31 - 1

@@ -20,8 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sktensordp.completion import CPCompletion, NoiseShares, fit_aggregated, party
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.measure import SharedNoise, _noise_shares
-from sktensordp.measure._requests import read_request
+from sktensordp.measure import SharedNoise
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, privacy_of
 from tests.support import divergence
 from tests.support.goodness import chi_square
@@ -38,6 +37,7 @@ from tests.support.requests import (
     with_array,
     without_noise,
 )
+from tests.support.seams import _LEAST_SCALE, _RHO, _ROUNDING, read_request
 from tests.support.threads import in_threads
 
 # Threads enter `warnings.catch_warnings` side by side.
@@ -179,10 +179,10 @@ def test_a_variate_is_a_gaussian_variate_rounded_at_random():
 
 def test_the_bound_on_what_rounding_changes():
     with mpmath.workdps(300):
-        found = rho(_noise_shares._ROUNDING)
-        assert 0.9 * _noise_shares._RHO < found <= _noise_shares._RHO
+        found = rho(_ROUNDING)
+        assert 0.9 * _RHO < found <= _RHO
     # Shares are far beyond what both facts need.
-    assert _noise_shares._LEAST_SCALE**2 / 2 > _noise_shares._ROUNDING
+    assert _LEAST_SCALE**2 / 2 > _ROUNDING
 
 
 # --- what is stated, and what holds ---------------------------------------------------
@@ -573,7 +573,7 @@ def test_the_rounding_of_products_is_accounted_for():
         for event, _ in events
         if hasattr(event, "noise_multiplier")
     ]
-    variance = SHARES.n_honest * noise.scale**2 - _noise_shares._ROUNDING
+    variance = SHARES.n_honest * noise.scale**2 - _ROUNDING
     spread = noise.step * math.sqrt(variance)
     assert spread / multiplier >= 1 + noise.step * math.sqrt(noise.n_changed)
 

@@ -27,9 +27,7 @@ from sktensordp.completion import (
     party,
 )
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.measure._requests import read_request
 from sktensordp.mechanisms import GaussianMechanism
-from sktensordp.moments._sums import Question
 from sktensordp.privacy import PrivacyBudget
 from tests.support.goodness import chi_square
 from tests.support.noise import drawing
@@ -47,6 +45,7 @@ from tests.support.requests import (
     signed,
     total,
 )
+from tests.support.seams import Question, read_request
 
 pytestmark = pytest.mark.thorough
 SHARES = NoiseShares(5, n_dropouts=1, n_colluders=1)

@@ -9,7 +9,6 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
-from sktensordp._random import NoiseStreams
 from sktensordp.measure import (
     BoundedSums,
     NoiseShares,
@@ -22,12 +21,10 @@ from sktensordp.measure import (
     plan_gaussian_sums,
     plan_shared_noise,
 )
-from sktensordp.measure._releases import TOLERANCE
-from sktensordp.measure._sums import without_long
 from sktensordp.noise import laplace_lattice
-from sktensordp.tensor._choices import Choices
 from tests.support.noise import drawing, source_of
 from tests.support.people import Asking, Summed
+from tests.support.seams import TOLERANCE, Choices, NoiseStreams, without_long
 
 N_CELLS, N_PRODUCTS = 12, 3
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from sktensordp.completion import CPCompletion, fit_aggregated, party
-from sktensordp.measure._requests import read_request
 from tests.support.parties import CASES
 from tests.support.replaying import with_a_pattern
 from tests.support.requests import Sums, header, setting, signed, with_array
+from tests.support.seams import read_request
 
 pytestmark = pytest.mark.thorough
 # In place of a value of the first line.

@@ -16,8 +16,8 @@ from scipy.stats import chi2
 from sklearn.base import clone
 
 from sktensordp.mechanisms import HybridMechanism
-from sktensordp.noise._piecewise import hybrid_distribution
 from tests.support.noise import source_of
+from tests.support.seams import hybrid_distribution
 
 ALPHA, INF = 1e-6, math.inf
 LOW = np.array([[0.0, -1.0], [2.0, -0.5], [-3.0, 1.0]])

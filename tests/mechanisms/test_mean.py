@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom, chi2
 
 from sktensordp.mechanisms import LaplaceMechanism, TensorRandomizedResponse, mean
-from sktensordp.mechanisms import _mean as module
+from tests.support.seams import mechanisms_mean
 
 ALPHA = 1e-6
 RNG = np.random.default_rng(0)
@@ -57,7 +57,7 @@ class TestMoments:
     def test_chunks_do_not_matter(self, monkeypatch, chunk, symmetric):
         samples = RNG.normal(size=(11, 3, 3))
         expected = mean(samples, symmetric=symmetric)
-        monkeypatch.setattr(module, "_CHUNK", chunk)
+        monkeypatch.setattr(mechanisms_mean, "_CHUNK", chunk)
         found = mean(samples, symmetric=symmetric)
         assert_allclose(found.mean, expected.mean, rtol=1e-12)
         assert_allclose(found.standard_error, expected.standard_error, rtol=1e-12)
@@ -68,7 +68,7 @@ class TestMoments:
         mean(samples, symmetric=(0, 1, 2))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert peak < 8 * 8 * module._CHUNK < samples.nbytes * 2
+        assert peak < 8 * 8 * mechanisms_mean._CHUNK < samples.nbytes * 2
 
 
 class TestProjection:

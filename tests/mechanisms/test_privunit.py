@@ -14,10 +14,9 @@ from scipy.special import betainc
 from scipy.stats import kstest
 
 from sktensordp.mechanisms import PrivUnit
-from sktensordp.mechanisms._privunit import calibrated_cap
-from sktensordp.privacy.calibration._privunit import privunit_design
 from tests.support.goodness import moments_p_value
 from tests.support.noise import source_of, stream_of
+from tests.support.seams import calibrated_cap, privunit_design
 
 ALPHA = 1e-6
 # Squared error of the mean of 10,000 users, data in [-1, 1]^d.

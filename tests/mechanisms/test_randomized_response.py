@@ -13,11 +13,16 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from sktensordp.mechanisms import TensorRandomizedResponse, _levels
-from sktensordp.mechanisms._levels import LevelDesign, design_levels
-from sktensordp.privacy.accounting._curves import event_epsilon
-from sktensordp.privacy.accounting._randomized_response import LevelDistribution
+from sktensordp.mechanisms import TensorRandomizedResponse
 from tests.support.goodness import chi_square
+from tests.support.seams import (
+    LevelDesign,
+    LevelDistribution,
+    _largest_in_budget,
+    _theorem_budget,
+    design_levels,
+    event_epsilon,
+)
 
 NOISES = ("laplace", "gaussian", "geometric", "wrapped")
 OF_NOISES = pytest.mark.parametrize("noise", NOISES)
@@ -105,7 +110,7 @@ class TestGuarantee:
 
     @pytest.mark.parametrize("case", ORACLE["kov_eps0_for"][:1])
     def test_an_entry_may_spend_what_the_theorem_says_or_more(self, case):
-        budget = _levels._theorem_budget(case["I"], case["eps"], 1e-5)
+        budget = _theorem_budget(case["I"], case["eps"], 1e-5)
         assert budget == pytest.approx(case["eps0"], rel=1e-8)
         design = design_levels(
             "laplace", 64, np.ones(1), np.array([case["I"]]), True, case["eps"], 1e-5
@@ -170,9 +175,7 @@ class TestBudget:
 
         found = design_levels(noise, k, np.ones(1), np.array([n]), True, epsilon, delta)
         grid = [
-            _levels._largest_in_budget(
-                lambda e, s=s: shared(s, e), 20.0, epsilon, delta
-            )
+            _largest_in_budget(lambda e, s=s: shared(s, e), 20.0, epsilon, delta)
             for s in (0.1, 0.4, 0.6, 0.8, 1.0)
         ]
         best = min(map(error, filter(None, grid)))

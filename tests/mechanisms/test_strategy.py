@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from sktensordp.mechanisms._matrix_mechanism import Strategy, optimal_strategy
+from tests.support.seams import Strategy, optimal_strategy
 
 ORACLE = json.loads(
     Path(__file__).with_name("strategy_oracle.json").read_text(encoding="utf-8")

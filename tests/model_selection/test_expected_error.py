@@ -21,7 +21,6 @@ from sktensordp.completion import (
     Recommender,
     TuckerCompletion,
 )
-from sktensordp.completion.measurements.units._expected import _shares
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import (
@@ -51,6 +50,7 @@ from sktensordp.papers import (
 )
 from sktensordp.plotting import ExpectedErrorDisplay
 from sktensordp.privacy import epsilon_per_release, gaussian_sigma, planned_guarantee
+from tests.support.seams import _shares
 
 pytestmark = pytest.mark.thorough
 DOC = Path(__file__).parents[2] / "doc"

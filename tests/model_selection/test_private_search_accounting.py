@@ -20,13 +20,12 @@ from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMechanism
 from sktensordp.model_selection import PrivateSearchCV, UserHoldout, UserKFold
-from sktensordp.model_selection._groups import Rows, Split, Users, use_counts
-from sktensordp.model_selection._scores import STEPS, row_score
 from sktensordp.privacy import PrivacyBudget, gaussian_mu, privacy_of
 from tests.support.budgets import n_released, recording
 from tests.support.divergence import gaussian_stick
 from tests.support.guarantees import pure
 from tests.support.noise import drawing
+from tests.support.seams import STEPS, Rows, Split, Users, row_score, use_counts
 
 pytestmark = pytest.mark.thorough
 X, Y = np.arange(24.0)[:, None], np.arange(24) % 2

@@ -12,22 +12,25 @@ import pytest
 from sklearn.base import clone
 
 from sktensordp.measure import Releases, SumFields
-from sktensordp.measure._messages import message, read_message
 from sktensordp.moments import (
     MultilinearPCA,
     MultilinearRidge,
     MultilinearRidgeClassifier,
-    _base,
-    _pca,
-    _regression,
-    _requests,
     fit_aggregated,
     party,
 )
-from sktensordp.moments._base import MomentsEstimator
-from sktensordp.moments._sums import LARGEST_CORE
 from sktensordp.privacy import PrivacyBudget, planned_guarantee
 from tests.support.replaying import recorded
+from tests.support.seams import (
+    LARGEST_CORE,
+    MomentsEstimator,
+    message,
+    moments_base,
+    moments_pca,
+    moments_regression,
+    moments_requests,
+    read_message,
+)
 
 COMMON = {"norm_bound": 3.0, "delta": 1e-5}
 CLASSES = list(range(5))
@@ -44,7 +47,7 @@ MOST = 12
 @pytest.fixture
 def small_cores(monkeypatch):
     """Cores have at most 12 cells, so that larger ones are quickly tried."""
-    for module in (_base, _pca, _regression, _requests):
+    for module in (moments_base, moments_pca, moments_regression, moments_requests):
         monkeypatch.setattr(module, "LARGEST_CORE", MOST)
 
 

@@ -28,8 +28,6 @@ from sktensordp.model_selection import (
     expected_error,
 )
 from sktensordp.moments import MultilinearPCA, fit_aggregated, party
-from sktensordp.moments._spectrum import Spectrum, shares_of_modes
-from sktensordp.moments._sums import Question
 from sktensordp.privacy import (
     PrivacyBudget,
     epsilon_per_release,
@@ -40,6 +38,7 @@ from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.replaying import accounted, largest_ratios, recorded
 from tests.support.requests import Sums, header, setting, with_array
+from tests.support.seams import Question, Spectrum, shares_of_modes
 
 DIGITS = load_digits()
 IMAGES = DIGITS.images / np.linalg.norm(DIGITS.images, axis=(1, 2), keepdims=True)

@@ -8,18 +8,19 @@ from functools import partial
 import numpy as np
 import pytest
 
-from sktensordp.moments import MultilinearPCA, _sums, fit_aggregated
-from sktensordp.moments._spectrum import shares_of_modes
-from sktensordp.moments._sums import (
+from sktensordp.moments import MultilinearPCA, fit_aggregated
+from sktensordp.privacy import planned_guarantee
+from tests.support.noise import source_of
+from tests.support.samples import STEP, asked, steps_of, summed, weights_of
+from tests.support.seams import (
     BASIS_BITS,
     CAPACITY,
     LARGEST_CORE,
     LARGEST_SAMPLE,
+    moments_sums,
+    shares_of_modes,
     whole_basis,
 )
-from sktensordp.privacy import planned_guarantee
-from tests.support.noise import source_of
-from tests.support.samples import STEP, asked, steps_of, summed, weights_of
 
 SHAPES = [(5,), (3, 4), (2, 3, 4)]
 LARGEST = np.finfo(float).max
@@ -38,7 +39,7 @@ def samples(shape, n=40, seed=0):
 
 def whole(rows, question, further=None):
     """Samples as lists of Python integers."""
-    found = _sums._cells(rows, question, further)
+    found = moments_sums._cells(rows, question, further)
     assert np.array_equal(found, np.trunc(found))
     return found.astype(int).tolist()
 
@@ -72,7 +73,7 @@ def test_sums_are_exact_whatever_the_chunks(shape, monkeypatch):
     parts = [summed(X[part], question) for part in np.array_split(order, 7)]
     assert joined(sum(parts)) == joined(found)
     # In blocks of one sample, of another layout, and of another data type.
-    monkeypatch.setattr(_sums, "length_bits_of", lambda n: 26)
+    monkeypatch.setattr(moments_sums, "length_bits_of", lambda n: 26)
     blocks = asked(shape, 1.0, question.shares)
     assert joined(summed(np.asfortranarray(X), blocks)) == exact_moments(
         whole(X, blocks), shape
@@ -113,7 +114,7 @@ def test_the_largest_samples_are_no_longer_than_the_bound(n_cells, offset):
     """Squares of all cells at their bound add up to 2^64, which is 0 in 64 bits."""
     mean = None if offset is None else np.full(n_cells, -offset)
     question = asked((n_cells,), 1.0, (1.0,), mean, is_mean=True)
-    rows = _sums._cells(extremes(n_cells), question, None)
+    rows = moments_sums._cells(extremes(n_cells), question, None)
     assert np.array_equal(rows, np.trunc(rows))
     squares = np.square(rows).sum(axis=1)  # exact below 2^53
     assert squares.max() <= 4**question.length_bits
@@ -147,7 +148,7 @@ def test_the_largest_core_is_no_longer_than_the_bound():
 def test_a_sample_that_clipping_left_long_enters_no_sum(
     wrong, monkeypatch, as_released
 ):
-    monkeypatch.setattr(_sums, "_cells", lambda *_: cells)
+    monkeypatch.setattr(moments_sums, "_cells", lambda *_: cells)
     question = asked((3, 4), 1.0, (0.5, 0.5))
     cells = np.zeros((9, 12))
     cells[4, 5] = 2.0**question.length_bits
@@ -214,12 +215,14 @@ def test_rounding_is_to_the_nearest_step():
 @pytest.mark.parametrize("is_mean", [False, True])
 def test_sums_of_many_samples_do_not_wrap(one, is_mean, monkeypatch):
     """Limbs of as many samples as there may be, all as long as they may be."""
-    monkeypatch.setattr(_sums, "length_bits_of", lambda n: 22)
+    monkeypatch.setattr(moments_sums, "length_bits_of", lambda n: 22)
     one = one >> 22 if is_mean else one
     at = lambda step: asked((1,), 1.0, (1.0,), is_mean=is_mean, step=step)  # noqa: E731
     question = at(STEP)
     # Low limbs of blocks of one sample each.
-    limbs = np.array([[(one >> 32) * CAPACITY], [(one & _sums._LIMB) * CAPACITY]])
+    limbs = np.array(
+        [[(one >> 32) * CAPACITY], [(one & moments_sums._LIMB) * CAPACITY]]
+    )
     noise = MultilinearPCA(epsilon=600)._planned_noise((1,), 0)
     assert noise.step == 2.0**-25  # the finest
     value = Fraction(one * CAPACITY * int(weights_of(question)[0]), 2**64)

@@ -12,9 +12,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import kstest, norm
 
-from sktensordp.noise._cap import CapSampler, _dots, _draws_in_cap
-from sktensordp.privacy.calibration._privunit import cap_log_odds
 from tests.support.goodness import chi_square
+from tests.support.seams import (
+    CapSampler,
+    _dots,
+    _draws_in_cap,
+    cap_log_odds,
+    noise_cap,
+)
 
 ALPHA = 1e-6
 ALWAYS, NEVER = 2**62, 0
@@ -167,16 +172,14 @@ class TestGuarantee:
         cap = sampler(dimension, 0.3 if dimension == 2 else 1.3, 20)
         u, drawn = units(50, dimension), {}
         for name in ("_dense_normal", "_draws_in_cap"):
-            original = getattr(
-                __import__("sktensordp.noise._cap", fromlist=[name]), name
-            )
+            original = getattr(noise_cap, name)
 
             def kept(*args, original=original, name=name):
                 drawn[name] = original(*args)
                 copy = drawn[name]
                 return copy.copy() if isinstance(copy, np.ndarray) else copy
 
-            monkeypatch.setattr(f"sktensordp.noise._cap.{name}", kept)
+            monkeypatch.setattr(noise_cap, name, kept)
         monkeypatch.setattr(np, "rint", lambda x, out=None: x)
         found = cap._aimed_at(u, stream(5)) / np.longdouble(2**20)
         monkeypatch.undo()

@@ -13,7 +13,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 from sktensordp.noise import (
-    _discrete,
     categorical,
     discrete_gaussian,
     discrete_laplace,
@@ -21,6 +20,7 @@ from sktensordp.noise import (
 )
 from tests.support.goodness import chi_square
 from tests.support.points import POINTS, original
+from tests.support.seams import noise_discrete
 
 N = 2**17
 ALPHA = 1e-6
@@ -133,7 +133,7 @@ class TestBernoulliExp:
         bounds = [denominator * k for k in range(1, depth + 1)]
         total = math.prod(bounds)
         asked = draw_every_path(monkeypatch, bounds, numerator)
-        heads = _discrete._bernoulli_exp(
+        heads = noise_discrete._bernoulli_exp(
             None, np.full(total, numerator, dtype=np.uint64), denominator
         )
         if numerator == denominator == 1:
@@ -166,7 +166,7 @@ class TestDiscreteLaplace:
             kept = [u, denominator - 1]
             count_v = [0, 0, 1] * v + [0, 1]
             bits = scripted([*kept, *count_v, negative])
-            found, signs = _discrete._by_rejection(bits, numerator, denominator, 1)
+            found, signs = noise_discrete._by_rejection(bits, numerator, denominator, 1)
             assert found.tolist() == [(u + denominator * v) // numerator]
             assert signs.tolist() == [negative]
             assert bits.exhausted
@@ -174,14 +174,14 @@ class TestDiscreteLaplace:
     def test_scripted_rejection(self, scripted):
         # u = 3 of 8 is dropped by Bernoulli(exp(-3/8)); the next candidate is kept.
         bits = scripted([3, 0, 8, 5, 7, 0, 1, 1])
-        found, signs = _discrete._by_rejection(bits, 1, 8, 1)
+        found, signs = noise_discrete._by_rejection(bits, 1, 8, 1)
         assert (found.tolist(), signs.tolist()) == ([5], [True])
         assert bits.exhausted
 
     @pytest.mark.parametrize("finest", [0, 2**50])
     def test_zero_has_one_sign(self, finest, monkeypatch, stream):
         """At a rate of 1, zero would otherwise have a chance of .63 in place of .46."""
-        monkeypatch.setattr(_discrete, "_FINEST", finest)
+        monkeypatch.setattr(noise_discrete, "_FINEST", finest)
         noise = discrete_laplace(stream(5), 1, 1, N)
         assert p_value(noise, 1.0) > ALPHA
 
@@ -189,10 +189,14 @@ class TestDiscreteLaplace:
     def test_digits_and_floating_point_agree(self, numerator, denominator, stream):
         """Wherever floating point decides, exact logarithms of the same words do so."""
         n = 3000
-        found, signs = _discrete._by_inversion(stream(9), numerator, denominator, n)
+        found, signs = noise_discrete._by_inversion(
+            stream(9), numerator, denominator, n
+        )
         words = stream(9).random_raw(n)
         exact = [
-            _discrete._with_more_digits(None, int(word) >> 1, numerator, denominator)
+            noise_discrete._with_more_digits(
+                None, int(word) >> 1, numerator, denominator
+            )
             for word in words
         ]
         assert_array_equal(found, exact)
@@ -210,14 +214,14 @@ class TestDiscreteLaplace:
             (digits, [more - 1], k), (digits, [more + 1], k - 1),
         ):  # fmt: skip
             bits = scripted([2 * word + 1, *further])
-            found, signs = _discrete._by_inversion(bits, numerator, denominator, 1)
+            found, signs = noise_discrete._by_inversion(bits, numerator, denominator, 1)
             assert (found.tolist(), signs.tolist()) == ([expected], [True])
             assert bits.exhausted
 
     def test_the_smallest_digits(self, scripted):
         """U below 2^-63 may be as small as it likes, and so may its logarithm be."""
         bits = scripted([0, 2**63])
-        found, _ = _discrete._by_inversion(bits, 1, 1, 1)
+        found, _ = noise_discrete._by_inversion(bits, 1, 1, 1)
         # The second word says that U is in [2^-64, 2^-64 + 2^-127].
         assert found.tolist() == [int(64 * math.log(2))]
 
@@ -310,7 +314,7 @@ class TestDiscreteGaussian:
         bounds = [b for k in (1, 2, 3) for b in (denominator, 2 * denominator * k)]
         total = math.prod(bounds)
         asked = draw_every_path(monkeypatch, bounds, numerator)
-        heads = _discrete._bernoulli_exp_half_square(
+        heads = noise_discrete._bernoulli_exp_half_square(
             None, np.full(total, numerator, dtype=np.uint64), denominator
         )
         assert asked[: 2 * depth] == bounds[: len(asked)]

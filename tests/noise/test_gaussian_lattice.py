@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binomtest, norm
 
-from sktensordp.noise import GaussianLattice, _lattice, gaussian_lattice
+from sktensordp.noise import GaussianLattice, gaussian_lattice
 from tests.support.goodness import chi_square
+from tests.support.seams import noise_lattice
 
 ALPHA = 1e-6
 TAIL = 3.6541528853610088
@@ -136,7 +137,7 @@ class TestNoise:
         n = 10**6
         bits = stream(42)
         with_given_normals(np.full(n, sign * 3.7), monkeypatch)
-        tail = sign * _lattice._dense_normal(bits, n)
+        tail = sign * noise_lattice._dense_normal(bits, n)
         assert tail.min() >= TAIL
         levels = np.append(np.arange(1, 32) / 32, [1e-2, 3e-3, 1e-3, 1e-4])
         edges = norm.isf(np.sort(levels)[::-1] * norm.sf(TAIL))
@@ -155,7 +156,7 @@ class TestNoise:
         normal = np.array([0.0, 3.7, -TAIL, -4.0, TAIL, 3.6, 5.0, -3.0])
         bits = stream(43)
         with_given_normals(normal, monkeypatch)
-        drawn = _lattice._dense_normal(bits, len(normal))
+        drawn = noise_lattice._dense_normal(bits, len(normal))
         again = np.abs(normal) > TAIL
         assert_array_equal(drawn[~again], normal[~again])
         assert (drawn[again] != normal[again]).all()
@@ -229,7 +230,7 @@ class TestDenseUniform:
     def test_exponents(self, stream):
         # P(U < 2^-k) = 2^-k. False-alarm rate 1e-6 each.
         n = 10**6
-        uniform = _lattice._dense_uniform(stream(53), n)
+        uniform = noise_lattice._dense_uniform(stream(53), n)
         assert 0 < uniform.min() < uniform.max() <= 1
         for k in range(1, 13):
             assert binomtest(int((uniform < 2.0**-k).sum()), n, 2.0**-k).pvalue > ALPHA
@@ -246,7 +247,7 @@ class TestDenseUniform:
     def test_zero_words(self, word, exponent, n_zeros, scripted):
         # Every zero word is 53 more binary places.
         bits = scripted([2**62, *[0] * n_zeros, word])
-        uniform = _lattice._dense_uniform(bits, 1)
+        uniform = noise_lattice._dense_uniform(bits, 1)
         assert bits.exhausted
         assert_array_equal(np.frexp(uniform)[1], [-(exponent + 53 * n_zeros)])
         assert uniform > 0
@@ -254,4 +255,4 @@ class TestDenseUniform:
     def test_all_bits_count(self, scripted):
         words = [k << 12 for k in (0, 1, 2, 3, 4, 5, 2**52 - 2, 2**52 - 1)]
         bits = scripted(words + [2**64 - 1] * len(words))
-        assert (np.diff(_lattice._dense_uniform(bits, len(words))) > 0).all()
+        assert (np.diff(noise_lattice._dense_uniform(bits, len(words))) > 0).all()

@@ -12,9 +12,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-from sktensordp.noise import _lattice, gaussian_lattice, laplace_lattice
-from sktensordp.privacy.calibration._sensitivity import declared_set
+from sktensordp.noise import gaussian_lattice, laplace_lattice
 from tests.support.points import POINTS, original
+from tests.support.seams import _LEAST_STEPS, declared_set
 
 SEEDS = pytest.mark.parametrize("seed", range(8))
 
@@ -79,7 +79,7 @@ class TestGaussian:
         assert_allclose(lattice.step * steps, width, rtol=1e-15)
         power = 2.0 ** (np.floor(np.log2(lattice.sigma)) - 20)
         assert np.all(lattice.step <= power * (1 + 1e-15))
-        assert np.all((width > (steps - 1) * power) | (steps == _lattice._LEAST_STEPS))
+        assert np.all((width > (steps - 1) * power) | (steps == _LEAST_STEPS))
         assert steps.min() >= 1
 
     @SEEDS

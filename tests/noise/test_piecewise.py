@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.noise._piecewise import (
+from tests.support.goodness import chi_square
+from tests.support.seams import (
     HYBRID_FROM,
     HybridDistribution,
     hybrid_distribution,
     subsets,
 )
-from tests.support.goodness import chi_square
 
 UNIT, STEPS, N, ALPHA = 2**62, 2**40, 2**16, 1e-6
 EPSILONS = [1e-9, 0.01, 0.5, 0.62, 1.0, math.pi, 16.0, 39.9]

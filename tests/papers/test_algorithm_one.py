@@ -9,16 +9,16 @@ from scipy.special import expit
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from sktensordp.encoding._channels import SphereChannel
-from sktensordp.encoding._learned import learned_encoder
-from sktensordp.encoding._task_models import task_of
-from sktensordp.papers._algorithm_one import (
+from tests.support.seams import (
     LogisticMap,
+    SphereChannel,
     _adam,
     l1_diameter,
+    learned_encoder,
+    privunit_design,
     published_encoder,
+    task_of,
 )
-from sktensordp.privacy.calibration._privunit import privunit_design
 
 pytestmark = pytest.mark.thorough
 X, CLASSES = load_iris(return_X_y=True)

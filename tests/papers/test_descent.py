@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from sktensordp.papers._descent import descend
 from sktensordp.tensor import TuckerForm
+from tests.support.seams import descend
 
 pytestmark = pytest.mark.thorough
 SHAPES = {2: (3, 4), 3: (3, 4, 2), 4: (2, 3, 2, 2)}

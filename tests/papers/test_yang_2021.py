@@ -14,10 +14,15 @@ from sktensordp.papers import (
     PublishedTensorVariateGaussian,
     PublishedUnimodalDirectionalNoise,
 )
-from sktensordp.papers._matrix_variate import matrix_variate_bound
-from sktensordp.papers._yang_2021 import published_bound, published_variances, zeta
 from sktensordp.privacy import gaussian_delta, gaussian_mu
-from sktensordp.privacy.calibration._gaussian import box_mu, diagonal_bound
+from tests.support.seams import (
+    box_mu,
+    diagonal_bound,
+    matrix_variate_bound,
+    published_bound,
+    published_variances,
+    zeta,
+)
 
 
 def number(value):

@@ -5,10 +5,13 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from sktensordp.mechanisms import LaplaceMechanism
-from sktensordp.plotting._curves import difference_notes, is_true
-from sktensordp.privacy._planned import guarantee_of_candidate
-from sktensordp.privacy._report import guarantee_of_fits
 from tests.support.guarantees import pure
+from tests.support.seams import (
+    difference_notes,
+    guarantee_of_candidate,
+    guarantee_of_fits,
+    is_true,
+)
 
 
 @pytest.mark.parametrize(

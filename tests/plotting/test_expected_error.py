@@ -20,7 +20,7 @@ from sktensordp.papers import (
     PublishedTensorRandomizedResponse,
 )
 from sktensordp.plotting import ExpectedErrorDisplay
-from sktensordp.plotting._style import shade
+from tests.support.seams import shade
 
 pytestmark = pytest.mark.thorough
 X = np.zeros((1, 2, 3))

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion, TuckerCompletion
 from sktensordp.plotting import FactorsDisplay
-from sktensordp.plotting._factors import column_names, components_by_name
+from tests.support.seams import column_names, components_by_name
 
 SHAPE = (30, 26, 6)
 COLUMNS = {f"column {k}" for k in range(9)}

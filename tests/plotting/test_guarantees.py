@@ -11,8 +11,8 @@ from scipy.stats import norm
 
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.plotting import AttackRiskDisplay, PrivacyProfileDisplay
-from sktensordp.plotting._style import shade
 from tests.support.guarantees import guarantee, pure
+from tests.support.seams import shade
 
 NOISE = dp_event.GaussianDpEvent(1.0)
 CLAIM = {"delta": 1e-5, "claimed": (1.0, 1e-5)}

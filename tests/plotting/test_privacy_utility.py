@@ -18,7 +18,7 @@ from sktensordp.mechanisms import (
 )
 from sktensordp.papers import PublishedCPCompletion, PublishedTensorRandomizedResponse
 from sktensordp.plotting import PrivacyUtilityDisplay
-from sktensordp.plotting._style import shade
+from tests.support.seams import shade
 
 pytestmark = pytest.mark.thorough
 RATINGS = make_ratings(30, 30, 500, random_state=0)

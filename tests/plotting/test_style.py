@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from sktensordp.plotting import PrivacyUtilityDisplay
-from sktensordp.plotting._style import CLAIMED_LINE, REFERENCE_STYLES, STYLES, shade
+from tests.support.seams import CLAIMED_LINE, REFERENCE_STYLES, STYLES, shade
 
 EPSILONS = [0.25, 0.5, 1, 2, 4, 8, 16, 32]
 LONG = {

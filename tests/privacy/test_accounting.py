@@ -19,16 +19,16 @@ from dp_accounting import dp_event
 from scipy.integrate import quad
 from scipy.stats import binom, laplace
 
-from sktensordp.privacy.accounting._curves import (
-    compose_events,
-    event_delta,
-    event_epsilon,
-)
-from sktensordp.privacy.accounting._randomized_response import LevelDistribution
-from sktensordp.privacy.calibration._table import level_table
 from tests.support import divergence as D
 from tests.support import events as E
 from tests.support.processes import in_spawned
+from tests.support.seams import (
+    LevelDistribution,
+    compose_events,
+    event_delta,
+    event_epsilon,
+    level_table,
+)
 
 NOTHING = np.zeros(1), np.ones(1)
 KARY = ((8, 1, 1), (1, 8, 1), (1, 1, 8))

@@ -16,9 +16,9 @@ from unittest import mock
 import pytest
 
 from sktensordp.privacy import PrivacyBudget
-from sktensordp.privacy.budgets import _file
 from tests.support.budgets import n_released
 from tests.support.guarantees import pure
+from tests.support.seams import budgets_file
 
 N_RELEASES, EPSILON, N_DAMAGES = 60, 100.0, 400
 ADVICE = (
@@ -181,12 +181,12 @@ def test_what_cannot_be_read_is_an_error_of_the_database(error):
     """Which of them a damage raises differs between versions of Python."""
     connection = mock.Mock(**{"execute.side_effect": error})
     with pytest.raises(sqlite3.DatabaseError, match="the file is unreadable"):
-        _file._run(connection, "SELECT 1")
+        budgets_file._run(connection, "SELECT 1")
 
 
 def test_what_is_not_found_again_is_not_recorded(whole, tmp_path, monkeypatch):
     """As if the row had gone into another page of the file."""
-    copied, run = tmp_path / "elsewhere.db", _file._run
+    copied, run = tmp_path / "elsewhere.db", budgets_file._run
     shutil.copyfile(whole[0], copied)
 
     def losing(connection, query, *values):
@@ -195,7 +195,7 @@ def test_what_is_not_found_again_is_not_recorded(whole, tmp_path, monkeypatch):
 
     budget, before = PrivacyBudget(EPSILON, path=copied), copied.read_bytes()
     with monkeypatch.context() as patched:
-        patched.setattr(_file, "_run", losing)
+        patched.setattr(budgets_file, "_run", losing)
         with pytest.raises(OSError, match="is not a budget, or is damaged"):
             budget.spend(pure(0.1))
     assert copied.read_bytes() == before

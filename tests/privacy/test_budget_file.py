@@ -27,28 +27,29 @@ from joblib import parallel_config
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from sktensordp import _random
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget
-from sktensordp.privacy.accounting import _events
-from sktensordp.privacy.accounting._randomized_response import LevelDistribution
-from sktensordp.privacy.accounting._repetitions import poisson
-from sktensordp.privacy.budgets import _file
-from sktensordp.privacy.budgets._ledger import Record
-from sktensordp.privacy.budgets._stored import (
-    _types,
-    guarantee_from_json,
-    guarantee_to_json,
-)
 from tests.support import events as E
 from tests.support.budgets import guarantees_of, n_released, releases_of
 from tests.support.every_estimator import CASES, ROWS, VALUES, WHERE
 from tests.support.guarantees import guarantee, pure
 from tests.support.points import POINTS
 from tests.support.processes import SPAWN, in_spawned
+from tests.support.seams import (
+    FileLedger,
+    LevelDistribution,
+    NoiseStreams,
+    Record,
+    _types,
+    accounting_events,
+    budgets_file,
+    guarantee_from_json,
+    guarantee_to_json,
+    poisson,
+)
 from tests.support.threads import in_threads
 
 # Threads enter `warnings.catch_warnings` side by side.
@@ -118,7 +119,9 @@ def test_an_event_is_stored_exactly(event):
 def test_every_event_of_the_package_is_known():
     stored = {type(event).__name__ for event in EVENTS}
     ours = {
-        name for name in _events.__all__ if isinstance(getattr(_events, name), type)
+        name
+        for name in accounting_events.__all__
+        if isinstance(getattr(accounting_events, name), type)
     }
     assert ours <= stored
     assert len(set(_types().values())) == len(_types())
@@ -244,14 +247,14 @@ def test_other_parameters_are_named(path, params, named):
 
 def fails_at(statement, error):
     """While this lasts, a statement of SQL that begins so raises an error."""
-    run = _file._run
+    run = budgets_file._run
 
     def failing(connection, query, *values):
         if query.startswith(statement):
             raise error
         return run(connection, query, *values)
 
-    return mock.patch.object(_file, "_run", failing)
+    return mock.patch.object(budgets_file, "_run", failing)
 
 
 @pytest.mark.parametrize("statement", ["PRAGMA", "BEGIN", "INSERT", "COMMIT"])
@@ -265,14 +268,14 @@ def test_a_budget_that_cannot_be_made_leaves_no_file(path, tmp_path, statement, 
 
 def test_a_budget_that_was_made_stays(path):
     """Interrupted after the file was written: others may have released by now."""
-    fill = _file._fill
+    fill = budgets_file._fill
 
     def interrupted(*args):
         fill(*args)
         raise KeyboardInterrupt
 
     with (
-        mock.patch.object(_file, "_fill", interrupted),
+        mock.patch.object(budgets_file, "_fill", interrupted),
         pytest.raises(KeyboardInterrupt),
     ):
         make(path)
@@ -440,12 +443,16 @@ def test_processes_race_at_the_limit(path):
 
 def test_another_process_writes_while_the_file_is_read(path, keys):
     """Between two queries, so that these see one state only."""
-    budget, other, table = make(path), PrivacyBudget(2.0, path=path), _file._table
+    budget, other, table = (
+        make(path),
+        PrivacyBudget(2.0, path=path),
+        budgets_file._table,
+    )
 
     def write_elsewhere(connection, *args):
         with (
             suppress(OSError),  # it waits until this reading is over
-            mock.patch.object(_file, "_table", table),
+            mock.patch.object(budgets_file, "_table", table),
             mock.patch.object(*POINTS["longest wait for a file"], 0.0),
         ):
             other.spend(pure(0.1))
@@ -453,14 +460,14 @@ def test_another_process_writes_while_the_file_is_read(path, keys):
 
     with budget:
         LAPLACE.transform(ROWS)
-    with mock.patch.object(_file, "_table", write_elsewhere):
+    with mock.patch.object(budgets_file, "_table", write_elsewhere):
         assert n_released(budget) == 1
     assert len(keys) == 1
 
 
 def test_another_process_takes_the_last_right_before_the_file_is_locked(path, keys):
     """What was admitted before is admitted anew, by what is recorded now."""
-    budget, locked = make(path, 0.25), _file.FileLedger.locked
+    budget, locked = make(path, 0.25), FileLedger.locked
     other = PrivacyBudget(0.25, path=path)
 
     def locked_too_late(ledger):
@@ -468,7 +475,7 @@ def test_another_process_takes_the_last_right_before_the_file_is_locked(path, ke
             other.spend(pure(0.2))
         return locked(ledger)
 
-    too_late = mock.patch.object(_file.FileLedger, "locked", locked_too_late)
+    too_late = mock.patch.object(FileLedger, "locked", locked_too_late)
     with budget, too_late, pytest.raises(BudgetExceededError):
         LAPLACE.transform(ROWS)
     assert not keys
@@ -477,14 +484,14 @@ def test_another_process_takes_the_last_right_before_the_file_is_locked(path, ke
 
 def release_and_tell(path, told):
     """Release, and tell of every release before its key is taken."""
-    taken = _random.NoiseStreams.__init__
+    taken = NoiseStreams.__init__
 
     def tell(*args):
         os.write(told, b".")
         taken(*args)
 
     budget = PrivacyBudget(math.inf, path=path)
-    with mock.patch.object(_random.NoiseStreams, "__init__", tell), budget:
+    with mock.patch.object(NoiseStreams, "__init__", tell), budget:
         for _ in range(50):
             LAPLACE.transform(ROWS)
 
@@ -530,7 +537,7 @@ def test_a_release_is_on_the_disk_before_its_key_is_taken(path, keys):
         with closing(sqlite3.connect(path)) as connection:
             seen.append(connection.execute("SELECT COUNT(*) FROM releases").fetchone())
 
-    looking = mock.patch.object(_random.NoiseStreams, "__init__", look)
+    looking = mock.patch.object(NoiseStreams, "__init__", look)
     with make(path), looking, pytest.raises(AttributeError):  # there is no key
         LAPLACE.transform(ROWS)
     assert seen == [(1,)]
@@ -539,7 +546,7 @@ def test_a_release_is_on_the_disk_before_its_key_is_taken(path, keys):
 @pytest.mark.parametrize("method", ["locked", "add", "commit"])
 def test_what_cannot_be_recorded_is_not_drawn(path, keys, method):
     budget = make(path)
-    failed = mock.patch.object(_file.FileLedger, method, side_effect=OSError("full"))
+    failed = mock.patch.object(FileLedger, method, side_effect=OSError("full"))
     with budget:
         with failed, pytest.raises(OSError, match="full"):
             LAPLACE.transform(ROWS)
@@ -558,7 +565,7 @@ def test_two_files_count_or_refuse_together(path, tmp_path, keys):
             LAPLACE.transform(ROWS)
         assert len(keys) == 1
         # A crash between the two commits counts too much in the first file.
-        order, commit = [], _file.FileLedger.commit
+        order, commit = [], FileLedger.commit
 
         def crash(ledger):
             order.append(ledger.path)
@@ -571,7 +578,7 @@ def test_two_files_count_or_refuse_together(path, tmp_path, keys):
         memory,
         bigger,
         wide,
-        mock.patch.object(_file.FileLedger, "commit", crash),
+        mock.patch.object(FileLedger, "commit", crash),
         pytest.raises(KeyboardInterrupt),
     ):
         LAPLACE.transform(ROWS)
@@ -662,9 +669,9 @@ def test_published_ids_count_in_every_process(path):
 
 def add_unknown(path):
     """A release in order, of an event that no version knows."""
-    ledger = _file.FileLedger(path)
+    ledger = FileLedger(path)
     unknown = '{"event": {"type": "os.system"}}'
-    writing = mock.patch.object(_file, "guarantee_to_json", return_value=unknown)
+    writing = mock.patch.object(budgets_file, "guarantee_to_json", return_value=unknown)
     with writing, ledger.locked():
         list(ledger.news())
         ledger.add(Record("x", pure(0.1), (), None))
@@ -745,13 +752,13 @@ def test_a_full_disk(path):
     make(path, math.inf)
     code = """
 import os, resource, sys, numpy as np
-from sktensordp import _random
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget
+from tests.support.seams import NoiseStreams
 X = np.zeros((2, 3))
 noise = LaplaceMechanism(0.1, bounds=(0, 1)).fit(X)
-drawn, taken = [], _random.NoiseStreams.__init__
-_random.NoiseStreams.__init__ = lambda *a: (drawn.append(1), taken(*a))[0]
+drawn, taken = [], NoiseStreams.__init__
+NoiseStreams.__init__ = lambda *a: (drawn.append(1), taken(*a))[0]
 with PrivacyBudget(float("inf"), path=sys.argv[1]) as budget:
     size = os.path.getsize(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

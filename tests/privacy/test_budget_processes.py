@@ -21,7 +21,6 @@ from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget
-from sktensordp.privacy.budgets._reserved import run_reserved
 from tests.support import processes
 from tests.support.budgets import FILES, left_open, locked, n_released, unrecorded
 from tests.support.every_estimator import ROWS, VALUES, WHERE
@@ -29,6 +28,7 @@ from tests.support.guarantees import pure
 from tests.support.interrupting import traced
 from tests.support.noise import drawing
 from tests.support.processes import in_spawned
+from tests.support.seams import run_reserved
 from tests.support.threads import in_threads
 
 # Threads enter `warnings.catch_warnings` side by side.

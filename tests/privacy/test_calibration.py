@@ -9,10 +9,10 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import block_diag
 
-from sktensordp.privacy.calibration import _gaussian as _calibration
-from sktensordp.privacy.calibration._gaussian import (
+from tests.support.seams import (
     box_mu,
     diagonal_bound,
+    floored,
     least_cost_variances,
     water_filling,
 )
@@ -85,7 +85,7 @@ class TestBox:
             equal(box_mu(widths[order], sigma[order], 1e3 * l2), mu)
 
     def test_weights_of_zero(self):
-        assert_allclose(_calibration.floored([4, 0, 1e-7, 2]), [4, 4e-6, 4e-6, 2])
+        assert_allclose(floored([4, 0, 1e-7, 2]), [4, 4e-6, 4e-6, 2])
         variances = least_cost_variances(np.ones(2), [4, 0], 1.0)
         assert_allclose(variances, least_cost_variances(np.ones(2), [4, 4e-6], 1.0))
 

@@ -35,11 +35,11 @@ from sktensordp.privacy import (
     planned_guarantee,
     privacy_of,
 )
-from sktensordp.privacy._conditions import VOCABULARY
 from tests import DOC
 from tests.support import events as E
 from tests.support.every_estimator import RELEASING, USERS, VALUES, WHERE
 from tests.support.guarantees import guarantee, pure
+from tests.support.seams import VOCABULARY
 from tests.test_imports import ROOT
 
 SHUFFLER = "if the shuffler is trusted"

@@ -20,13 +20,19 @@ from scipy.stats import norm
 
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, gaussian_mu
-from sktensordp.privacy.accounting._curves import compositions_of, event_delta
-from sktensordp.privacy.accounting._repetitions import negative_binomial, poisson
-from sktensordp.privacy.budgets import _filter
-from sktensordp.privacy.budgets._filter import AdaptiveFilter, Totals
 from tests.support import divergence as D
 from tests.support import events as E
 from tests.support.guarantees import guarantee
+from tests.support.seams import (
+    AdaptiveFilter,
+    Totals,
+    _largest_renyi,
+    _squared_mu,
+    compositions_of,
+    event_delta,
+    negative_binomial,
+    poisson,
+)
 
 pytestmark = pytest.mark.thorough
 STEP = 0.05
@@ -265,7 +271,7 @@ def test_the_search_knows_what_a_release_shows():
 @pytest.mark.parametrize("epsilon", [1e-15, 1e-3, 1.0, 20.0, 700.0])
 def test_squares_of_a_pure_release(epsilon):
     """Its trade-off function is above the Gaussian one, and touches it."""
-    mu = math.sqrt(_filter._squared_mu(compositions_of(E.Pure(epsilon))[0]))
+    mu = math.sqrt(_squared_mu(compositions_of(E.Pure(epsilon))[0]))
     with mpmath.workdps(350):
         corner = 1 / (1 + mpmath.exp(epsilon))
         # Of randomised response: (corner, corner) is on it.
@@ -292,7 +298,7 @@ def test_squares_of_a_pure_release(epsilon):
 )
 def test_squares_say_no_less_than_the_release(event):
     """At all epsilons, Gaussian noise of the squares has the larger delta."""
-    mu = math.sqrt(_filter._squared_mu(compositions_of(event)[0]))
+    mu = math.sqrt(_squared_mu(compositions_of(event)[0]))
     for epsilon in np.linspace(0, 4, 21):
         bound = float(D.exact_gaussian(mu, epsilon))
         assert event_delta(event, epsilon) <= bound * (1 + 1e-6) + 1e-9
@@ -302,7 +308,7 @@ def test_squares_say_no_less_than_the_release(event):
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 0.3), (1.0, 1e-6), (8.0, 1e-12)])
 def test_largest_renyi(order, epsilon, delta):
     """Canonne, Kamath and Steinke (2020), by 40 digits, and what it promises."""
-    most = _filter._largest_renyi(epsilon, delta, order)
+    most = _largest_renyi(epsilon, delta, order)
     with mpmath.workdps(40):
         a, r = mpmath.mpf(order), mpmath.mpf(most)
         log_delta = (a - 1) * (r - epsilon) + a * mpmath.log(1 - 1 / a)

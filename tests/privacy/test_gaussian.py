@@ -9,11 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sktensordp.privacy import gaussian_delta, gaussian_mu, gaussian_sigma
-from sktensordp.privacy.accounting._gaussian import (
-    gaussian_delta_above,
-    gaussian_epsilon,
-)
 from tests.support.divergence import exact_gaussian
+from tests.support.seams import gaussian_delta_above, gaussian_epsilon
 
 EPSILONS = [1e-3, 0.1, 0.5, 1.0, 3.0, 10.0, 1e3]
 MUS = [1e-6, 0.2, 0.3, 0.999, 1.0, 1.001, 4.0, 20.0, 50.0]

@@ -24,13 +24,11 @@ from sktensordp.privacy import (
     planned_guarantee,
     privacy_of,
 )
-from sktensordp.privacy._guarantee import CALLERS_RELATION
-from sktensordp.privacy.accounting._group_curve import GroupCurve
-from sktensordp.privacy.accounting._repetitions import negative_binomial
 from tests.support import divergence as D
 from tests.support import events as E
 from tests.support.every_estimator import RELEASING
 from tests.support.guarantees import guarantee, pure
+from tests.support.seams import CALLERS_RELATION, GroupCurve, negative_binomial
 
 pytestmark = pytest.mark.thorough
 NOISE = E.Gaussian(2.0)

@@ -11,7 +11,7 @@ from sktensordp.datasets import make_ratings
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.model_selection import expected_error
 from sktensordp.privacy import PrivacyBudget, privacy_of
-from sktensordp.privacy._html import _HOLDS, _NOTHING
+from tests.support.seams import _HOLDS, _NOTHING
 
 ROWS = np.zeros((3, 1))
 LAPLACE = LaplaceMechanism(0.5, bounds=(0, 1), random_state=0).fit(ROWS)

@@ -15,13 +15,17 @@ import numpy as np
 import pytest
 
 from sktensordp.privacy import compose, compose_parallel
-from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
-from sktensordp.privacy.accounting._randomized_response import LevelDistribution
-from sktensordp.privacy.accounting._repetitions import negative_binomial, poisson
 from tests.support import distributions as L
 from tests.support import events as E
 from tests.support.divergence import level_rows
 from tests.support.guarantees import guarantee
+from tests.support.seams import (
+    LevelDistribution,
+    event_delta,
+    event_epsilon,
+    negative_binomial,
+    poisson,
+)
 
 pytestmark = pytest.mark.thorough
 

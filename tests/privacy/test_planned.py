@@ -34,15 +34,11 @@ from sktensordp.moments import (
     MultilinearRidge,
     MultilinearRidgeClassifier,
 )
-from sktensordp.privacy import (
-    PrivacyBudget,
-    _planned,
-    epsilon_per_release,
-    planned_guarantee,
-)
+from sktensordp.privacy import PrivacyBudget, epsilon_per_release, planned_guarantee
 from tests.support.budgets import n_released
 from tests.support.every_estimator import EVERY, RELEASING
 from tests.support.guarantees import guarantee
+from tests.support.seams import privacy_planned
 
 X = np.argwhere(np.ones((6, 5)))
 Y = X.sum(1) % 5 + 1.0
@@ -343,9 +339,9 @@ def test_the_epsilon_of_what_is_fitted(noise, place, adaptive):
 @pytest.mark.parametrize("n", [1, 3, 1000])
 @pytest.mark.parametrize("adaptive", [True, False])
 def test_few_plans_are_needed(n, adaptive, monkeypatch):
-    asked, plan = [], _planned.planned_guarantee
+    asked, plan = [], privacy_planned.planned_guarantee
     monkeypatch.setattr(
-        _planned, "planned_guarantee", lambda one: asked.append(1) or plan(one)
+        privacy_planned, "planned_guarantee", lambda one: asked.append(1) or plan(one)
     )
     noise = PLACES["alone"](NOISES["Gaussian"])
     assert epsilon_per_release(3.0, 1e-3, n, noise, adaptive=adaptive) > 3 / n / 2

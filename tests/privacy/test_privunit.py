@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.special import betainc
 
-from sktensordp.privacy.calibration._privunit import cap_log_odds, privunit_design
+from tests.support.seams import cap_log_odds, privunit_design
 
 
 def ideal_scale(dimension, epsilon, cosine):

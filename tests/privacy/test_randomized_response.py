@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
-from sktensordp.privacy.accounting._pld import pure_epsilon
-from sktensordp.privacy.accounting._randomized_response import (
-    LevelDistribution,
-    optimal_composition_delta,
-)
 from tests.support import divergence as D
 from tests.support import events as E
+from tests.support.seams import (
+    LevelDistribution,
+    event_delta,
+    event_epsilon,
+    optimal_composition_delta,
+    pure_epsilon,
+)
 
 ORACLE = json.loads(Path(__file__).with_name("response_oracle.json").read_text())
 KEEPS = (0.0, 1e-4, 0.03, 0.4, 0.9)

@@ -41,6 +41,7 @@ from tests.support.every_estimator import (
     WHERE,
     items,
 )
+from tests.support.seams import completion_base
 from tests.support.threads import in_threads
 
 LAPLACE = LaplaceMechanism(1.0, bounds=(0, 1))
@@ -394,7 +395,7 @@ def test_an_interrupted_fit_of_a_recommender_counts(monkeypatch):
 
     completion = CPCompletion(0, **{**USERS, "shape": None})
     model = Recommender(completion, items(3)).fit(WHERE, VALUES)
-    monkeypatch.setattr("sktensordp.completion._base.fitted_to", interrupted)
+    monkeypatch.setattr(completion_base, "fitted_to", interrupted)
     with unlimited() as budget, pytest.raises(KeyboardInterrupt):
         model.fit(WHERE, VALUES)
     assert budget.spent is not None

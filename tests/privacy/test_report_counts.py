@@ -34,14 +34,13 @@ from sklearn.preprocessing import StandardScaler
 
 from sktensordp.completion import CPCompletion
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
-from sktensordp.mechanisms._gaussian_noise import event_for_any_length
 from sktensordp.papers import (
     PublishedMatrixVariateGaussian,
     PublishedTensorVariateGaussian,
 )
 from sktensordp.privacy import PrivacyTags, compose, privacy_of
-from sktensordp.privacy.accounting._curves import event_delta
 from tests.support.every_estimator import EVERY
+from tests.support.seams import event_delta, event_for_any_length
 
 # Threads enter `warnings.catch_warnings` side by side.
 pytestmark = [

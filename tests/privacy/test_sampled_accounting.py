@@ -21,10 +21,9 @@ from scipy.optimize import minimize_scalar
 
 from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.privacy import PrivacyGuarantee, compose
-from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
-from sktensordp.privacy.accounting._renyi import event_renyi
 from tests.support import distributions as L
 from tests.support import events as E
+from tests.support.seams import event_delta, event_epsilon, event_renyi
 
 pytestmark = pytest.mark.thorough
 # What the package adds to a delta, and as much again.

@@ -17,15 +17,16 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 from scipy.stats import poisson as poisson_law
 
-from sktensordp.privacy.accounting._curves import event_delta, event_epsilon
-from sktensordp.privacy.accounting._renyi import event_renyi
-from sktensordp.privacy.accounting._repetitions import (
+from tests.support import distributions as L
+from tests.support import events as E
+from tests.support.seams import (
     RepetitionDistribution,
+    event_delta,
+    event_epsilon,
+    event_renyi,
     negative_binomial,
     poisson,
 )
-from tests.support import distributions as L
-from tests.support import events as E
 
 pytestmark = pytest.mark.thorough
 

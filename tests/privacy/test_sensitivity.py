@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
-from sktensordp.privacy.calibration._sensitivity import SensitivitySet, declared_set
+from tests.support.seams import SensitivitySet, declared_set
 
 EPS = float(np.finfo(float).eps)
 PROPERTY = settings(max_examples=80, derandomize=True, database=None, deadline=None)

@@ -25,19 +25,22 @@ from sktensordp.mechanisms import (
     TensorRandomizedResponse,
 )
 from sktensordp.privacy import PrivacyBudget, PrivacyGuarantee, compose
-from sktensordp.privacy.accounting._curves import curve_of, event_delta, event_epsilon
-from sktensordp.privacy.accounting._renyi import event_renyi
-from sktensordp.privacy.accounting._shuffled_bits import ShuffledBits
-from sktensordp.privacy.accounting._shuffling import (
-    BlanketPair,
-    ShuffledCurve,
-    blanket_divergence,
-    delta_of_clones,
-    shuffled_renyi,
-)
-from sktensordp.privacy.calibration._table import level_table
 from tests.support import divergence as D
 from tests.support import events as E
+from tests.support.seams import (
+    BlanketPair,
+    ShuffledBits,
+    ShuffledCurve,
+    accounting_shuffled_bits,
+    blanket_divergence,
+    curve_of,
+    delta_of_clones,
+    event_delta,
+    event_epsilon,
+    event_renyi,
+    level_table,
+    shuffled_renyi,
+)
 
 pytestmark = pytest.mark.thorough
 SHARES = (0.2, 0.4, 0.6, 0.8, 0.9)
@@ -204,8 +207,7 @@ def test_bits_of_many_people(weight, n):
 
 def test_people_left_out_of_very_many(monkeypatch):
     # What holds for those whom the bound uses holds for all, and so does the blanket.
-    module = "sktensordp.privacy.accounting._shuffled_bits"
-    monkeypatch.setattr(f"{module}._MOST_VARIANCE", 20.0)
+    monkeypatch.setattr(accounting_shuffled_bits, "_MOST_VARIANCE", 20.0)
     bits = ShuffledBits((4 / 9, 4 / 9), 900)
     assert bits.n_counted == 82
     few = ShuffledBits((4 / 9, 4 / 9), 82)

@@ -61,13 +61,8 @@ from sktensordp.privacy import (
     privacy_of,
     privacy_tags,
 )
-from sktensordp.privacy._stateless import (
-    _IGNORE_Y,
-    _READ_NOTHING,
-    ignores_y,
-    reads_nothing,
-)
 from tests.support.every_estimator import RELEASING
+from tests.support.seams import _IGNORE_Y, _READ_NOTHING, ignores_y, reads_nothing
 
 ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 OTHER_ROWS = np.random.default_rng(0).integers(0, 2, (8, 3)) * 5.0

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from sktensordp.privacy.calibration._table import _within_budget, level_table
+from tests.support.seams import _within_budget, level_table
 
 SCALES = {
     "two": (0.0, 1.0),

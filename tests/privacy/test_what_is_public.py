@@ -16,7 +16,7 @@ from sktensordp.completion import (
 )
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.privacy import PrivacyBudget, privacy_of
-from sktensordp.privacy.__main__ import main
+from tests.support.seams import main
 
 USERS, FILMS = [f"user {k}" for k in range(5)], ["Brazil", "Heat", "Up"]
 WHERE = np.argwhere(np.ones((5, 3)))

@@ -22,7 +22,7 @@ from sktensordp.completion import (
 from sktensordp.exceptions import PrivacyLeakWarning
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.privacy import PrivacyBudget
-from sktensordp.privacy.budgets._reserved import run_reserved
+from tests.support.seams import run_reserved
 
 STARS = [1, 2, 3, 4, 5]
 TABLE = [["ann", "Heat"], ["ann", "Up"], ["ann", "Up"], ["bob", "heat"], [None, "Up"]]

@@ -20,12 +20,9 @@ from sktensordp.completion import (
     ImplicitCompletion,
     Recommender,
     TuckerCompletion,
-    _local,
     make_fold_in_scorer,
     make_ranking_scorer,
 )
-from sktensordp.completion._local import LocalUsers
-from sktensordp.completion._problem import Problem
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.model_selection import (
@@ -44,6 +41,7 @@ from sktensordp.privacy import (
 from tests.support.budgets import guarantees_of
 from tests.support.noise import following_from
 from tests.support.refusing import refused
+from tests.support.seams import LocalUsers, Problem, completion_local
 
 pytestmark = pytest.mark.thorough
 pd = pytest.importorskip("pandas")
@@ -377,7 +375,7 @@ def test_folding_in_a_copy_leaves_the_original_alone(fitted):
 
 def test_known_users_keep_their_rows_and_new_ones_get_free_ones(monkeypatch):
     # So few that drawn rows are taken.
-    monkeypatch.setattr(_local, "N_RESERVED", N_USERS + 3)
+    monkeypatch.setattr(completion_local, "N_RESERVED", N_USERS + 3)
     model = for_users().fit(TABLE, Y)
     rows = model._fitted.local.rows_of(np.array(USERS))
     assert len(set(rows)) == N_USERS
@@ -418,7 +416,7 @@ def noise_of(completion):
 
 def test_rows_are_drawn_uniformly(monkeypatch):
     """False alarms: below 1e-9, a chi-squared statistic with 29 degrees of freedom."""
-    monkeypatch.setattr(_local, "N_RESERVED", 6)
+    monkeypatch.setattr(completion_local, "N_RESERVED", 6)
     counts = np.zeros((6, 6))
     for _ in range(6000):
         two = LocalUsers().joined_by(np.array(["ann"]))

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from sktensordp.audit import audit_mechanism
-from sktensordp.completion import ImplicitCompletion, _synthetic
+from sktensordp.completion import ImplicitCompletion
 from tests.benchmarks import bench_synthetic
 from tests.support.scripts import printed_means
+from tests.support.seams import completion_synthetic
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,7 +37,7 @@ WITHOUT, WITH = pairs(USERS), pairs([*USERS, CANARY])
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
     for name, value in {"_N_DRAWN": 100, "_ROUNDS": 2, "_ROUNDS_OF_COUNTS": 1}.items():
-        monkeypatch.setattr(_synthetic, name, value)
+        monkeypatch.setattr(completion_synthetic, name, value)
 
 
 def table_of(X):

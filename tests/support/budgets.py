@@ -4,13 +4,21 @@ from contextlib import contextmanager
 from unittest import mock
 
 from sktensordp import base
-from sktensordp.privacy.budgets import _budget, _filter, _ledger, _open
-from sktensordp.privacy.budgets._open import OPEN
-from sktensordp.privacy.budgets._reserved import current_reservation
 from tests.support.points import POINTS, original
+from tests.support.seams import (
+    OPEN,
+    budgets_budget,
+    budgets_filter,
+    budgets_ledger,
+    budgets_open,
+    current_reservation,
+)
 
 # Where every release passes that is recorded.
-FILES = {one.__file__ for one in (_filter, _budget, _ledger, _open, base)}
+FILES = {
+    one.__file__
+    for one in (budgets_filter, budgets_budget, budgets_ledger, budgets_open, base)
+}
 
 
 def releases_of(budget):

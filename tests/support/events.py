@@ -2,7 +2,7 @@
 
 from dp_accounting import dp_event
 
-from sktensordp.privacy.accounting import _events
+from tests.support import seams
 
 Composed = dp_event.ComposedDpEvent
 Repeated = dp_event.SelfComposedDpEvent
@@ -12,13 +12,13 @@ Integers = dp_event.DiscreteLaplaceDpEvent
 Sampled = dp_event.PoissonSampledDpEvent
 Nothing = dp_event.NoOpDpEvent
 NonPrivate = dp_event.NonPrivateDpEvent
-Pure = _events.PureDpEvent
-Table = _events.TableDpEvent
-Response = _events.RandomizedResponseDpEvent
-Lattice = _events.LatticeLaplaceDpEvent
-Revealing = _events.RevealingDpEvent
-Residual = _events.SamplerResidualDpEvent
-Parallel = _events.ParallelDpEvent
-Choice = _events.SelectionDpEvent
-Group = _events.GroupDpEvent
-Shuffled = _events.ShuffledDpEvent
+Pure = seams.PureDpEvent
+Table = seams.TableDpEvent
+Response = seams.RandomizedResponseDpEvent
+Lattice = seams.LatticeLaplaceDpEvent
+Revealing = seams.RevealingDpEvent
+Residual = seams.SamplerResidualDpEvent
+Parallel = seams.ParallelDpEvent
+Choice = seams.SelectionDpEvent
+Group = seams.GroupDpEvent
+Shuffled = seams.ShuffledDpEvent

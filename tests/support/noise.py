@@ -15,11 +15,15 @@ from unittest import mock
 
 import numpy as np
 
-from sktensordp import _random
-from sktensordp._random import NoiseStreams, ReleaseCounter, SentStreams
 from tests.support.points import POINTS
+from tests.support.seams import (
+    NoiseStreams,
+    ReleaseCounter,
+    SentStreams,
+    sktensordp_random,
+)
 
-FILE = _random.__file__
+FILE = sktensordp_random.__file__
 _STREAM = NoiseStreams.stream
 
 
@@ -129,7 +133,7 @@ def following_from(name):
         return hashlib.shake_128(f"{name} {next(numbers)}".encode()).digest(size)
 
     return mock.patch.object(
-        _random, "secrets", SimpleNamespace(token_bytes=token_bytes)
+        sktensordp_random, "secrets", SimpleNamespace(token_bytes=token_bytes)
     )
 
 

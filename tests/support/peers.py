@@ -11,13 +11,13 @@ from dp_accounting import dp_event
 
 from sktensordp.audit import audit_one_run
 from sktensordp.privacy import PrivacyGuarantee
-from sktensordp.privacy.accounting._events import (
+from tests import ROOT
+from tests.support.seams import (
+    LevelDistribution,
     PureDpEvent,
     RandomizedResponseDpEvent,
     RevealingDpEvent,
 )
-from sktensordp.privacy.accounting._randomized_response import LevelDistribution
-from tests import ROOT
 
 STORED = ROOT / "tests" / "privacy" / "peers.json"
 

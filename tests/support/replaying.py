@@ -17,10 +17,10 @@ import numpy as np
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
-from sktensordp.completion._values import EntryRandomizer
 from sktensordp.measure import NoisySums
 from sktensordp.noise import LaplaceLattice
 from tests.support.points import POINTS, original
+from tests.support.seams import EntryRandomizer
 
 
 @dataclass

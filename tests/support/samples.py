@@ -3,8 +3,7 @@
 import numpy as np
 
 from sktensordp.measure import contribute
-from sktensordp.moments._samples import Samples
-from sktensordp.moments._sums import Question
+from tests.support.seams import Question, Samples
 
 STEP = 2.0**-20
 

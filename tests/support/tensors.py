@@ -13,8 +13,8 @@ from sktensordp.tensor import (
     mode_products,
     rescaled,
 )
-from sktensordp.tensor._rows import packed as rows_packed
-from sktensordp.tensor._rows import unpacked as rows_unpacked
+from tests.support.seams import packed as rows_packed
+from tests.support.seams import unpacked as rows_unpacked
 
 
 def random_problem(shape, n, seed=0):

@@ -7,9 +7,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.tensor import Observations
-from sktensordp.tensor._chain import path_eigenvalues, solve_chain
-from sktensordp.tensor._cp_rows import started
-from sktensordp.tensor._rows import learn, spread, update
+from tests.support.seams import (
+    learn,
+    path_eigenvalues,
+    solve_chain,
+    spread,
+    started,
+    update,
+)
 from tests.support.tensors import chain_by_hand, fit_of, laplacian
 
 pytestmark = pytest.mark.thorough

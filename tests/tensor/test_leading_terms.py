@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sktensordp.tensor._leading_terms import (
+from tests.support.seams import (
     LocalMatrix,
     leading_terms,
     leading_vectors,

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_less
 
-from sktensordp.completion._domain import Domain
-from sktensordp.completion._values import plan_entry_randomizer
 from sktensordp.tensor import (
     Observations,
     TableLikelihood,
@@ -15,6 +13,7 @@ from sktensordp.tensor import (
     fit_tucker,
     rescaled,
 )
+from tests.support.seams import Domain, plan_entry_randomizer
 
 pytestmark = pytest.mark.thorough
 LEVELS = np.arange(0.5, 5.5, 0.5)

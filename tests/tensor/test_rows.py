@@ -13,28 +13,28 @@ from sktensordp.tensor import (
     Evidence,
     Observations,
     TableLikelihood,
-    _cp_rows,
     fit_cp,
     own_rows,
     pattern_of,
     updated,
 )
-from sktensordp.tensor._cp_rows import (
+from tests.support.seams import (
     Fit,
-    started,
-    with_terms,
-    with_terms_that_stand_out,
-)
-from sktensordp.tensor._leading_terms import n_standing_out
-from sktensordp.tensor._observations import places_of
-from sktensordp.tensor._rows import (
     as_sums,
     learn,
+    n_standing_out,
+    places_of,
     spread,
+    started,
     sums,
+    tensor_cp_rows,
+    tensor_observations,
+    tensor_rows,
     unpacked,
     update,
     weighing,
+    with_terms,
+    with_terms_that_stand_out,
 )
 from tests.support.tensors import (
     chain_by_hand,
@@ -114,7 +114,7 @@ CASES = [
 def large(request, monkeypatch):
     """Whether matrices count as large, so that loops are compiled for them, too."""
     if request.param:
-        monkeypatch.setattr("sktensordp.tensor._observations._MANY_ENTRIES", 0)
+        monkeypatch.setattr(tensor_observations, "_MANY_ENTRIES", 0)
 
 
 @pytest.mark.usefixtures("large")
@@ -304,7 +304,7 @@ def test_threads_and_blocks_do_not_change_rows(monkeypatch):
     for mode in range(3):
         alone, _ = update(rows, entries, mode)
         shared, _ = update(rows, entries, mode, n_threads=3)
-        monkeypatch.setattr("sktensordp.tensor._rows._BLOCK", 2**8)
+        monkeypatch.setattr(tensor_rows, "_BLOCK", 2**8)
         blocks, _ = update(rows, entries, mode, n_threads=2)
         monkeypatch.undo()
         assert_allclose(shared.means[mode], alone.means[mode], rtol=1e-12)
@@ -437,8 +437,10 @@ def test_tries_end_where_values_have_noise(monkeypatch):
     X = np.argwhere(np.ones((6, 6, 6)))
     entries = Observations.of(X, rng.standard_normal(len(X)))
     n_sweeps = []
-    swept = _cp_rows.swept
-    monkeypatch.setattr(_cp_rows, "swept", lambda fit: n_sweeps.append(1) or swept(fit))
+    swept = tensor_cp_rows.swept
+    monkeypatch.setattr(
+        tensor_cp_rows, "swept", lambda fit: n_sweeps.append(1) or swept(fit)
+    )
     fit_cp(entries, rank=2, biases=True, noise_floor=0.0, max_iter=10)
     assert len(n_sweeps) < 24 * 50
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.tensor.kernels._stacks import STACK, factorise, invert, solve
+from tests.support.seams import STACK, factorise, invert, solve
 
 
 def stack_of(matrices):

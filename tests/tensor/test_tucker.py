@@ -9,15 +9,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sktensordp.tensor import (
     Observations,
     TuckerForm,
-    _tucker,
     fit_tucker,
     mode_products,
     rescaled,
     updated,
 )
-from sktensordp.tensor._cp_rows import started
-from sktensordp.tensor._rows import update
 from tests.support.points import POINTS
+from tests.support.seams import started, tensor_observations, tensor_tucker, update
 from tests.support.tensors import (
     covariance_of,
     low_rank,
@@ -48,8 +46,8 @@ def random_state(shape, ranks, n_features, *, biases=True, n=60):
     n_core = int(np.prod(ranks))
     root = 0.1 * rng.standard_normal((n_core, n_core + 1))
     mean, centre = rng.standard_normal((2, *ranks))
-    core = _tucker.Core(mean, centre, 2.0, (root @ root.T,))
-    rows = _tucker.combined(rows, core)
+    core = tensor_tucker.Core(mean, centre, 2.0, (root @ root.T,))
+    rows = tensor_tucker.combined(rows, core)
     return with_random_rows(rows, rng), X, y
 
 
@@ -84,8 +82,8 @@ def expected(rows, at, kept=()):
 @pytest.mark.parametrize("case", SHAPES)
 def test_rows_and_core_are_those_of_enumeration(case, biases, weighted, monkeypatch):
     if weighted:  # and in many small chunks
-        monkeypatch.setattr("sktensordp.tensor._observations._CHUNK", 7)
-        monkeypatch.setattr("sktensordp.tensor._observations._BLOCK", 40)
+        monkeypatch.setattr(tensor_observations, "_CHUNK", 7)
+        monkeypatch.setattr(tensor_observations, "_BLOCK", 40)
     rows, X, y = random_state(*SHAPES[case], biases=biases)
     weights = np.ones(len(rows.means[0]))
     if weighted:
@@ -164,8 +162,8 @@ def test_sums_over_parts_add_up(case):
         found = rows.summing(whole, mode)(every)
         for total, *some in zip(found, *parts, strict=True):
             assert_allclose(sum(some), total, atol=1e-10)
-    parts = [_tucker._core_sums(rows, half, 1) for half in halves]
-    found = _tucker._core_sums(rows, whole, 1)
+    parts = [tensor_tucker._core_sums(rows, half, 1) for half in halves]
+    found = tensor_tucker._core_sums(rows, whole, 1)
     for total, *some in zip(found, *parts, strict=True):
         assert_allclose(sum(some), total, atol=1e-10)
 
@@ -276,7 +274,7 @@ def test_noisy_tensors_start_at_leading_vectors(monkeypatch):
         return np.sqrt(np.mean((model.dense() - truth)[~seen] ** 2)) / noise
 
     from_vectors = error()
-    monkeypatch.setattr(_tucker, "_LARGEST_START", 0)
+    monkeypatch.setattr(tensor_tucker, "_LARGEST_START", 0)
     assert from_vectors < min(0.6, 0.9 * error())
 
 

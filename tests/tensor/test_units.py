@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.completion.measurements.units import _questions
 from sktensordp.measure import BoundedSums
-from sktensordp.tensor._shared_rows import (
+from tests.support.points import POINTS
+from tests.support.seams import (
+    UnitEntries,
+    _moments,
     biases_from_sums,
     drifted,
     expected_counts,
     row_information,
     rows_from_information,
+    solve_units,
 )
-from sktensordp.tensor._unit_entries import UnitEntries
-from sktensordp.tensor.kernels._units import solve_units
-from tests.support.points import POINTS
 
 # Entries of the units, around the widths of vector instructions; one has very many.
 SIZES = [1, 2, 3, 5, 8, 17, 600]
@@ -141,14 +141,14 @@ def test_moments_of_units_are_means_over_their_entries(n_factors):
     n, upper = sum(SIZES), np.triu_indices(n_factors + 1)
     weights, factors = rng.uniform(0, 1, n), rng.standard_normal((n, n_factors))
     solved = SimpleNamespace(leverages=1 - weights, held_out=factors)
-    found = _questions._moments(entries_of(SIZES), solved)
+    found = _moments(entries_of(SIZES), solved)
     for unit, part in enumerate(by_unit(starts_of(SIZES))):
         own = np.insert(factors[part], 0, 1.0, axis=1)
         expected = (own.T * weights[part]) @ own / weights[part].sum()
         assert_allclose(found[unit], expected[upper], rtol=1e-9, atol=1e-12)
     # Of no weight at all: nothing.
     solved.leverages = np.ones(n)
-    assert_array_equal(_questions._moments(entries_of(SIZES), solved), 0)
+    assert_array_equal(_moments(entries_of(SIZES), solved), 0)
 
 
 # --- sums of vectors of bounded length -----------------------------------------------

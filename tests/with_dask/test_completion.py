@@ -13,6 +13,7 @@ from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from sktensordp.privacy import PrivacyBudget, privacy_of
+from tests.support import seams
 from tests.support.callbacks import needs_callbacks
 from tests.support.leak_hunt import Secrets
 from tests.support.noise import drawing
@@ -31,7 +32,6 @@ from tests.with_dask.partitions import (
 
 pytestmark = [pytest.mark.thorough, pytest.mark.usefixtures("here")]
 dask = pytest.importorskip("dask.dataframe") and pytest.importorskip("dask")
-_dask = pytest.importorskip("sktensordp.completion._dask")
 RATINGS = make_ratings(n_users=120, n_items=60, n_ratings=4000, random_state=0)
 
 
@@ -236,7 +236,7 @@ class Results(dask.callbacks.Callback):
 
 
 # Also what is picked out of results of ours; Dask picks columns by other names.
-OURS = (*vars(_dask), "getitem-")
+OURS = (*vars(seams.completion_dask), "getitem-")
 
 
 def leaving(planted=2.718281828, **params):

@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.completion import CPCompletion
 from tests.support.callbacks import Silent, needs_callbacks
+from tests.support.seams import BlockQuestion
 from tests.with_dask.clusters import cluster
 
 pytestmark = pytest.mark.thorough
@@ -122,7 +123,7 @@ def test_a_sweep_sends_little_more_than_it_has_to(
 @pytest.mark.parametrize("n_workers", [1, 3])
 def test_every_worker_has_one_chunk(n_workers):
     """So that a sum travels once for each worker, however many partitions there are."""
-    from sktensordp.completion._dask import partitioned_entries
+    from tests.support.seams import partitioned_entries
 
     with cluster_of_threads(n_workers):
         found = partitioned_entries(*in_partitions(), None, "name")
@@ -168,7 +169,6 @@ class Killer(Silent):
 
 def wait_when_told(told, waits):
     """On a worker that is to be killed: wait in a sweep as soon as a file exists."""
-    from sktensordp.completion.measurements.units._questions import BlockQuestion
     from sktensordp.tensor import Observations
 
     def waiting(function):

@@ -14,6 +14,7 @@ from sktensordp.exceptions import PrivacyLeakWarning
 from tests.support.callbacks import needs_callbacks
 from tests.support.refusing import refused
 from tests.support.replaying import with_a_pattern
+from tests.support.seams import BlockQuestion
 from tests.with_dask.partitions import (
     KillAWorker,
     by_user,
@@ -254,8 +255,6 @@ def test_workers_that_are_killed_are_survived(client, tmp_path):
     parts = model().set_callbacks(killer)
 
     def die_once(marker=marker):
-        from sktensordp.completion.measurements.units._questions import BlockQuestion
-
         add = BlockQuestion.add
 
         def add_or_die(question, chunk, *totals):
