@@ -13,13 +13,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from sktensordp._random import NoiseStreams
 from sktensordp.completion import CPCompletion
 from sktensordp.measure import BoundedSums
 from tests import DOC
 from tests.support.every_estimator import RELEASING, answer
 from tests.support.leaving import kinds_of_questions, kinds_of_sums, modules
 from tests.support.scripts import load_script
+from tests.support.seams import NoiseStreams, completion_base
 from tests.test_imports import OTHER_GENERATORS, ROOT, generators_of, imports_of
 
 SCRIPT = load_script(DOC / "make_core.py")
@@ -114,7 +114,7 @@ def test_other_generators_outside_of_the_core_are_listed():
         "from ..noise import discrete_laplace",
         "from ..noise._discrete import discrete_laplace as rounded",
         "from .. import noise",
-        "def f():\n    import sktensordp.noise._lattice",
+        "def f():\n    import sktensordp.noise",
         "from .._random import fresh_bits",
         "from .._random import SentStreams",
         "def f(lattice, rows, bits):\n    return lattice.randomize(rows, bits)",
@@ -279,5 +279,5 @@ def test_what_runs_before_the_noise_is_seen(monkeypatch):
     def curious(estimator, entries, measurement):
         measurement.guarantee._repr_html_()
 
-    monkeypatch.setattr("sktensordp.completion._base.warn_before", curious)
+    monkeypatch.setattr(completion_base, "warn_before", curious)
     assert entered() - set(CORE) - MEANWHILE.keys() >= {"privacy/_html.py"}
