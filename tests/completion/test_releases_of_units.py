@@ -1,0 +1,339 @@
+"""What fits that protect units ask for, and what they make of noisy answers."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion._problem import Problem
+from sktensordp.completion.measurements.units import _first, _rounds
+from sktensordp.completion.measurements.units._questions import UnitTotals
+
+
+@dataclass
+class Answering:
+    """Releases whose answers are known; they keep the questions."""
+
+    answer: Callable
+    sigma: float = 0.0
+    step: float = 0.0
+    left: float = 1.0
+    questions: list = field(default_factory=list)
+
+    def ask(self, _, question):
+        self.questions.append(question)
+        return self.answer(question)
+
+
+def totals_of(n_units=50.0, typical_size=4.0):
+    return UnitTotals(n_units, 0.0, typical_size)
+
+
+# --- totals and counts ---------------------------------------------------------------
+
+
+def first_totals(*total, error=2.0):
+    """What follows from noisy totals: of units, their means and logarithms."""
+    histogram = np.arange(16.0)
+    answers = [(np.array([total]), error), (histogram[np.newaxis], 0.5)]
+    releases = Answering(lambda _: answers)
+    found, population = _first.release_totals(None, releases)
+    assert_array_equal(population.histogram, histogram)
+    return found, releases.questions[0].sums
+
+
+def test_totals_are_divided_by_the_number_of_units():
+    found, sums = first_totals(100.0, 30.0, -20.0)
+    assert found.n_units == 100
+    assert found.offset == pytest.approx(0.3)
+    assert found.typical_size == pytest.approx(math.exp(4 - 3 * 0.2))
+    # A mean of at most one, of 100 units, with the noise of sum and number.
+    assert found.offset_error == pytest.approx(math.sqrt(2) * 2 / 100)
+    assert not found.are_noise
+    assert [one.shape for one in sums] == [(1, 3), (1, 16)]
+    assert [one.bound for one in sums] == [pytest.approx(math.sqrt(3)), 1]
+    of_counts, of_rounds = _first.COUNTS, _first.LEFT
+    assert sum(one.share for one in sums) + of_counts + of_rounds == pytest.approx(1)
+
+
+def test_totals_within_their_noise_are_those_of_few_units():
+    found, _ = first_totals(0.1, -30.0, 20.0)
+    assert (found.n_units, found.offset, found.are_noise) == (2, -1, True)
+    assert found.typical_size == pytest.approx(math.exp(7))
+    # Without noise, nobody is one unit.
+    assert first_totals(0.0, 0.0, 0.0, error=0.0)[0].n_units == 1
+
+
+def test_counts_are_scaled_to_what_all_units_add():
+    """They share a part of the budget, and rows within their noise are unknown."""
+    noisy = [[400.0], [100.0], [4.0], [-3.0]], [[300.0], [200.0]]
+    releases = Answering(lambda _: [(np.array(each), 5.0) for each in noisy])
+    found = _first.release_counts(None, releases, (4, 2), totals_of(80.0, 25.0))
+    assert [one.shape for one in releases.questions[0].sums] == [(4, 1), (2, 1)]
+    for sums in releases.questions[0].sums:
+        assert (sums.bound, sums.share) == (1, pytest.approx(_first.COUNTS / 2))
+    for counts in found:
+        # 80 units with 25 entries each, which count a fifth.
+        assert counts.counts.sum() == pytest.approx(80 * 5)
+        assert counts.shares.sum() == pytest.approx(1)
+        assert counts.counts.min() >= 0
+    items, days = found
+    assert items.counts[0] == pytest.approx(4 * items.counts[1])
+    assert days.counts[0] == pytest.approx(1.5 * days.counts[1])
+    assert_array_equal(items.known, [*items.counts[:2], 0, 0])
+    assert_array_equal(days.known, days.counts)
+    # Logarithms of very small counts are those of a twentieth of the noise, or of a
+    # thousandth of the largest count.
+    assert_allclose(items.logs, np.log(np.maximum(items.counts, 0.05 * 5)))
+    releases = Answering(lambda _: [(np.array([[400.0], [0.0]]), 0.0)])
+    (exact,) = _first.release_counts(None, releases, (2,), totals_of(80.0, 25.0))
+    assert_allclose(exact.logs, np.log([400, 0.4]))
+    assert_array_equal(exact.known, [400, 0])
+
+
+# --- the pattern ---------------------------------------------------------------------
+
+
+def test_no_more_products_than_cost_a_hundredth_of_a_unit():
+    for sigma in (10.0, 100.0, 600.0):
+        most = _first.most_rows(5000, sigma)
+        # Their number is rounded, and m (m + 1) taken for a square.
+        moved = math.sqrt(most * (most + 1) / 2) * 2.0**-20 * sigma
+        assert moved == pytest.approx(0.01, rel=0.05)
+    assert [_first.most_rows(5000, sigma) for sigma in (1000.0, 1e9)] == [0, 0]
+    assert [_first.most_rows(n, 1.0) for n in (19, 20, 5000)] == [0, 20, 3000]
+    assert _first.most_rows(700, 0.0) == 700
+
+
+def asked_pattern(n_units=10_000.0, sigma=1.0, most=3000, products=None):
+    """The sums and the rows that are asked for, and features, of 60 rows.
+
+    Later ones have more entries, and all units together 10,000 times 3.
+    """
+    counts = 1e4 * 3 * np.arange(1.0, 61) / np.arange(1.0, 61).sum()
+    row_counts = _first.RowCounts(counts, np.log(counts), counts)
+
+    def answer(question):
+        (sums,) = question.sums
+        if products is None:
+            return [(np.zeros(sums.shape), 1.0)]
+        return [(products(len(question.rows)), 1.0)]
+
+    releases = Answering(answer, sigma=sigma)
+    totals = totals_of(n_units, 9.0)
+    features = _first.release_pattern(None, releases, totals, row_counts, most, None)
+    return releases.questions, features
+
+
+@pytest.mark.parametrize(("sigma", "most"), [(0.5, 3000), (2.0, 3000), (2.0, 30)])
+def test_a_pattern_takes_what_it_needs_to_stand_out(sigma, most):
+    (question,), features = asked_pattern(sigma=sigma, most=most)
+    assert features.shape == (60, 0)
+    rows, (sums,) = question.rows, question.sums
+    # Of the rows with the most entries.
+    assert_array_equal(rows, np.arange(59, 59 - len(rows), -1))
+    assert len(rows) == min(60, most)
+    # The leading eigenvalue is .02 for every unit, of the share of entries in the rows.
+    covered = (rows + 1).sum() / np.arange(61).sum()
+    eigenvalue = 0.02 * 10_000 * covered
+    of_noise = sigma * math.sqrt(2 * len(rows) / sums.share)
+    if sums.share > 0.02:
+        assert eigenvalue == pytest.approx(3 * of_noise)
+    else:
+        assert eigenvalue > 3 * of_noise
+    assert 0.02 <= sums.share <= 0.15
+    assert sums.shares.sum() == pytest.approx(2**14, abs=len(rows) / 2)
+    assert_allclose(sums.shares, 2**14 * (rows + 1) / (rows + 1).sum(), atol=0.5)
+    assert sums.least == pytest.approx(9 / math.sqrt(2))
+
+
+def test_a_pattern_that_would_not_stand_out_costs_nothing():
+    for options in ({"sigma": 20.0}, {"n_units": 100.0}, {"most": 19}):
+        questions, features = asked_pattern(**options)
+        assert not questions
+        assert features.shape == (60, 0)
+
+
+@pytest.mark.parametrize("second", [1.05, 1.15, 2.0])
+def test_features_are_eigenvectors_that_stand_out(second):
+    """From the noise, and from what chance makes of the products on the diagonal."""
+    n, error, n_units = 60, 0.5, 9.0
+    camps = np.ones((2, n))
+    camps[0, ::3] = -1
+    camps[1, 1::3] = -1
+    camps[1] -= camps[0] * (camps[0] @ camps[1]) / n
+    camps *= np.sqrt(n) / np.linalg.norm(camps, axis=1, keepdims=True)
+    diagonal = np.where(np.arange(n) % 2, 4.0, -7.0)
+    scatter = np.maximum(diagonal, 0).mean()
+    # The largest eigenvalue of such products is twice the root of the rows times their
+    # deviation, and the smallest that counts is half as large again.
+    least = 1.5 * 2 * math.sqrt(n * (error**2 + scatter**2 / n_units))
+    values = np.array([4.0, second]) * least
+    products = (camps.T * values) @ camps / n
+    np.fill_diagonal(products, 0.0)
+    exact, vectors = np.linalg.eigh(products)
+    exact, vectors = exact[[-1, -2]], vectors[:, [-1, -2]]
+    # Those of products without a diagonal are a little smaller.
+    assert (exact[1] > least) == (second > 1.1)
+    np.fill_diagonal(products, diagonal)
+    found = _first._leading(products, error, n_units, 8)
+    n_kept = 1 + (second > 1.1)
+    assert found.shape == (n, n_kept)
+    exact, vectors = exact[:n_kept], vectors[:, :n_kept]
+    rows = vectors * np.sign(vectors.sum(axis=0)) * np.sqrt(exact)
+    squares = np.sum(rows**2, axis=1, keepdims=True)
+    clear = np.maximum(squares - np.sum(error**2 / exact), 0)
+    # Rows are as long as what the noise leaves of their direction.
+    assert_allclose(found, rows * np.sqrt(clear) / squares, atol=1e-9)
+    assert _first._leading(products, error, n_units, 1).shape == (n, 1)
+
+
+def test_units_that_all_have_all_rows_have_no_pattern():
+    """Without noise, their products are zero where shares are whole numbers."""
+    assert _first._leading(np.zeros((32, 32)), 0.0, 100.0, 8).shape == (32, 0)
+
+
+def test_features_are_those_of_the_rows_that_were_asked_for():
+    camp = np.where(np.arange(30) % 3, 1.0, -1.0)
+    products = (100 / 30 * np.outer(camp, camp))[np.triu_indices(30)]
+    (question,), features = asked_pattern(most=30, products=lambda _: products)
+    assert features.shape == (60, 1)
+    assert_array_equal(np.sign(features[question.rows, 0]), camp)
+    assert not features[:30].any()
+
+
+# --- rounds --------------------------------------------------------------------------
+
+
+def first_of(kind=CPCompletion, rank=2, shape=(50, 6, 3), **params):
+    """What is known before the rounds, of rows whose counts differ."""
+    model = kind(
+        rank, unit=0, shape=shape, value_bounds=(0, 1), perturbation="statistics",
+        **params,
+    )  # fmt: skip
+    problem = Problem.of(model, shape)
+    rows = [1e3 * np.arange(1.0, size + 1) / size for size in shape[1:]]
+    counts = [_first.RowCounts(each, np.log(each), each) for each in rows]
+    return _rounds.First(problem, totals_of(), counts, np.zeros((shape[1], 0)))
+
+
+@pytest.mark.parametrize("name", ["sums", "statistics"])
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+def test_all_passes_together_take_what_is_left(kind, biases, name):
+    rank = 2 if kind is CPCompletion else (2, 2, 2)
+    problem = first_of(kind, rank, biases=biases or name == "sums").problem
+    planned = _rounds.planned_shares(problem, name, 0.8)
+    assert math.fsum(sum(shares.values()) for shares in planned) == pytest.approx(0.8)
+    only_biases = 4 if name == "sums" else int(biases)
+    assert len(planned) == (4 if name == "sums" else 7 + biases)
+    for number, shares in enumerate(planned):
+        sizes = [6, 3]
+        if number >= only_biases:
+            # The rows of both modes, of two numbers each, and the core.
+            sizes = [12, 6, 8] if kind is TuckerCompletion else [12, 6]
+        roots = np.sqrt(sizes) / np.sqrt(sizes).sum()
+        assert [*shares] == [*range(1, len(sizes) + 1)]
+        found = np.array([*shares.values()])
+        assert_allclose(found / found.sum(), roots)
+    if name == "statistics" and biases:
+        assert sum(planned[0].values()) == pytest.approx(0.2 * 0.8)
+
+
+def test_a_block_takes_its_share_for_rows_and_totals():
+    """Over their lengths, the regressors of a row have a mean square of one."""
+    state = _rounds._with_factors(_rounds._start(first_of()))
+    question = _rounds._question(state, 1, 0.3, 0.25)
+    rows, totals = question.sums
+    assert (rows.shape, totals.shape) == ((6, 3), (1, 3 + 2 + 6))
+    assert rows.share + totals.share == pytest.approx(0.3)
+    assert totals.share == pytest.approx(0.05 * 0.3)
+    assert rows.step == totals.step == 0.25
+    variance = state.model.noise + 0.05
+    assert rows.bound == pytest.approx(0.7 * math.sqrt(3 * variance))
+    assert totals.bound == pytest.approx(2.5 + 1 / 4 + 2 / 2)
+    # Of a unit's factors, whose mean square is .5 before any is known, times the
+    # factors of the third mode, over its entries.
+    squares = state.model.factors[1] ** 2
+    shares = np.arange(1.0, 4) / 6
+    assert_allclose(question.lengths**2, [1, *(0.5 * shares @ squares)], rtol=1e-5)
+
+
+def test_biases_are_those_of_the_sums_where_these_have_no_noise():
+    """Of sums of residuals around zero, over counts; the average entry has none."""
+    first = first_of(rank=0, shape=(50, 6))
+    state = _rounds._start(first)
+    counts = 1e4 * first.counts[0].counts
+    first.counts[0] = _first.RowCounts(counts, np.log(counts), counts)
+    truth = np.array([0.3, -0.2, 0.1, 0.0, -0.1, 0.2])
+    found = _rounds._with_biases(state, 1, counts * truth, 1e-3, 1e-6)
+    assert_allclose(found.model.biases[0][:-1], truth, atol=1e-3)
+    # The next pass sees residuals around these biases, and has as much noise as what
+    # the biases may have changed by since.
+    error = 1e5
+    again = _rounds._with_biases(found, 1, np.zeros(6), error, 1e-6)
+    sums, noise = again.known[1]
+    assert_allclose(sums, counts * truth, rtol=1e-3, atol=1e-3)
+    drift = 0.03 * found.model.uncertainty[0][-1] * counts**2
+    assert_allclose(1 / noise, 1 / drift + 1 / error**2)
+    assert 0.01 < np.median(drift) / error**2 < 100
+
+
+@pytest.mark.parametrize("error", [0.0, 1e9])
+def test_totals_are_learned_from_as_far_as_noise_lets_them(error):
+    state = _rounds._with_factors(_rounds._start(first_of()))
+    n_units = state.first.totals.n_units
+    # Mean squares over degrees of freedom, energy, then squares and shares of the
+    # biases' prior, then the moments of one and two factors.
+    totals = np.array([0.09, 0.9, 1.4, 0.6, 0.5, 1, 0.1, 0.2, 0.8, 0.3, 0.9])
+    prior = state.model.groups[0][1]
+    found, energy = _rounds._learned(state, n_units * totals[np.newaxis], error)
+    n = state.first.counts[0].counts.sum()
+    if error:
+        assert found.model.noise == pytest.approx(state.model.noise)
+        assert found.model.groups[0] == (1, pytest.approx(prior))
+        assert energy == pytest.approx(state.model.noise * n_units / n)
+        assert_allclose(found.moment, np.diag([1, 0.5, 0.5]), atol=1e-9)
+        return
+    assert found.model.noise == pytest.approx(0.1)
+    assert found.model.groups[0] == (1, pytest.approx(prior * 0.6 / 0.5))
+    assert energy == pytest.approx(1.4 * state.model.noise * n_units / n)
+    moment = [[1, 0.1, 0.2], [0.1, 0.8, 0.3], [0.2, 0.3, 0.9]]
+    assert_allclose(found.moment, moment, atol=1e-12)
+
+
+def test_a_moment_of_noise_is_made_one_of_numbers():
+    found = _rounds._positive(np.diag([2.0, -1.0, 1.0]))
+    assert_allclose(found, np.diag([1.0, 1e-3, 0.5]), atol=1e-12)
+    assert_array_equal(_rounds._positive(np.zeros((2, 2))), np.diag([1.0, 0.5]))
+
+
+def test_what_is_known_after_a_drift():
+    """The variance, relative to the prior's, grows by three hundredths."""
+    for known in (0.1, 1.0, 100.0):
+        found = _rounds.after_drift(np.array([known]))
+        assert 1 / found == pytest.approx(1 / known + 0.03)
+
+
+def test_a_fit_asks_every_block_once_a_pass_and_stops_when_told_to():
+    first, asked = first_of(rank=0, shape=(50, 6, 3)), []
+
+    def answer(question):
+        asked.append(question.block)
+        return [(np.zeros(one.shape), 1.0) for one in question.sums]
+
+    for most, n_passes in ((9, 4), (2, 2)):
+        asked.clear()
+        releases = Answering(answer, left=0.5)
+        model, found = _rounds.fit(
+            None, releases, first, "sums", lambda number, most=most: number + 1 == most
+        )
+        assert found == n_passes
+        assert asked == n_passes * [1, 2]
+        shares = [one.share for question in releases.questions for one in question.sums]
+        assert sum(shares) == pytest.approx(0.5 * n_passes / 4)
+        assert_allclose(np.concatenate(model.biases), 0, atol=1e-12)
