@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.completion._problem import Problem
 from sktensordp.completion.measurements.units import _first, _rounds
 from sktensordp.completion.measurements.units._questions import UnitTotals
+from sktensordp.tensor._priors import INTERACTION_VARIANCE
 
 
 @dataclass
@@ -283,27 +284,150 @@ def test_biases_are_those_of_the_sums_where_these_have_no_noise():
     assert 0.01 < np.median(drift) / error**2 < 100
 
 
-@pytest.mark.parametrize("error", [0.0, 1e9])
-def test_totals_are_learned_from_as_far_as_noise_lets_them(error):
+# Of units: mean squares of residuals, degrees of freedom, and energy; then squares and
+# shares of the biases' prior; then the moments of one and two factors.
+TOTALS = np.array([0.09, 0.9, 1.4, 0.6, 0.5, 1, 0.1, 0.2, 0.8, 0.3, 0.9])
+
+
+def learned(totals, error_of_mean):
+    """The noise and the moment that follow, and by how much energy and prior change."""
     state = _rounds._with_factors(_rounds._start(first_of()))
     n_units = state.first.totals.n_units
-    # Mean squares over degrees of freedom, energy, then squares and shares of the
-    # biases' prior, then the moments of one and two factors.
-    totals = np.array([0.09, 0.9, 1.4, 0.6, 0.5, 1, 0.1, 0.2, 0.8, 0.3, 0.9])
-    prior = state.model.groups[0][1]
-    found, energy = _rounds._learned(state, n_units * totals[np.newaxis], error)
-    n = state.first.counts[0].counts.sum()
-    if error:
-        assert found.model.noise == pytest.approx(state.model.noise)
-        assert found.model.groups[0] == (1, pytest.approx(prior))
-        assert energy == pytest.approx(state.model.noise * n_units / n)
-        assert_allclose(found.moment, np.diag([1, 0.5, 0.5]), atol=1e-9)
-        return
-    assert found.model.noise == pytest.approx(0.1)
-    assert found.model.groups[0] == (1, pytest.approx(prior * 0.6 / 0.5))
-    assert energy == pytest.approx(1.4 * state.model.noise * n_units / n)
-    moment = [[1, 0.1, 0.2], [0.1, 0.8, 0.3], [0.2, 0.3, 0.9]]
-    assert_allclose(found.moment, moment, atol=1e-12)
+    found, energy = _rounds._learned(
+        state, n_units * totals[np.newaxis], n_units * error_of_mean
+    )
+    ((size, variance),) = found.model.groups
+    ((_, before),) = state.model.groups
+    assert size == 1
+    per_count = n_units / state.first.counts[0].counts.sum()
+    energy /= per_count * state.model.noise
+    return found.model.noise, energy, variance / before, found.moment
+
+
+def test_totals_without_noise_are_taken_as_they_are():
+    noise, energy, factor, moment = learned(TOTALS, 0.0)
+    assert noise == pytest.approx(0.09 / 0.9)
+    assert energy == pytest.approx(1.4)
+    assert factor == pytest.approx(0.6 / 0.5)
+    expected = [[1, 0.1, 0.2], [0.1, 0.8, 0.3], [0.2, 0.3, 0.9]]
+    assert_allclose(moment, expected, atol=1e-12)
+
+
+def test_totals_of_noise_change_nothing():
+    noise, energy, factor, moment = learned(TOTALS, 1e6)
+    assert noise == pytest.approx(_rounds._NOISE)
+    assert (energy, factor) == (pytest.approx(1), pytest.approx(1))
+    assert_allclose(moment, np.diag([1, 0.5, 0.5]), atol=1e-9)
+
+
+def test_totals_count_by_their_noise_and_by_how_far_they_usually_vary():
+    """A total is usually within a tenth of what is expected."""
+    noise, energy, factor, moment = learned(TOTALS, 0.1)
+    prior = _rounds._NOISE
+    # Over the degrees of freedom, and the shares, the noise is larger.
+    assert noise == pytest.approx(prior + (0.1 - prior) / (1 + 0.9**-2))
+    assert energy == pytest.approx(1 + 0.4 / 2)
+    assert factor == pytest.approx(1 + 0.2 / (1 + 2**2))
+    expected = [[1, 0.05, 0.1], [0.05, 0.65, 0.15], [0.1, 0.15, 0.7]]
+    assert_allclose(moment, expected, atol=1e-12)
+
+
+def test_totals_beyond_all_bounds_are_cut_off():
+    low, high = TOTALS.copy(), TOTALS.copy()
+    low[:5] = [-1, 0.9, -9, -1, 0.5]
+    high[:5] = [9, 0.9, 9, 9, 0.5]
+    assert learned(low, 0.0)[:3] == pytest.approx((1e-4, 0.1, 0.1))
+    assert learned(high, 0.0)[:3] == pytest.approx((1, 9, 4))
+
+
+def test_features_of_rows_are_their_counts_their_biases_and_the_pattern():
+    """Centred over the entries, of which an unknown row has the average."""
+    first = first_of(rank=0, shape=(50, 6))
+    pattern = np.random.default_rng(0).standard_normal((6, 2))
+    first = replace(first, pattern=pattern)
+    biases = np.linspace(-0.3, 0.4, 7)
+    state = _rounds._start(first)
+    state = replace(state, model=replace(state.model, biases=[biases]))
+    model = _rounds._with_features(state).model
+    assert model.groups == (*state.model.groups, (1, 0.003), (1, 0.1), (2, 0.01))
+    counts, features = first.counts[0].counts, model.features
+    shares = counts / counts.sum()
+    logs = np.log(counts) - shares @ np.log(counts)
+    expected = [logs / np.sqrt(shares @ logs**2), biases[:-1] - shares @ biases[:-1]]
+    assert_allclose(features[:-1], np.column_stack([*expected, pattern]), atol=1e-12)
+    assert_allclose(features[-1], [0, 0, *(shares @ pattern)], atol=1e-12)
+    # Later, variances stay what has been learned.
+    later = replace(model, groups=tuple((n, 0.5) for n, _ in model.groups))
+    again = _rounds._with_features(replace(state, model=later)).model
+    assert again.groups == later.groups
+
+
+@pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
+def test_factors_start_near_their_prior_means(kind):
+    first = first_of(kind, 2 if kind is CPCompletion else (2, 2, 2), (50, 600, 300))
+    state = _rounds._start(first)
+    model = _rounds._with_factors(state).model
+    items, days, *core = model.factors
+    form = first.problem.form
+    # Interactions have a variance of their own, which the terms of an item share.
+    for factor, block, size, variance in (
+        (items, 1, 600, INTERACTION_VARIANCE / 2), (days, 2, 300, 0.04),
+    ):  # fmt: skip
+        assert factor.shape == (size, 2)
+        moved = factor - form.centre(block)
+        assert np.mean(moved**2) == pytest.approx(variance, rel=0.2)
+    for one in core:
+        assert_array_equal(one, form.centre(3)[np.newaxis])
+    assert len(core) == (kind is TuckerCompletion)
+    covariances = _rounds._with_factors(state).covariances
+    expected = {1: INTERACTION_VARIANCE / 2, 2: 0.04, 3: 0.02}
+    for block in range(1, 3 + len(core)):
+        variances = np.diag(covariances[block])
+        assert_allclose(variances, expected[block])
+
+
+@pytest.mark.parametrize(
+    ("kind", "block", "biases"),
+    [
+        (CPCompletion, 1, True), (CPCompletion, 2, False), (TuckerCompletion, 1, True),
+        (TuckerCompletion, 3, True),
+    ],
+)  # fmt: skip
+def test_rows_are_those_that_the_sums_suggest_where_these_have_no_noise(
+    kind, block, biases
+):
+    """Sums of residuals around the rows before, by the moment of the regressors."""
+    rank = 2 if kind is CPCompletion else (2, 2, 2)
+    first = first_of(kind, rank, (50, 8, 5), biases=biases)
+    state = _rounds._start(first)
+    uncertain = [np.full(size + 1, 0.04) for size in (8, 5) if biases]
+    biases = [np.linspace(-0.4, 0.3, size + 1) for size in (8, 5) if biases]
+    model = replace(state.model, noise=1e-9, uncertainty=uncertain, biases=biases)
+    state = _rounds._with_factors(replace(state, model=model))
+    question = _rounds._question(state, block, 0.1, 0.0)
+    n_biases, lengths = question.n_biases, question.lengths
+    assert n_biases == (len(biases) > 0 and block < 3)
+    before = state.model.factors[block - 1]
+    rng = np.random.default_rng(0)
+    factors = before + 0.3 * rng.standard_normal(before.shape)
+    own = 0.2 * rng.standard_normal((len(before), n_biases))
+    moved = np.concatenate([own, factors - before], axis=1)
+    moment = _rounds._moment(state, block)[1 - n_biases :, 1 - n_biases :]
+    weights = np.array([first.totals.n_units * math.sqrt(first.totals.typical_size)])
+    if block < 3:
+        weights = first.counts[block - 1].counts
+    sums = weights[:, np.newaxis] * (moved @ moment) / lengths
+    found = _rounds._with_rows(state, question, sums, 1e-4).model
+    assert_allclose(found.factors[block - 1], factors, atol=0.01)
+    for other, (one, same) in enumerate(
+        zip(found.factors, state.model.factors, strict=True), start=1
+    ):
+        assert other == block or one is same
+    if n_biases:
+        expected = biases[block - 1][:-1] + own[:, 0]
+        assert_allclose(found.biases[block - 1][:-1], expected, atol=0.01)
+        assert found.biases[block - 1][-1] == biases[block - 1][-1]
+        assert found.uncertainty[block - 1][:-1].max() < 1e-3
 
 
 def test_a_moment_of_noise_is_made_one_of_numbers():
