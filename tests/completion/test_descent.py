@@ -191,3 +191,30 @@ def test_parameters_become_a_model_in_the_unit_of_the_values(scale):
     assert_allclose(found, scale * predicted, rtol=1e-9)
     assert (outcome.offset, outcome.n_iter) == (0.25, 7)
     assert outcome.model.noise == pytest.approx(RESIDUAL_VARIANCE * scale**2)
+
+
+@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize(("form", "rank"), [("CP", 2), ("Tucker", 2), ("biases", 0)])
+def test_a_descent_starts_near_the_prior_means(form, rank, biases):
+    """Every row has a bias, if there are any, and factors; the core starts exactly."""
+    if form == "biases" and not biases:
+        return
+    descent = descent_of(form, biases=biases)
+    *modes, core = descent.shapes if form == "Tucker" else (*descent.shapes, None)
+    assert modes == [(size, biases + rank) for size in SHAPE]
+    assert core in (None, (1, 8))
+    for mode, own in enumerate(descent.parameters[:3]):
+        assert not own[:, :biases].any()
+        factors = own[:, int(biases) :]
+        # The third mode modulates the product of the others.
+        centre = np.zeros(rank)
+        if mode == 2:
+            centre[:] = 1
+            if form == "Tucker":
+                centre[1:] = 0
+        assert np.all(np.abs(factors - centre) < 4 * 0.2)
+        assert rank == 0 or np.std(factors - centre) > 0.05
+    if core:
+        diagonal = np.zeros((2, 2, 2))
+        diagonal[[0, 1], [0, 1], 0] = 1
+        assert_allclose(descent.parameters[3], diagonal.reshape(1, 8))
