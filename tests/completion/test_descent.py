@@ -13,6 +13,7 @@ from sktensordp.completion._problem import Problem
 from sktensordp.completion.measurements import _gradient
 from sktensordp.measure import EntrySums, Releases
 from sktensordp.tensor._priors import BIAS_VARIANCE, RESIDUAL_VARIANCE
+from tests.support.guarantees import guarantee
 from tests.support.noise import source_of
 from tests.support.people import Summed
 
@@ -218,3 +219,41 @@ def test_a_descent_starts_near_the_prior_means(form, rank, biases):
         diagonal = np.zeros((2, 2, 2))
         diagonal[[0, 1], [0, 1], 0] = 1
         assert_allclose(descent.parameters[3], diagonal.reshape(1, 8))
+
+
+@pytest.mark.parametrize("last", [0, 2, None])
+def test_a_fit_descends_from_its_mean_in_half_ranges(last):
+    """Values are clipped before; whoever watches the steps may end them."""
+    problem = problem_of("CP", max_iter=6, value_bounds=(1, 5))
+    values = np.random.default_rng(3).uniform(-1, 7, 40)
+    entries = Entries(problem.entries.coordinates, values, SHAPE)
+    steps = []
+
+    def on_sweep(step):
+        steps.append(step)
+        return step == last
+
+    measurement = _gradient.GradientPerturbation(problem)
+    mean, parameters, n_iter, _ = measurement.measure(entries, None, on_sweep)
+    assert n_iter == (6 if last is None else last + 1)
+    assert steps == [*range(n_iter)]
+    assert 1 < mean.offset < 5
+    descent = _gradient._Descent(problem, 0.0)
+    for _ in range(n_iter):
+        descent.move(summed(descent, (np.clip(values, 1, 5) - mean.offset) / 2))
+    for found, expected in zip(parameters, descent.average(), strict=True):
+        assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.thorough
+def test_what_is_planned_before_any_data_is_what_fits_take_at_most():
+    epsilon, delta = 2.0, 1e-6
+    event = _gradient.GradientPerturbation.planned_event(epsilon, delta)
+    mean, _ = event.events
+    assert mean.epsilon == pytest.approx(_gradient.SHARE_OF_MEAN * epsilon)
+    planned = guarantee(event, delta)
+    problem = problem_of("CP", epsilon=epsilon, max_iter=3, delta=delta)
+    fitted = _gradient.GradientPerturbation(problem).guarantee
+    for larger in (0.5, 1.5):
+        assert fitted.delta_at(larger) <= planned.delta_at(larger) * (1 + 1e-9)
+    assert planned.epsilon <= epsilon
