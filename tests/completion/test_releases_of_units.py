@@ -1,5 +1,6 @@
 """What fits that protect units ask for, and what they make of noisy answers."""
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from sktensordp.completion._problem import Problem
 from sktensordp.completion.measurements.units import _first, _rounds
 from sktensordp.completion.measurements.units._questions import UnitTotals
 from sktensordp.tensor._priors import INTERACTION_VARIANCE
+from sktensordp.tensor._unit_entries import UnitEntries
 
 
 @dataclass
@@ -428,6 +430,49 @@ def test_rows_are_those_that_the_sums_suggest_where_these_have_no_noise(
         assert_allclose(found.biases[block - 1][:-1], expected, atol=0.01)
         assert found.biases[block - 1][-1] == biases[block - 1][-1]
         assert found.uncertainty[block - 1][:-1].max() < 1e-3
+
+
+def test_totals_are_those_of_every_unit_by_itself():
+    """Of its fit, prior and factors, each of which is cut off where it is large."""
+    rng = np.random.default_rng(0)
+    where = np.column_stack([rng.integers(0, size, 60) for size in (9, 6, 3)])
+    where = np.concatenate([where, np.tile([[9, 0, 0]], (40, 1))])
+    values = np.append(rng.uniform(-1, 1, 60), np.resize([1.0, -1.0, 1.0], 40))
+    chunk = UnitEntries(where, values)
+    first = replace(first_of(), pattern=rng.standard_normal((6, 2)))
+    state = _rounds._with_features(_rounds._with_factors(_rounds._start(first)))
+    model = replace(state.model, noise=0.15)
+    question = _rounds._question(replace(state, model=model), 1, 0.3, 0.0)
+    _, of_totals = question.sums
+    totals = [one.zeros() for one in question.sums]
+    question.add(chunk, *totals)
+    solved, expected, energies = model.solve(chunk), 0, []
+    groups = np.repeat(np.arange(len(model.groups)), [n for n, _ in model.groups])
+    variances = np.array([variance for _, variance in model.groups])
+    for unit, (start, end) in enumerate(itertools.pairwise(chunk.starts)):
+        own, n = slice(start, end), end - start
+        residuals, row, known = (
+            solved.residuals[own],
+            solved.rows[unit],
+            solved.known[unit],
+        )
+        weight = 1 / math.sqrt(max(n, first.totals.typical_size))
+        of_fit = [
+            np.mean(solved.squares[own]), 1 - known.sum() / n,
+            np.sum((weight * residuals) ** 2) / 0.15,
+        ]  # fmt: skip
+        energies.append(of_fit[2])
+        vector = [*np.clip(of_fit, [-1, 0, 0], [1, 1, 2])]
+        for group, variance in enumerate(variances):
+            at = np.flatnonzero(groups == group)
+            vector += [min(np.mean(row[at] ** 2) / variance, 4), np.mean(known[at])]
+        free = 1 - np.clip(solved.leverages[own], 0, 1)
+        factors = np.insert(solved.held_out[own], 0, 1.0, axis=1)
+        moment = (factors.T * free) @ factors / free.sum()
+        vector = np.array([*vector, *moment[np.triu_indices(len(moment))]])
+        expected = expected + vector * min(of_totals.bound / np.linalg.norm(vector), 1)
+    assert_allclose(totals[1][0] * of_totals.unit, expected, rtol=1e-6)
+    assert min(energies) < 1 < 2 < max(energies)
 
 
 def test_a_moment_of_noise_is_made_one_of_numbers():

@@ -741,8 +741,3 @@ def test_groups_and_shuffling_are_those_of_a_central_release():
     assert guarantee.for_group(4).epsilon > 4
     with pytest.raises(ValueError, match=r"shuffle|message"):
         guarantee.shuffled(1000)
-
-
-def test_nothing_is_transformed_back_before_a_fit():
-    with pytest.raises(NotFittedError):
-        MultilinearPCA((1, 1)).inverse_transform(np.eye(1))
