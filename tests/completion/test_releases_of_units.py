@@ -284,6 +284,13 @@ def test_biases_are_those_of_the_sums_where_these_have_no_noise():
     drift = 0.03 * found.model.uncertainty[0][-1] * counts**2
     assert_allclose(1 / noise, 1 / drift + 1 / error**2)
     assert 0.01 < np.median(drift) / error**2 < 100
+    # Residuals vary, too: their energy adds to the noise of the sums.
+    energy = 1e6
+    model = _rounds._with_biases(state, 1, counts * truth, error, energy).model
+    of_sums = error**2 + energy * counts
+    spread = model.uncertainty[0][-1]
+    expected = 1 / (1 / spread + counts**2 / of_sums)
+    assert_allclose(model.uncertainty[0][:-1], expected)
 
 
 # Of units: mean squares of residuals, degrees of freedom, and energy; then squares and
