@@ -409,8 +409,8 @@ def test_rows_are_those_that_the_sums_suggest_where_these_have_no_noise(
     rank = 2 if kind is CPCompletion else (2, 2, 2)
     first = first_of(kind, rank, (50, 8, 5), biases=biases)
     state = _rounds._start(first)
-    uncertain = [np.full(size + 1, 0.04) for size in (8, 5) if biases]
-    biases = [np.linspace(-0.4, 0.3, size + 1) for size in (8, 5) if biases]
+    uncertain = [np.linspace(0.03, 0.05, size + 1) for size in (8, 5) if biases]
+    biases = [np.linspace(-0.4, 0.05 * size, size + 1) for size in (8, 5) if biases]
     model = replace(state.model, noise=1e-9, uncertainty=uncertain, biases=biases)
     state = _rounds._with_factors(replace(state, model=model))
     question = _rounds._question(state, block, 0.1, 0.0)
@@ -437,6 +437,7 @@ def test_rows_are_those_that_the_sums_suggest_where_these_have_no_noise(
         assert_allclose(found.biases[block - 1][:-1], expected, atol=0.01)
         assert found.biases[block - 1][-1] == biases[block - 1][-1]
         assert found.uncertainty[block - 1][:-1].max() < 1e-3
+        assert found.uncertainty[block - 1][-1] == 0.05
 
 
 def test_totals_are_those_of_every_unit_by_itself():
