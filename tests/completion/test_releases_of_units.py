@@ -57,6 +57,8 @@ def test_totals_are_divided_by_the_number_of_units():
     # A mean of at most one, of 100 units, with the noise of sum and number.
     assert found.offset_error == pytest.approx(math.sqrt(2) * 2 / 100)
     assert not found.are_noise
+    # Means may add up to nothing.
+    assert not first_totals(100.0, 0.0, -20.0)[0].are_noise
     assert [one.shape for one in sums] == [(1, 3), (1, 16)]
     assert [one.bound for one in sums] == [pytest.approx(math.sqrt(3)), 1]
     of_counts, of_rounds = _first.COUNTS, _first.LEFT
