@@ -125,14 +125,14 @@ def problems(root=ROOT):
                 yield f"{fault.name}: there is no {test}"
 
 
-def random_faults(n, seed):
+def random_faults(n, seed, within):
     """Mutants as faults, which the tests that are likely to see them see first."""
     return [
         Fault(
             f"{file}, {name}", file, old, new,
             tuple(likely_tests(ROOT / "tests", file, old, line)),
         )
-        for file, name, old, new, line in mutants(ROOT / "sktensordp", n, seed)
+        for file, name, old, new, line in mutants(ROOT / "sktensordp", n, seed, within)
     ]  # fmt: skip
 
 
@@ -253,12 +253,17 @@ def main():
     parser.add_argument("--list", action="store_true", help="print the table alone")
     parser.add_argument("--mutants", type=int, default=0, help="number of mutants")
     parser.add_argument("--seed", type=int, default=0, help="of the mutants")
+    parser.add_argument(
+        "--within", nargs="+", default=[""], help="folders or files of the mutants"
+    )
     parser.add_argument("--check", action="store_true", help="run no test")
     options = parser.parse_args()
     wrong = list(problems())
     if wrong:
         sys.exit("\n".join(wrong))
-    drawn = random_faults(options.mutants, options.seed) if options.mutants else FAULTS
+    drawn = FAULTS
+    if options.mutants:
+        drawn = random_faults(options.mutants, options.seed, options.within)
     chosen = [f for f in drawn if re.search(options.only, f"{f.file} {f.name}")]
     if options.list:
         print("\n".join(f"{f.file}: {f.name} ({' '.join(f.tests)})" for f in chosen))

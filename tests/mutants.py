@@ -3,8 +3,9 @@
 A mutant differs from the package in one comparison, number, sign or sum, or lacks one
 call or one `not`. Files are drawn by their numbers of such places, and the same seed
 draws the same mutants of the same package. `python -m tests.faults --mutants 60 --seed
-0` runs the tests against them. Some mutants compute the same as the package, so not
-every one that survives is a gap.
+0` runs the tests against them, and `--within measure noise` draws them from these parts
+of the package alone. Some mutants compute the same as the package, so not every one
+that survives is a gap.
 """
 
 import ast
@@ -76,13 +77,15 @@ class Places(ast.NodeVisitor):
             self.found.append((begin, self._begin(right), new))
 
 
-def mutants(package, n, seed):
+def mutants(package, n, seed, within=("",)):
     """Draw mutants.
 
     Parameters
     ----------
     package : Path
     n, seed : int
+    within : sequence of str, default=("",)
+        Folders or files below the package. They are drawn from these alone.
 
     Returns
     -------
@@ -90,7 +93,10 @@ def mutants(package, n, seed):
         File below the package, a name, the text of the file, the mutated one, and the
         number of the line.
     """
-    files = sorted(package.rglob("*.py"))
+    files = sorted(
+        path for path in package.rglob("*.py")
+        if any(path.is_relative_to(package / part) for part in within)
+    )  # fmt: skip
     texts = {path: path.read_text() for path in files}
     places = [(path, one) for path in files for one in Places(texts[path]).found]
     found = []

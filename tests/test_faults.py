@@ -68,6 +68,9 @@ def test_mutants_differ_in_one_line_and_follow_from_their_seed():
         assert len(changed) <= 1, name
         assert changed <= {mutated.splitlines()[line - 1]}
         assert ast.dump(ast.parse(mutated)) != ast.dump(ast.parse(text))
+    within = mutants(package, 40, 0, ["noise", "privacy/_group.py"])
+    assert {file.partition("/")[0] for file, *_ in within} == {"noise", "privacy"}
+    assert {file for file, *_ in within if "noise" not in file} == {"privacy/_group.py"}
 
 
 @pytest.mark.parametrize(

@@ -79,3 +79,16 @@ def test_leading_vectors_are_orthonormal_and_those_of_a_decomposition(size, rank
     # A value of zero is the root of a rounding error.
     np.testing.assert_allclose(values, exact, atol=1e-6 * max(exact[0], 1), rtol=1e-9)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(n), atol=1e-12)
+
+
+def test_rows_without_entries_change_no_term():
+    """The typical number of entries is that of rows that have any."""
+    found, _ = residuals((30, 20), 2, 0.5)
+    rows = leading_terms(found, 2)
+    matrix = sparse.csr_array(np.pad(found.matrix.toarray(), ((0, 40), (0, 50))))
+    more = leading_terms(LocalMatrix(matrix, counts_of(matrix)), 2)
+    terms = rows[0] @ rows[1].T
+    largest = np.abs(terms).max()
+    np.testing.assert_allclose(
+        more[0][:30] @ more[1][:20].T, terms, atol=1e-6 * largest
+    )

@@ -105,7 +105,9 @@ class GroupCurve:
         levels = [np.zeros(1), level]
         for _ in range(self.size - 1):
             line = len(factors) - 1 - np.searchsorted(powers, level)
-            level = np.unique(np.maximum((level - deltas[line]) / factors[line], 0.0))
+            with np.errstate(over="ignore"):
+                level = (level - deltas[line]) / factors[line]
+            level = np.unique(np.maximum(level, 0.0))
             levels.append(level)
         every = np.unique(np.concatenate(levels))
         chosen = np.linspace(0, len(every) - 1, min(_MOST_LEVELS, len(every)))

@@ -222,6 +222,8 @@ def _leading(
     n = len(products)
     scatter = np.maximum(np.diag(products), 0.0).sum() / n
     np.fill_diagonal(products, 0.0)
+    if not products.any():  # without noise, of units that all have all rows
+        return np.empty((n, 0))
     # Variance of a cell, by noise and by chance.
     variance = error**2 + scatter**2 / n_units
     values, vectors = eigsh(products, min(most, n - 1), which="LA", v0=np.ones(n))
