@@ -207,7 +207,11 @@ class StatisticsPerturbation(Measurement):
         variance = outcome.model.noise
         model = problem.form.point_model(problem.shape, variance, dtype, **terms)
         model = replace(model, precision=self._precision(model, outcome.model))
-        model = model.with_average_rows(problem.entries.counts, keeps_biases=True)
+        counts = problem.entries.counts
+        if problem.biases:
+            model = model.with_average_factors(counts)
+        else:
+            model = model.with_average_rows(counts)
         n_iter = max(len(self._blocks), 1)
         return Outcome(model, outcome.offset, n_iter, mean=outcome.mean)
 

@@ -113,8 +113,8 @@ class SumsRandomizer:
         sizes = tuple(self.entries.shape) if self.by_row else (1,)
         sums = RangeSums(sizes, 0, 1, times=len(sizes), step=0.0)
         if self.lattice is not None:
-            # Whole, as is the lattice of one cell.
-            most: Any = self.lattice.n_steps
+            # Of a lattice of one cell, and raises if it has no range.
+            most = int(np.asarray(self.lattice.n_steps))
             sums = replace(sums, most=most, step=1.0, unit=self.lattice.step)
         return ValueQuestion(self.domain, self.lattice, self.by_row, (sums,))
 
