@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 from ....measure import BoundedSums, ProductSums
 from ....tensor._choices import Choices
 from ....tensor._unit_entries import UnitEntries
+from ._block_totals import BlockTotals
 from ._population import N_BINS, SHARE, bins_of
-from ._shared_model import SharedModel, SolvedUnits
+from ._shared_model import SharedModel
 
 # Centre and half width of the range of the logarithm of a unit's number of entries.
 USUAL_LOG, LOG_RANGE = 4.0, 3.0
-# Number of statistics that tell how well the model fits a unit.
-N_FIT_TOTALS = 3
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ class BlockQuestion:
     Attributes
     ----------
     sums : tuple of BoundedSums
-        Of the rows, and of the totals.
+        Of the rows, and of the totals; see `BlockTotals`.
     model : SharedModel
         The released part of the model.
     block : int
@@ -210,73 +209,8 @@ class BlockQuestion:
         contributions /= self.lengths
         contributions *= weights[:, np.newaxis]
         of_rows.add_entries(totals[0], chunk, block, contributions)
-        statistics = [
-            self._fit_statistics(chunk, solved, weights),
-            self._prior_statistics(solved),
-            _moments(chunk, solved),
-        ]
-        of_totals.add_people(totals[1], np.concatenate(statistics, axis=1))
-
-    def _fit_statistics(
-        self, chunk: UnitEntries, solved: SolvedUnits, weights: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Statistics of units that tell how well the model fits.
-
-        The mean square of the residuals, less what is due to the uncertainty of biases;
-        the share of the entries that the fit leaves free; and the sum of the squared
-        weighted residuals over the variance of a value.
-        """
-        sizes = chunk.sizes[:, np.newaxis]
-        energies = (weights * solved.residuals) ** 2 / self.model.noise
-        sums = chunk.sums(np.stack([solved.squares, energies], axis=1))
-        squares, energy = np.hsplit(sums, 2)
-        used = np.zeros((len(sizes), 1))
-        for known in solved.known.T:
-            used[:, 0] += known
-        return np.concatenate(
-            [
-                np.clip(squares / sizes, -1.0, 1.0),
-                np.clip(1 - used / sizes, 0.0, 1.0),
-                np.clip(energy, 0.0, 2.0),
-            ],
-            axis=1,
-        )
-
-    def _prior_statistics(self, solved: SolvedUnits) -> NDArray[np.float64]:
-        """Statistics of units from which prior variances are learned.
-
-        For the bias, then for the weights of each group of features: the mean square
-        of the posterior means over the prior variance, and the mean share of the prior
-        variance that is known. The ratio of their totals estimates the true variance
-        over the prior variance (MacKay 1992).
-        """
-        statistics, first = [np.empty((len(solved.rows), 0))], 0
-        for size, variance in self.model.groups:
-            squares, known = np.zeros((2, len(solved.rows), 1))
-            for column in range(first, first + size):
-                squares[:, 0] += solved.rows[:, column] ** 2 / (size * variance)
-                known[:, 0] += solved.known[:, column] / size
-            statistics += [np.clip(squares, 0.0, 4.0), known]
-            first += size
-        return np.concatenate(statistics, axis=1)
-
-
-def n_totals(model: SharedModel) -> int:
-    """Number of totals: of the fit, of each prior variance, and of moments."""
-    n_moments = 1 + model.n_factors
-    return N_FIT_TOTALS + 2 * len(model.groups) + n_moments * (n_moments + 1) // 2
-
-
-def _moments(chunk: UnitEntries, solved: SolvedUnits) -> NDArray[np.float64]:
-    """Second moments of one and units' factors, as those regress on residuals."""
-    free = 1 - np.clip(solved.leverages, 0.0, 1.0)
-    factors = np.insert(solved.held_out, 0, 1.0, axis=1)
-    weighted = factors * free[:, np.newaxis]
-    sums = [
-        chunk.sums(weighted[:, [one]] * factors[:, one:])
-        for one in range(factors.shape[1])
-    ]
-    return np.concatenate(sums, axis=1) / np.maximum(sums[0][:, :1], 1e-300)
+        statistics = BlockTotals.of_units(chunk, solved, weights, model)
+        of_totals.add_people(totals[1], statistics.vectors)
 
 
 def _logarithms(sizes: NDArray[np.integer]) -> NDArray[np.float64]:
