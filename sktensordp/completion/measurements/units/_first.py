@@ -16,16 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
-from ...._noise_only import totals_are_noise
 from ....measure import BoundedSums, People, ProductSums, Releases, whole_shares
 from ....tensor._shared_rows import expected_counts
 from ._population import Population
 from ._questions import (
-    LOG_RANGE,
     PIECES,
-    USUAL_LOG,
     CountQuestion,
     FirstQuestion,
+    NoisyTotals,
     PatternQuestion,
     UnitTotals,
 )
@@ -47,19 +45,14 @@ _STANDS_OUT = 1.5
 # --- totals and counts ---------------------------------------------------------------
 
 
-def release_totals(units: People, releases: Releases) -> tuple[UnitTotals, Population]:
+def release_totals(units: People, releases: Releases) -> tuple[NoisyTotals, Population]:
     """Release the number of units, their mean value and their sizes."""
     sums = [BoundedSums((1, p.size), p.bound, p.share, releases.step) for p in PIECES]
     answers = releases.ask(units, FirstQuestion(tuple(sums)))
-    ((total,), error), ((lengths,), lengths_error) = answers
-    n_units = max(float(total[0]), error, 1.0)
-    offset, log = np.clip(total[1:] / n_units, -1.0, 1.0).tolist()
-    typical_size = math.exp(USUAL_LOG + LOG_RANGE * log)
-    # Both the sum of means and the number of units have noise.
-    offset_error = math.sqrt(2) * error / n_units
-    are_noise = totals_are_noise(float(total[0]), float(total[2]), error)
-    totals = UnitTotals(n_units, offset, typical_size, offset_error, are_noise)
-    return totals, Population(n_units, typical_size, lengths, lengths_error)
+    ((vector,), error), ((lengths,), lengths_error) = answers
+    noisy = NoisyTotals.of_vector(vector, error)
+    n_units, size = noisy.totals.n_units, noisy.totals.typical_size
+    return noisy, Population(n_units, size, lengths, lengths_error)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ whole steps of the lattice wherever it runs; see `contribute`.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +46,57 @@ class Piece:
     vectors: Callable[[UnitEntries], NDArray[np.float64]]
 
 
-def _totals(chunk: UnitEntries) -> NDArray[np.float64]:
-    """One, the mean value and the logarithm of the size of every unit."""
-    means = chunk.sums(chunk.values[:, np.newaxis])[:, 0] / chunk.sizes
-    logs = np.clip((_logarithms(chunk.sizes) - USUAL_LOG) / LOG_RANGE, -1.0, 1.0)
-    return np.column_stack([np.ones(len(logs)), means, logs])
+@dataclass(frozen=True)
+class NoisyTotals:
+    """The noisy totals of the first release, of one vector of every unit.
+
+    Attributes
+    ----------
+    number : float
+        Number of units; it may be negative.
+    mean_values : float
+        Sum of the units' mean values, in half ranges.
+    logs : float
+        Sum of the logarithms of the units' numbers of entries, in half widths of their
+        range around its centre.
+    error : float
+        Standard deviation of the noise in each.
+    """
+
+    number: float
+    mean_values: float
+    logs: float
+    error: float
+
+    @staticmethod
+    def vectors(chunk: UnitEntries) -> NDArray[np.float64]:
+        """The vectors of units: an array of shape (n_units, 3)."""
+        means = chunk.sums(chunk.values[:, np.newaxis])[:, 0] / chunk.sizes
+        logs = np.clip((_logarithms(chunk.sizes) - USUAL_LOG) / LOG_RANGE, -1.0, 1.0)
+        return np.column_stack([np.ones(len(logs)), means, logs])
+
+    @classmethod
+    def of_vector(cls, vector: NDArray[np.float64], error: float) -> Self:
+        """Name the noisy sums of the vectors of all units."""
+        return cls(*vector.tolist(), error)
+
+    @property
+    def totals(self) -> "UnitTotals":
+        """What is taken for the number of units, their mean value and their size."""
+        n_units = self._n_units
+        means = np.array([self.mean_values, self.logs]) / n_units
+        offset, log = np.clip(means, -1.0, 1.0).tolist()
+        return UnitTotals(n_units, offset, math.exp(USUAL_LOG + LOG_RANGE * log))
+
+    @property
+    def offset_error(self) -> float:
+        """Standard deviation of the noise in the offset."""
+        # Both the sum of means and the number of units have noise.
+        return math.sqrt(2) * self.error / self._n_units
+
+    @property
+    def _n_units(self) -> float:
+        return max(self.number, self.error, 1.0)
 
 
 def _lengths(chunk: UnitEntries) -> NDArray[np.float64]:
@@ -59,7 +106,10 @@ def _lengths(chunk: UnitEntries) -> NDArray[np.float64]:
     return vectors
 
 
-PIECES = Piece(3, math.sqrt(3.0), 0.03, _totals), Piece(N_BINS, 1.0, SHARE, _lengths)
+PIECES = (
+    Piece(3, math.sqrt(3.0), 0.03, NoisyTotals.vectors),
+    Piece(N_BINS, 1.0, SHARE, _lengths),
+)
 
 
 @dataclass(frozen=True)
@@ -84,7 +134,7 @@ class FirstQuestion:
 
 @dataclass(frozen=True)
 class UnitTotals:
-    """Noisy totals over units.
+    """What is taken for totals over units, by noisy ones; questions depend on it.
 
     Attributes
     ----------
@@ -93,18 +143,11 @@ class UnitTotals:
         Mean over the units of their mean values.
     typical_size : float
         Geometric mean of the units' numbers of entries.
-    offset_error : float, default=0.0
-        Standard deviation of the noise in the offset.
-    are_noise : bool, default=False
-        Whether the number of units, or of their entries, is within its noise of
-        nothing.
     """
 
     n_units: float
     offset: float
     typical_size: float
-    offset_error: float = 0.0
-    are_noise: bool = False
 
     def weights(self, chunk: UnitEntries) -> NDArray[np.float64]:
         """For every unit, the weight of its entries; their squares add up to <= 1."""
