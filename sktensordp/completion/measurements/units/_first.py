@@ -20,7 +20,9 @@ from ....measure import BoundedSums, People, ProductSums, Releases, whole_shares
 from ....tensor._shared_rows import expected_counts
 from ._population import Population
 from ._questions import (
+    LOG_RANGE,
     PIECES,
+    USUAL_LOG,
     CountQuestion,
     FirstQuestion,
     NoisyTotals,
@@ -45,14 +47,25 @@ _STANDS_OUT = 1.5
 # --- totals and counts ---------------------------------------------------------------
 
 
-def release_totals(units: People, releases: Releases) -> tuple[NoisyTotals, Population]:
+def release_totals(
+    units: People, releases: Releases
+) -> tuple[NoisyTotals, UnitTotals, Population]:
     """Release the number of units, their mean value and their sizes."""
     sums = [BoundedSums((1, p.size), p.bound, p.share, releases.step) for p in PIECES]
     answers = releases.ask(units, FirstQuestion(tuple(sums)))
     ((vector,), error), ((lengths,), lengths_error) = answers
     noisy = NoisyTotals.of_vector(vector, error)
-    n_units, size = noisy.totals.n_units, noisy.totals.typical_size
-    return noisy, Population(n_units, size, lengths, lengths_error)
+    totals = _estimated(noisy)
+    n_units, size = totals.n_units, totals.typical_size
+    return noisy, totals, Population(n_units, size, lengths, lengths_error)
+
+
+def _estimated(noisy: NoisyTotals) -> UnitTotals:
+    """What is taken for the number of units, their mean value and their size."""
+    n_units = max(noisy.number, noisy.error, 1.0)
+    means = np.array([noisy.mean_values, noisy.logs]) / n_units
+    offset, log = np.clip(means, -1.0, 1.0).tolist()
+    return UnitTotals(n_units, offset, math.exp(USUAL_LOG + LOG_RANGE * log))
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,25 +78,8 @@ class NoisyTotals:
     @classmethod
     def of_vector(cls, vector: NDArray[np.float64], error: float) -> Self:
         """Name the noisy sums of the vectors of all units."""
-        return cls(*vector.tolist(), error)
-
-    @property
-    def totals(self) -> "UnitTotals":
-        """What is taken for the number of units, their mean value and their size."""
-        n_units = self._n_units
-        means = np.array([self.mean_values, self.logs]) / n_units
-        offset, log = np.clip(means, -1.0, 1.0).tolist()
-        return UnitTotals(n_units, offset, math.exp(USUAL_LOG + LOG_RANGE * log))
-
-    @property
-    def offset_error(self) -> float:
-        """Standard deviation of the noise in the offset."""
-        # Both the sum of means and the number of units have noise.
-        return math.sqrt(2) * self.error / self._n_units
-
-    @property
-    def _n_units(self) -> float:
-        return max(self.number, self.error, 1.0)
+        number, mean_values, logs = vector.tolist()
+        return cls(number, mean_values, logs, error)
 
 
 def _lengths(chunk: UnitEntries) -> NDArray[np.float64]:

@@ -255,8 +255,7 @@ class UnitPerturbation(Measurement):
         """Release totals, counts, a pattern, and sums in several passes."""
         problem = self.problem
         releases = Releases(self.noise, streams)
-        noisy_totals, population = release_totals(units, releases)
-        totals = noisy_totals.totals
+        noisy_totals, totals, population = release_totals(units, releases)
         counts = release_counts(units, releases, problem.shape[1:], totals)
         pattern = release_pattern(
             units, releases, totals, counts[0], self._most_rows, problem.n_components
@@ -300,7 +299,9 @@ class UnitPerturbation(Measurement):
         are_noise = totals_are_noise(noisy.number, noisy.logs, noisy.error)
         warn_of_noise(are_noise, NO_USERS)
         if not are_noise:
-            error = problem.domain.scale * noisy.offset_error
+            # Both the sum of units' means and their number have noise.
+            error = math.sqrt(2) * noisy.error / model.n_units
+            error = problem.domain.scale * error
             mean = ReleasedMean(self._in_values(model.offset), error, model.n_units)
             warn_of_edge(mean, problem.domain)
         if _has_only_averages(model, name) and self.perturbation == "auto":
