@@ -39,6 +39,8 @@ from ._shared_model import SharedModel
 
 # Numbers of passes over the modes: for biases alone, and for factors.
 BIAS_PASSES, FACTOR_PASSES = 4, 7
+# The next three are not derived. Errors hardly depend on them: see the comparison with
+# smaller and larger values in doc/constants.md.
 # Between passes, factors change as the units' own factors do. The covariance of the
 # change is taken as this share of the factors' prior covariance. The same for biases.
 _DRIFT = 0.03
