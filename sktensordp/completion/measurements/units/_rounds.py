@@ -500,10 +500,10 @@ def _regression(state: State, question: BlockQuestion) -> _Regression:
 
 def _rows_before(model: SharedModel, question: BlockQuestion) -> NDArray[np.float64]:
     """The rows around which sums are residuals: an array of shape (n_rows, Q)."""
-    rows, block = model.factors[question.block - 1], question.block
-    if question.n_biases:
-        rows = np.insert(rows, 0, model.biases[block - 1][:-1], axis=1)
-    return rows
+    factors = model.factors[question.block - 1]
+    if not question.n_biases:
+        return factors
+    return np.insert(factors, 0, model.biases[question.block - 1][:-1], axis=1)
 
 
 def _information(
