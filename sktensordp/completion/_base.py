@@ -37,7 +37,7 @@ from ._client import CompletionClient
 from ._dense import DenseMixin
 from ._entries import check_values
 from ._fitted import fitted_to, keeping_names_if_refused
-from ._likely_mistakes import warn_after, warn_before
+from ._likely_mistakes import warn_before
 from ._own_rows import for_own_eyes
 from ._parties import PartyEntries, declared_shape_and_unit, terms_of, units_of
 from ._problem import (
@@ -408,7 +408,8 @@ or list of these and None, default=None
             self.privacy_guarantee_ = guarantee
             name = outcome.perturbation or measurement.name
             self._fitted = fitted_to(entries, data, problem, outcome, name, guarantee)
-        warn_after(self, problem, outcome)
+        # Last, so that a warning that is an error leaves a fitted estimator.
+        measurement.warn(released)
         return self
 
     # --- sums over several parties: see `Aggregated` ----------------------------------

@@ -544,10 +544,10 @@ def fitted_to(
         "columns": getattr(entries, "columns", None),
     }
     if problem.entries is not None:
-        noisy = () if outcome.noisy is None else (outcome.noisy,)
+        kept_values = () if outcome.kept_values is None else (outcome.kept_values,)
         fitted = Fitted(
             observed=entries.observed,
-            noisy=noisy,
+            noisy=kept_values,
             is_personal=problem.is_personal,
             **kept,
         )

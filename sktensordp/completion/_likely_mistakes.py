@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._noise_only import is_one_of_many, warn_of_noise
+from .._noise_only import is_one_of_many
 from .._validation import names_of, warn, words_of
 from ..base import LOGGER
 from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
@@ -411,8 +411,8 @@ def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
         elif estimator.shape is None:
             names = getattr(estimator, "feature_names_in_", None)
             warn_of_coordinates(entries, names, estimator.levels)
-        if measurement.name == "sums":
-            _warn_of_averages(estimator, measurement.problem)
+        if measurement.name == "sums" and estimator.perturbation == "auto":
+            warn_of_averages(measurement.problem, "the same", "perturbation='input'")
     if not is_one_of_many():
         LOGGER.info(
             "%s: rank %s, perturbation %r, at most %d sweeps",
@@ -432,17 +432,6 @@ def _warn_of_two_levels(levels: Any) -> None:
             f"range, pass value_bounds=({low}, {high}). For two levels, pass "
             f"levels=[{low}, {high}]."
         )
-
-
-def warn_after(estimator: Any, problem: Any, outcome: Any) -> None:
-    """Warn of what a release tells of values, and of protected units."""
-    if not outcome.are_noise:
-        warn_of_edge(outcome.mean, problem.domain)
-    if estimator.unit == "entry":
-        return
-    warn_of_noise(outcome.are_noise, NO_USERS)
-    if outcome.only_averages:
-        _warn_of_averages(estimator, problem)
 
 
 def warn_of_edge(mean: Any, domain: Any) -> None:
@@ -475,20 +464,25 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
     )
 
 
-def _warn_of_averages(estimator: Any, problem: Any) -> None:
-    """Warn if "auto" took sums, so that everybody gets the same ranking.
+def warn_of_averages(problem: Any, ranking: str, advice: str) -> None:
+    """Warn that "auto" took sums, so that everybody gets the same ranking.
 
     It chooses by public coordinates or by what was released.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without factors, or without noise, nothing is said.
+    ranking : {"the same", "nearly the same"}
+        Which ranking everybody gets.
+    advice : str
+        What else may change that, besides a larger epsilon and more data.
     """
-    is_meant = estimator.perturbation != "auto" or not problem.form
-    if is_meant or math.isinf(problem.epsilon) or is_one_of_many():
+    if not problem.form or math.isinf(problem.epsilon) or is_one_of_many():
         return
-    same, advice = "the same", "perturbation='input'"
-    if estimator.unit != "entry":
-        same, advice = "nearly the same", "side_information"
     warn(
         f"At this epsilon and size only averages could be learned: everybody gets "
-        f"{same} ranking. A larger epsilon, more data or {advice} may change "
+        f"{ranking} ranking. A larger epsilon, more data or {advice} may change "
         f"that. If averages are what you want, pass perturbation='sums'.",
         AveragesOnlyWarning,
     )

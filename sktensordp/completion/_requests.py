@@ -31,6 +31,7 @@ from ..measure import (
 from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm
 from ._problem import Problem
+from .measurements.units._block_totals import BlockTotals
 from .measurements.units._questions import (
     PIECES,
     BlockQuestion,
@@ -38,7 +39,6 @@ from .measurements.units._questions import (
     FirstQuestion,
     PatternQuestion,
     UnitTotals,
-    n_totals,
 )
 from .measurements.units._shared_model import SharedModel
 from .measurements.units._units import UnitPerturbation
@@ -182,7 +182,7 @@ def _question(
         lengths=lengths,
         totals=_totals(fields),
     )
-    return make, [(n_rows, n_columns), (1, n_totals(model))]
+    return make, [(n_rows, n_columns), (1, BlockTotals.size(model))]
 
 
 def _pattern_question(arrays: Arrays, n_rows: int) -> Callable[..., Question]:

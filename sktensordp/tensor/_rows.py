@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial, reduce
 from itertools import combinations, pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -450,9 +450,7 @@ class Rows:
         path = path_eigenvalues(len(self.means[mode]))[:, np.newaxis]
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
 
-    def with_average_rows(
-        self, counts: Sequence[NDArray[Any] | None], *, keeps_biases: bool = False
-    ) -> "Rows":
+    def with_average_rows(self, counts: Sequence[NDArray[Any] | None]) -> Self:
         """The same model, with the row of the average entry where nothing is known.
 
         An index without entries is unknown, and not unpopular. A guess for it should be
@@ -470,43 +468,91 @@ class Rows:
             without entries are dropped, unless the mode ties them: then their
             neighbours tell something about them. None, or zeros alone, leave a mode as
             it is.
-        keeps_biases : bool, default=False
-            Whether biases of rows without entries are those of the average entry
-            already, apart from what declared features tell.
 
         Returns
         -------
         rows : Rows
         """
-        rows: Rows = self
-        unknown, free = self.unknown.copy(), ~self.fixed
-        corrects = self.has_biases
-        keeps_biases = keeps_biases and corrects
-        if keeps_biases:
-            free[:, : self.n_modes] = False
-        guessed: list[NDArray[np.bool_]] = []
+        unknown, _ = self._average_entry(counts, ~self.fixed)
+        rows = self
         for mode, number in enumerate(counts):
-            if number is None or not number.any():
-                corrects = False
-                continue
-            means, of_mode = rows.means[mode], free[mode]
-            average = average_row(means[:, of_mode], number)
-            unknown[mode, of_mode] = average
-            guessed.append((number == 0) & (not self.is_smooth[mode]))
-            if keeps_biases:
-                means = means.copy()
-                means[np.ix_(guessed[-1], of_mode)] = average
-                rows = rows.with_mode(mode, means, rows.covariances[mode])
-            elif guessed[-1].any():
-                kept = rows.of_mode(mode).taken(~guessed[-1])
-                rows = rows.with_rows(mode, kept)
-        if corrects:
-            excess = self.value([row[np.newaxis] for row in unknown]).item()
-            for mode, is_guessed in enumerate(guessed):
-                unknown[mode, mode] -= excess
-                if keeps_biases:
-                    rows.means[mode][is_guessed, mode] -= excess
+            is_guess = self._without_entries(mode, number)
+            if is_guess.any():
+                rows = rows.with_rows(mode, self.of_mode(mode).taken(~is_guess))
         return replace(rows, unknown=unknown)
+
+    def with_average_factors(self, counts: Sequence[NDArray[Any] | None]) -> Self:
+        """The same as `with_average_rows`, if biases are good guesses already.
+
+        Biases of unknown indices, and of indices without entries, come from the average
+        entry and from what declared features say of an index. So they stay, up to one
+        shift: they make up for the value of the average rows. All other columns of
+        these rows become those of the average entry, and no row is dropped.
+
+        Parameters
+        ----------
+        counts : sequence by mode of ndarray of shape (n_rows,) or None
+            See `with_average_rows`.
+
+        Returns
+        -------
+        rows : Rows
+        """
+        columns = ~self.fixed
+        columns[:, : self.n_modes] = False  # the biases
+        unknown, excess = self._average_entry(counts, columns)
+        means = [of_mode.copy() for of_mode in self.means]
+        for mode, number in enumerate(counts):
+            is_guess = self._without_entries(mode, number)
+            averages = unknown[mode, columns[mode]]
+            means[mode][np.ix_(is_guess, columns[mode])] = averages
+            means[mode][is_guess, mode] -= excess
+        return replace(self, means=tuple(means), unknown=unknown)
+
+    def _average_entry(
+        self, counts: Sequence[NDArray[Any] | None], columns: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.float64], float]:
+        """The row of the average entry in every mode, for unknown indices.
+
+        Parameters
+        ----------
+        counts : sequence by mode of ndarray of shape (n_rows,) or None
+            See `with_average_rows`.
+        columns : ndarray of shape (n_modes, n_columns), bool
+            The columns that are averaged; others stay those of `unknown`.
+
+        Returns
+        -------
+        unknown : ndarray of shape (n_modes, n_columns)
+            Biases make up for the value of the averages.
+        excess : float
+            By how much each bias is lowered for that. It is 0 if there are no biases,
+            or if a mode is left as it is.
+        """
+        unknown = self.unknown.copy()
+        for mode, number in enumerate(counts):
+            if _tells(number):
+                averaged = self.means[mode][:, columns[mode]]
+                unknown[mode, columns[mode]] = average_row(averaged, number)
+        if not (self.has_biases and all(map(_tells, counts))):
+            return unknown, 0.0
+        excess = self.value([row[np.newaxis] for row in unknown]).item()
+        modes = np.arange(self.n_modes)
+        unknown[modes, modes] -= excess
+        return unknown, excess
+
+    def _without_entries(
+        self, mode: int, number: NDArray[Any] | None
+    ) -> NDArray[np.bool_]:
+        """Rows of a mode of which nothing is known: an array of shape (n_rows,)."""
+        if self.is_smooth[mode] or not _tells(number):
+            return np.zeros(len(self.means[mode]), dtype=bool)
+        return np.equal(number, 0)
+
+
+def _tells(number: NDArray[Any] | None) -> TypeGuard[NDArray[Any]]:
+    """Whether there are counts of the rows of a mode, and not zeros alone."""
+    return number is not None and bool(number.any())
 
 
 def rescaled(rows: Rows, scale: float) -> Rows:

@@ -313,6 +313,13 @@ CONSTANTS = [
         ),
         ("completion.measurements.units._rounds", "BOUND", (0.5, 1.0), USERS),
         ("completion.measurements.units._rounds", "_DRIFT", (0.01, 0.1), USERS),
+        ("completion.measurements.units._rounds", "_OF_TOTALS", (0.02, 0.1), USERS),
+        (
+            "completion.measurements.units._rounds",
+            "_NEW_RESIDUALS",
+            (0.01, 0.2),
+            FACTORS_OF_USERS,
+        ),
         (
             "completion.measurements.units._rounds",
             "BIAS_PASSES",

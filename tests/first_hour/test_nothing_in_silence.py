@@ -701,6 +701,20 @@ def test_declared_another_scale_than_that_of_the_values(
 
 
 @pytest.mark.parametrize(("unit", "perturbation"), MEASURED)
+def test_a_warning_that_is_an_error_leaves_the_fitted_model(unit, perturbation):
+    """It comes last, so what the budget was spent on is there."""
+    scale, values, _ = SCALES["stars in a range of tens"]
+    options = {"shape": LARGE.shape, "max_iter": 2, "epsilon": 16.0, **scale}
+    model = cp(unit=unit, perturbation=perturbation, **options)
+    with (
+        warnings.catch_warnings(action="error"),
+        pytest.raises(UserWarning, match="are at the lower end"),
+    ):
+        model.fit(LARGE.data, values)
+    assert np.all(model.predict(LARGE.data[:9]) >= 10)
+
+
+@pytest.mark.parametrize(("unit", "perturbation"), MEASURED)
 @pytest.mark.parametrize("values", [LARGE.target, MOSTLY_BEST], ids=["usual", "best"])
 def test_declared_the_scale_of_the_values(values, unit, perturbation):
     in_silence(lambda: of_large(values, unit, perturbation))

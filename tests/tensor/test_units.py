@@ -15,8 +15,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sktensordp.measure import BoundedSums
 from tests.support.points import POINTS
 from tests.support.seams import (
+    BlockTotals,
     UnitEntries,
-    _moments,
+    moments_of,
     biases_from_sums,
     drifted,
     expected_counts,
@@ -141,14 +142,29 @@ def test_moments_of_units_are_means_over_their_entries(n_factors):
     n, upper = sum(SIZES), np.triu_indices(n_factors + 1)
     weights, factors = rng.uniform(0, 1, n), rng.standard_normal((n, n_factors))
     solved = SimpleNamespace(leverages=1 - weights, held_out=factors)
-    found = _moments(entries_of(SIZES), solved)
+    found = moments_of(entries_of(SIZES), solved)
     for unit, part in enumerate(by_unit(starts_of(SIZES))):
         own = np.insert(factors[part], 0, 1.0, axis=1)
         expected = (own.T * weights[part]) @ own / weights[part].sum()
         assert_allclose(found[unit], expected[upper], rtol=1e-9, atol=1e-12)
     # Of no weight at all: nothing.
     solved.leverages = np.ones(n)
-    assert_array_equal(_moments(entries_of(SIZES), solved), 0)
+    assert_array_equal(moments_of(entries_of(SIZES), solved), 0)
+
+
+@pytest.mark.parametrize("n_groups", [0, 1, 3])
+def test_totals_are_read_where_units_put_them(n_groups):
+    rng = np.random.default_rng(4)
+    of_units = BlockTotals(
+        *rng.standard_normal((3, 5)),
+        *rng.standard_normal((2, 5, n_groups)),
+        moments=rng.standard_normal((5, 6)),
+    )
+    found = BlockTotals.of_vector(of_units.vectors.sum(axis=0), n_groups)
+    for name, own in vars(of_units).items():
+        assert_allclose(getattr(found, name), own.sum(axis=0), err_msg=name)
+    a, b, c, d, e, f = found.moments
+    assert_array_equal(found.moment, [[a, b, c], [b, d, e], [c, e, f]])
 
 
 # --- sums of vectors of bounded length -----------------------------------------------

@@ -55,6 +55,29 @@ _SOURCE = (
 )
 
 
+class _Released(NamedTuple):
+    """The released mean, and what follows from the released gradients.
+
+    Attributes
+    ----------
+    noisy_sum : tuple
+        What the measurement of the mean released.
+    offset : float
+        The mean that it estimated.
+    parameters : list of ndarray
+        By block, after the descent.
+    n_iter : int
+    dtype : dtype
+        Type of the values.
+    """
+
+    noisy_sum: Any
+    offset: float
+    parameters: list[NDArray[np.floating]]
+    n_iter: int
+    dtype: np.dtype[Any]
+
+
 class GradientPerturbation(Measurement):
     """Randomise the sum of all clipped gradients in every iteration."""
 
@@ -113,13 +136,13 @@ class GradientPerturbation(Measurement):
 
     def measure(
         self, entries: Entries, streams: NoiseStreams | None, on_sweep: OnSweep
-    ) -> tuple[Outcome, list[NDArray[np.floating]], int, np.dtype]:
-        """Return the mean, and the parameters after a descent along noisy gradients."""
+    ) -> _Released:
+        """Release the mean, and gradients along a descent."""
         problem, noise = self.problem, self._noise
         noisy_sum = self._mean.measure(entries, streams, on_sweep)
-        mean = self._mean.complete(noisy_sum, on_sweep)
+        offset = self._mean.complete(noisy_sum, on_sweep).offset
         residuals = problem.domain.clip(entries.values.astype(float))
-        residuals = (residuals - mean.offset) / problem.domain.scale
+        residuals = (residuals - offset) / problem.domain.scale
         descent = _Descent(problem, noise.noise_variance)
         people, releases = AtHand(residuals), Releases(noise, streams, number=1)
         sums = EntrySums(tuple(descent.shapes), "l2", noise.step)
@@ -131,11 +154,15 @@ class GradientPerturbation(Measurement):
             if on_sweep(step - 1):
                 n_iter = step
                 break
-        return mean, descent.average(), n_iter, entries.dtype
+        return _Released(noisy_sum, offset, descent.average(), n_iter, entries.dtype)
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def warn(self, released: _Released) -> None:
+        """Warn of what the mean tells."""
+        self._mean.warn(released.noisy_sum)
+
+    def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
         """Make a model of the parameters."""
-        mean, parameters, n_iter, dtype = released
+        _, offset, parameters, n_iter, dtype = released
         problem, scale = self.problem, self.problem.domain.scale
         model: dict[str, Any] = {}
         if problem.biases:
@@ -147,7 +174,7 @@ class GradientPerturbation(Measurement):
         variance = RESIDUAL_VARIANCE * scale**2
         fitted = problem.form.point_model(problem.shape, variance, dtype, **model)
         fitted = fitted.with_average_rows(problem.entries.counts)
-        return Outcome(fitted, mean.offset, n_iter, mean=mean.mean)
+        return Outcome(fitted, offset, n_iter)
 
 
 class _Blocks(NamedTuple):

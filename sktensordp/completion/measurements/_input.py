@@ -20,6 +20,7 @@ from ...tensor import (
     fit_tucker,
     rescaled,
 )
+from .._likely_mistakes import warn_of_edge
 from .._own_rows import kept_values
 from .._values import EntryRandomizer, plan_entry_randomizer
 from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
@@ -43,6 +44,20 @@ class _Fit(NamedTuple):
     offset: float
     entries: Any
     likelihood: TableLikelihood | None
+
+
+class _Released(NamedTuple):
+    """Randomised values.
+
+    Attributes
+    ----------
+    draws : Draws or PartitionedDraws
+    mean : float
+        Their mean.
+    """
+
+    draws: Any
+    mean: float
 
 
 class InputPerturbation(Measurement):
@@ -77,36 +92,38 @@ class InputPerturbation(Measurement):
 
     def measure(
         self, entries: Any, streams: NoiseStreams | None, on_sweep: OnSweep
-    ) -> Any:
-        """Return the randomised values: `Draws` or `PartitionedDraws`."""
-        return entries.randomized(self.randomizer, streams)
+    ) -> _Released:
+        """Randomise the values."""
+        draws = entries.randomized(self.randomizer, streams)
+        return _Released(draws, draws.mean())
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def warn(self, released: _Released) -> None:
+        """Warn if the mean of the randomised values is at an end of the range."""
+        n = self.problem.entries.n_entries
+        error = math.sqrt(self.randomizer.most_variance / n)
+        warn_of_edge(ReleasedMean(released.mean, error, n), self.problem.domain)
+
+    def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
         """Fit the model to the randomised values."""
-        problem = self.problem
+        problem, (draws, mean) = self.problem, released
         # Before entries are grouped, since the search for a pattern needs memory.
         known = problem.features
         features = known.all if self._ranks is None else known.few
-        mean = released.mean()
         offset = float(np.clip(mean, *problem.domain.bounds))
-        fit = self._fit(released, offset, features, on_sweep)
+        fit = self._fit(draws, offset, features, on_sweep)
         if not problem.biases:
             # A tensor without biases, such as a CP of few terms, may have no offset.
-            other = self._fit(released, 0.0, features, None)
+            other = self._fit(draws, 0.0, features, None)
             if other.model.noise < 0.9 * fit.model.noise:
                 fit = other
-        noisy = self._noisy(fit)
+        kept = self._kept_values(fit)
         model, residual = residual_variance(
-            problem, fit.model, fit.offset, released, fit.entries, fit.likelihood
+            problem, fit.model, fit.offset, draws, fit.entries, fit.likelihood
         )
         noise = self.randomizer.noise_variance
-        error = math.sqrt(self.randomizer.most_variance / problem.entries.n_entries)
-        of_mean = ReleasedMean(mean, error, problem.entries.n_entries)
-        return Outcome(
-            model, fit.offset, fit.n_iter, residual, noise, mean=of_mean, noisy=noisy
-        )
+        return Outcome(model, fit.offset, fit.n_iter, residual, noise, kept_values=kept)
 
-    def _noisy(self, fit: _Fit) -> Any:
+    def _kept_values(self, fit: _Fit) -> Any:
         """The values of a fit as they are kept, in the order of their entries."""
         if not isinstance(fit.entries, Observations):
             return None
@@ -118,7 +135,7 @@ class InputPerturbation(Measurement):
 
     def _fit(
         self,
-        released: Any,
+        draws: Any,
         offset: float,
         features: NDArray[np.float64],
         on_sweep: OnSweep | None,
@@ -126,7 +143,7 @@ class InputPerturbation(Measurement):
         """Fit a model to the randomised values less an offset."""
         problem, scale = self.problem, self.problem.domain.scale
         likelihood = self.randomizer.likelihood(offset, scale)
-        entries = released.observations(offset, scale, problem.smooth_modes)
+        entries = draws.observations(offset, scale, problem.smooth_modes)
         fit: Callable[..., tuple[Rows, int]] = partial(fit_cp, rank=problem.form.rank)
         if self._ranks is not None:
             fit = partial(fit_tucker, ranks=self._ranks)

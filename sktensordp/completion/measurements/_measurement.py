@@ -41,14 +41,9 @@ class Outcome:
         The perturbation that was applied, if it was chosen during the release.
     guarantee : PrivacyGuarantee, default=None
         Guarantee of all releases together, if the release decided something of it.
-    only_averages : bool, default=False
-        Whether units get nearly the same ranking, since the release decided so.
-    are_noise : bool, default=False
-        Whether what was released about units is within its noise of nothing.
-    mean : ReleasedMean, default=None
-        The mean of all clipped values, if the release tells it.
-    noisy : NoisyValues or LocalValues, default=None
-        The values in memory that the model was fitted to, if it was fitted to values.
+    kept_values : NoisyValues or LocalValues, default=None
+        The randomised values in memory that the model was fitted to, if it was fitted
+        to values.
     """
 
     model: Any
@@ -58,10 +53,7 @@ class Outcome:
     noise_of_value: float = 0.0
     perturbation: str | None = None
     guarantee: PrivacyGuarantee | None = None
-    only_averages: bool = False
-    are_noise: bool = False
-    mean: ReleasedMean | None = None
-    noisy: Any = None
+    kept_values: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +61,8 @@ class Measurement:
     """One way to release something of private values, with its guarantee.
 
     Only `measure(entries, streams, on_sweep)` reads the values of entries.
-    `complete(released, on_sweep)` computes an `Outcome` from its result alone.
+    `complete(released, on_sweep)` computes an `Outcome` from its result alone. At the
+    end of a fit, `warn(released)` warns of what its result tells.
 
     Attributes
     ----------
@@ -113,6 +106,12 @@ class Measurement:
     def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
         """Compute the model from what was released."""
         raise NotImplementedError
+
+    def warn(self, released: Any) -> None:
+        """Warn if what was released tells of a likely mistake, or of little but noise.
+
+        A fit calls it once, when its model is stored.
+        """
 
     def expected_error(self, expectation: Any) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""

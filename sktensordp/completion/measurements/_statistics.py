@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,27 @@ _CLIP = 0.5
 # Variance of the weight that a user gives to a feature, in half ranges squared, where
 # it follows from the user's own values.
 _OF_OWN_WEIGHT = 0.01
+
+
+class _Released(NamedTuple):
+    """What the sums and the blocks released.
+
+    Attributes
+    ----------
+    first : tuple
+        What the measurement of the sums released.
+    biases : Outcome
+        The model that it fitted to them.
+    factors : list of ndarray
+        By block of the form, from noisy sums.
+    dtype : dtype
+        Type of the values.
+    """
+
+    first: Any
+    biases: Outcome
+    factors: list[NDArray[np.float64]]
+    dtype: np.dtype[Any]
 
 
 class StatisticsPerturbation(Measurement):
@@ -135,11 +156,11 @@ class StatisticsPerturbation(Measurement):
 
     def measure(
         self, entries: Any, streams: NoiseStreams | None, on_sweep: OnSweep
-    ) -> tuple[Outcome, list[NDArray[np.float64]], np.dtype]:
-        """Return the outcome of the sums, and the factors from noisy blocks."""
+    ) -> _Released:
+        """Release sums, and then the blocks of factors."""
         problem, form, blocks = self.problem, self._form, self._blocks
-        released = self._first.measure(entries, streams, on_sweep)
-        outcome = self._first.complete(released, on_sweep)
+        first = self._first.measure(entries, streams, on_sweep)
+        outcome = self._first.complete(first, on_sweep)
         clip = self._clip * problem.domain.scale
         residuals_of = Residuals(problem.domain, outcome.offset, outcome.model, clip)
         factors, releases = self._start(), Releases(self._noise, streams, number=1)
@@ -153,7 +174,7 @@ class StatisticsPerturbation(Measurement):
                 form.normalize(number, factors)
         if blocks:
             factors[blocks[-1]] *= clip
-        return outcome, factors, entries.dtype
+        return _Released(first, outcome, factors, entries.dtype)
 
     def _regressed(
         self,
@@ -190,9 +211,13 @@ class StatisticsPerturbation(Measurement):
         """
         return None
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def warn(self, released: _Released) -> None:
+        """Warn of what the sums tell."""
+        self._first.warn(released.first)
+
+    def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
         """Make a model of the factors."""
-        outcome, factors, dtype = released
+        _, outcome, factors, dtype = released
         problem, terms = self.problem, dict[str, Any]()
         if problem.biases:
             model = outcome.model
@@ -207,9 +232,13 @@ class StatisticsPerturbation(Measurement):
         variance = outcome.model.noise
         model = problem.form.point_model(problem.shape, variance, dtype, **terms)
         model = replace(model, precision=self._precision(model, outcome.model))
-        model = model.with_average_rows(problem.entries.counts, keeps_biases=True)
+        counts = problem.entries.counts
+        if problem.biases:
+            model = model.with_average_factors(counts)
+        else:
+            model = model.with_average_rows(counts)
         n_iter = max(len(self._blocks), 1)
-        return Outcome(model, outcome.offset, n_iter, mean=outcome.mean)
+        return Outcome(model, outcome.offset, n_iter)
 
     def _precision(self, model: Any, first: Any) -> NDArray[np.float64]:
         """Prior of rows that users compute from their own values later.

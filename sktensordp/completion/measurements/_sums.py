@@ -25,6 +25,7 @@ from ...tensor import fit_biases_to_sums, point_model
 from ...tensor._priors import RESIDUAL_VARIANCE
 from .._domain import Domain
 from .._entries import Entries
+from .._likely_mistakes import warn_of_edge
 from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome, ReleasedMean
 
@@ -113,8 +114,8 @@ class SumsRandomizer:
         sizes = tuple(self.entries.shape) if self.by_row else (1,)
         sums = RangeSums(sizes, 0, 1, times=len(sizes), step=0.0)
         if self.lattice is not None:
-            # Whole, as is the lattice of one cell.
-            most: Any = self.lattice.n_steps
+            # Of a lattice of one cell, and raises if it has no range.
+            most = int(np.asarray(self.lattice.n_steps))
             sums = replace(sums, most=most, step=1.0, unit=self.lattice.step)
         return ValueQuestion(self.domain, self.lattice, self.by_row, (sums,))
 
@@ -274,15 +275,19 @@ class SumsPerturbation(Measurement):
             dtype,
             problem.features.few,
         )
-        return Outcome(model, middle + offset, 1, mean=self._mean_of(sums))
+        return Outcome(model, middle + offset, 1)
 
-    def _mean_of(self, sums: NDArray[np.float64]) -> ReleasedMean | None:
-        """Mean of all values by the sums of the rows of one mode, or by one sum."""
+    def warn(self, released: Any) -> None:
+        """Warn if the mean of all values is at an end of the range.
+
+        The sums of the rows of one mode tell it, or the one sum.
+        """
+        sums, _ = released
         n_rows = self.problem.shape[0] if self._by_row else 1
         n = self.problem.entries.n_entries
         variance = n_rows * self.randomizer.noise_variance
         mean, error = float(sums[:n_rows].sum()) / n, math.sqrt(variance) / n
-        return ReleasedMean(mean, error, n)
+        warn_of_edge(ReleasedMean(mean, error, n), self.problem.domain)
 
     def expected_error(self, expectation: Any) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
@@ -309,4 +314,4 @@ class MeanPerturbation(SumsPerturbation):
         mean = middle + weight * (float(total[0]) / n - middle)
         variance = RESIDUAL_VARIANCE * problem.domain.scale**2
         model = point_model(problem.shape, variance, dtype)
-        return Outcome(model, mean, 1, mean=self._mean_of(total))
+        return Outcome(model, mean, 1)

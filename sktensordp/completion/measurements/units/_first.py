@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 
-from ...._noise_only import totals_are_noise
 from ....measure import BoundedSums, People, ProductSums, Releases, whole_shares
 from ....tensor._shared_rows import expected_counts
 from ._population import Population
@@ -26,6 +25,7 @@ from ._questions import (
     USUAL_LOG,
     CountQuestion,
     FirstQuestion,
+    NoisyTotals,
     PatternQuestion,
     UnitTotals,
 )
@@ -47,19 +47,25 @@ _STANDS_OUT = 1.5
 # --- totals and counts ---------------------------------------------------------------
 
 
-def release_totals(units: People, releases: Releases) -> tuple[UnitTotals, Population]:
+def release_totals(
+    units: People, releases: Releases
+) -> tuple[NoisyTotals, UnitTotals, Population]:
     """Release the number of units, their mean value and their sizes."""
     sums = [BoundedSums((1, p.size), p.bound, p.share, releases.step) for p in PIECES]
     answers = releases.ask(units, FirstQuestion(tuple(sums)))
-    ((total,), error), ((lengths,), lengths_error) = answers
-    n_units = max(float(total[0]), error, 1.0)
-    offset, log = np.clip(total[1:] / n_units, -1.0, 1.0).tolist()
-    typical_size = math.exp(USUAL_LOG + LOG_RANGE * log)
-    # Both the sum of means and the number of units have noise.
-    offset_error = math.sqrt(2) * error / n_units
-    are_noise = totals_are_noise(float(total[0]), float(total[2]), error)
-    totals = UnitTotals(n_units, offset, typical_size, offset_error, are_noise)
-    return totals, Population(n_units, typical_size, lengths, lengths_error)
+    ((vector,), error), ((lengths,), lengths_error) = answers
+    noisy = NoisyTotals.of_vector(vector, error)
+    totals = _estimated(noisy)
+    n_units, size = totals.n_units, totals.typical_size
+    return noisy, totals, Population(n_units, size, lengths, lengths_error)
+
+
+def _estimated(noisy: NoisyTotals) -> UnitTotals:
+    """What is taken for the number of units, their mean value and their size."""
+    n_units = max(noisy.number, noisy.error, 1.0)
+    means = np.array([noisy.mean_values, noisy.logs]) / n_units
+    offset, log = np.clip(means, -1.0, 1.0).tolist()
+    return UnitTotals(n_units, offset, math.exp(USUAL_LOG + LOG_RANGE * log))
 
 
 @dataclass(frozen=True, eq=False)

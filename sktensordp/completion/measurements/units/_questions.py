@@ -8,6 +8,7 @@ whole steps of the lattice wherever it runs; see `contribute`.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +16,12 @@ from numpy.typing import NDArray
 from ....measure import BoundedSums, ProductSums
 from ....tensor._choices import Choices
 from ....tensor._unit_entries import UnitEntries
+from ._block_totals import BlockTotals
 from ._population import N_BINS, SHARE, bins_of
-from ._shared_model import SharedModel, SolvedUnits
+from ._shared_model import SharedModel
 
 # Centre and half width of the range of the logarithm of a unit's number of entries.
 USUAL_LOG, LOG_RANGE = 4.0, 3.0
-# Number of statistics that tell how well the model fits a unit.
-N_FIT_TOTALS = 3
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,40 @@ class Piece:
     vectors: Callable[[UnitEntries], NDArray[np.float64]]
 
 
-def _totals(chunk: UnitEntries) -> NDArray[np.float64]:
-    """One, the mean value and the logarithm of the size of every unit."""
-    means = chunk.sums(chunk.values[:, np.newaxis])[:, 0] / chunk.sizes
-    logs = np.clip((_logarithms(chunk.sizes) - USUAL_LOG) / LOG_RANGE, -1.0, 1.0)
-    return np.column_stack([np.ones(len(logs)), means, logs])
+@dataclass(frozen=True)
+class NoisyTotals:
+    """The noisy totals of the first release, of one vector of every unit.
+
+    Attributes
+    ----------
+    number : float
+        Number of units; it may be negative.
+    mean_values : float
+        Sum of the units' mean values, in half ranges.
+    logs : float
+        Sum of the logarithms of the units' numbers of entries, in half widths of their
+        range around its centre.
+    error : float
+        Standard deviation of the noise in each.
+    """
+
+    number: float
+    mean_values: float
+    logs: float
+    error: float
+
+    @staticmethod
+    def vectors(chunk: UnitEntries) -> NDArray[np.float64]:
+        """The vectors of units: an array of shape (n_units, 3)."""
+        means = chunk.sums(chunk.values[:, np.newaxis])[:, 0] / chunk.sizes
+        logs = np.clip((_logarithms(chunk.sizes) - USUAL_LOG) / LOG_RANGE, -1.0, 1.0)
+        return np.column_stack([np.ones(len(logs)), means, logs])
+
+    @classmethod
+    def of_vector(cls, vector: NDArray[np.float64], error: float) -> Self:
+        """Name the noisy sums of the vectors of all units."""
+        number, mean_values, logs = vector.tolist()
+        return cls(number, mean_values, logs, error)
 
 
 def _lengths(chunk: UnitEntries) -> NDArray[np.float64]:
@@ -60,7 +89,10 @@ def _lengths(chunk: UnitEntries) -> NDArray[np.float64]:
     return vectors
 
 
-PIECES = Piece(3, math.sqrt(3.0), 0.03, _totals), Piece(N_BINS, 1.0, SHARE, _lengths)
+PIECES = (
+    Piece(3, math.sqrt(3.0), 0.03, NoisyTotals.vectors),
+    Piece(N_BINS, 1.0, SHARE, _lengths),
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +117,7 @@ class FirstQuestion:
 
 @dataclass(frozen=True)
 class UnitTotals:
-    """Noisy totals over units.
+    """What is taken for totals over units, by noisy ones; questions depend on it.
 
     Attributes
     ----------
@@ -94,18 +126,11 @@ class UnitTotals:
         Mean over the units of their mean values.
     typical_size : float
         Geometric mean of the units' numbers of entries.
-    offset_error : float, default=0.0
-        Standard deviation of the noise in the offset.
-    are_noise : bool, default=False
-        Whether the number of units, or of their entries, is within its noise of
-        nothing.
     """
 
     n_units: float
     offset: float
     typical_size: float
-    offset_error: float = 0.0
-    are_noise: bool = False
 
     def weights(self, chunk: UnitEntries) -> NDArray[np.float64]:
         """For every unit, the weight of its entries; their squares add up to <= 1."""
@@ -173,7 +198,7 @@ class BlockQuestion:
     Attributes
     ----------
     sums : tuple of BoundedSums
-        Of the rows, and of the totals.
+        Of the rows, and of the totals; see `BlockTotals`.
     model : SharedModel
         The released part of the model.
     block : int
@@ -210,73 +235,8 @@ class BlockQuestion:
         contributions /= self.lengths
         contributions *= weights[:, np.newaxis]
         of_rows.add_entries(totals[0], chunk, block, contributions)
-        statistics = [
-            self._fit_statistics(chunk, solved, weights),
-            self._prior_statistics(solved),
-            _moments(chunk, solved),
-        ]
-        of_totals.add_people(totals[1], np.concatenate(statistics, axis=1))
-
-    def _fit_statistics(
-        self, chunk: UnitEntries, solved: SolvedUnits, weights: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Statistics of units that tell how well the model fits.
-
-        The mean square of the residuals, less what is due to the uncertainty of biases;
-        the share of the entries that the fit leaves free; and the sum of the squared
-        weighted residuals over the variance of a value.
-        """
-        sizes = chunk.sizes[:, np.newaxis]
-        energies = (weights * solved.residuals) ** 2 / self.model.noise
-        sums = chunk.sums(np.stack([solved.squares, energies], axis=1))
-        squares, energy = np.hsplit(sums, 2)
-        used = np.zeros((len(sizes), 1))
-        for known in solved.known.T:
-            used[:, 0] += known
-        return np.concatenate(
-            [
-                np.clip(squares / sizes, -1.0, 1.0),
-                np.clip(1 - used / sizes, 0.0, 1.0),
-                np.clip(energy, 0.0, 2.0),
-            ],
-            axis=1,
-        )
-
-    def _prior_statistics(self, solved: SolvedUnits) -> NDArray[np.float64]:
-        """Statistics of units from which prior variances are learned.
-
-        For the bias, then for the weights of each group of features: the mean square
-        of the posterior means over the prior variance, and the mean share of the prior
-        variance that is known. The ratio of their totals estimates the true variance
-        over the prior variance (MacKay 1992).
-        """
-        statistics, first = [np.empty((len(solved.rows), 0))], 0
-        for size, variance in self.model.groups:
-            squares, known = np.zeros((2, len(solved.rows), 1))
-            for column in range(first, first + size):
-                squares[:, 0] += solved.rows[:, column] ** 2 / (size * variance)
-                known[:, 0] += solved.known[:, column] / size
-            statistics += [np.clip(squares, 0.0, 4.0), known]
-            first += size
-        return np.concatenate(statistics, axis=1)
-
-
-def n_totals(model: SharedModel) -> int:
-    """Number of totals: of the fit, of each prior variance, and of moments."""
-    n_moments = 1 + model.n_factors
-    return N_FIT_TOTALS + 2 * len(model.groups) + n_moments * (n_moments + 1) // 2
-
-
-def _moments(chunk: UnitEntries, solved: SolvedUnits) -> NDArray[np.float64]:
-    """Second moments of one and units' factors, as those regress on residuals."""
-    free = 1 - np.clip(solved.leverages, 0.0, 1.0)
-    factors = np.insert(solved.held_out, 0, 1.0, axis=1)
-    weighted = factors * free[:, np.newaxis]
-    sums = [
-        chunk.sums(weighted[:, [one]] * factors[:, one:])
-        for one in range(factors.shape[1])
-    ]
-    return np.concatenate(sums, axis=1) / np.maximum(sums[0][:, :1], 1e-300)
+        statistics = BlockTotals.of_units(chunk, solved, weights, model)
+        of_totals.add_people(totals[1], statistics.vectors)
 
 
 def _logarithms(sizes: NDArray[np.integer]) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ steps end. A row is computed from the sums of all passes, and earlier passes cou
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,20 +32,31 @@ from ....tensor._shared_rows import (
 )
 from ..._problem import Problem
 from .._measurement import OnSweep
+from ._block_totals import BlockTotals
 from ._first import RowCounts
-from ._questions import N_FIT_TOTALS, BlockQuestion, UnitTotals, n_totals
+from ._questions import BlockQuestion, UnitTotals
 from ._shared_model import SharedModel
 
 # Numbers of passes over the modes: for biases alone, and for factors.
 BIAS_PASSES, FACTOR_PASSES = 4, 7
+# The next three are not derived. Errors hardly depend on them: see the comparison with
+# smaller and larger values in doc/constants.md.
 # Between passes, factors change as the units' own factors do. The covariance of the
 # change is taken as this share of the factors' prior covariance. The same for biases.
 _DRIFT = 0.03
+# Share of a block's squared budget for its totals.
+_OF_TOTALS = 0.05
+# Share of the variance of residuals that counts as new in every pass. It would be zero
+# if the model did not change between passes. If it were one, the last pass would count
+# too little without noise.
+_NEW_RESIDUALS = 0.05
 # Bound on a unit's contribution: the root mean square over its entries, relative to the
 # standard deviation of a value around the model.
 BOUND = 0.7
 # Prior mean of the variance of a value around the model.
 _NOISE = 0.14
+# Totals are expected to be as in the prior, within this standard deviation.
+_USUAL = 0.1
 
 Known = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -271,10 +283,10 @@ def _question(state: State, block: int, share: float, step: float) -> BlockQuest
     bound = BOUND * math.sqrt((model.noise + 0.05) * (n_biases + model.form.rank))
     most = 2.5 + len(model.groups) / 4 + model.form.rank / 2
     n_rows = len(first.counts[block - 1].counts) if is_mode else 1
-    of_totals = 0.05  # of the block's budget
+    n_totals = BlockTotals.size(model)
     sums = (
-        BoundedSums((n_rows, len(lengths)), bound, share * (1 - of_totals), step),
-        BoundedSums((1, n_totals(model)), most, share * of_totals, step),
+        BoundedSums((n_rows, len(lengths)), bound, share * (1 - _OF_TOTALS), step),
+        BoundedSums((1, n_totals), most, share * _OF_TOTALS, step),
     )
     return BlockQuestion(sums, model, block, n_biases, lengths, first.totals)
 
@@ -292,9 +304,17 @@ def _moment(state: State, block: int) -> NDArray[np.float64]:
 
 
 def _learned(
-    state: State, totals: NDArray[np.float64], error: float
+    state: State, sums: NDArray[np.float64], error: float
 ) -> tuple[State, float]:
     """Learn variances and the moments of units' factors from noisy totals.
+
+    Parameters
+    ----------
+    state : State
+    sums : ndarray of shape (1, BlockTotals.size(model))
+        Noisy totals.
+    error : float
+        Standard deviation of their noise.
 
     Returns
     -------
@@ -306,36 +326,38 @@ def _learned(
     # are scaled down.
     first, model = state.first, state.model
     n = first.totals.n_units
-    error, means = error / n, totals[0] / n
-    # Totals are expected to be one, within this standard deviation.
-    usual = 0.1
-
-    def known(value: float, prior: float, spread: float = usual) -> float:
-        """Posterior mean of a total, whose prior is Gaussian."""
-        return prior + (value - prior) / (1 + (error / spread) ** 2)
-
-    squares, freedom = np.maximum(means[:2], [1e-6, 0.1]).tolist()
-    noise = known(squares / freedom, _NOISE, usual * freedom)
+    error, means = error / n, BlockTotals.of_vector(sums[0] / n, len(model.groups))
+    squares, free = max(float(means.squares), 1e-6), max(float(means.free), 0.1)
+    noise = _posterior_mean(squares / free, _NOISE, error, _USUAL * free)
     noise = min(max(noise, 1e-4), 1.0)
-    energy = max(known(float(means[2]), 1.0), 0.1) * model.noise
+    energy = max(_posterior_mean(float(means.energy), 1.0, error), 0.1) * model.noise
     energy *= n / max(float(first.counts[0].counts.sum()), 1e-300)
-    n_groups = len(model.groups)
-    squares, shares = means[N_FIT_TOTALS : N_FIT_TOTALS + 2 * n_groups].reshape(-1, 2).T
-    shares = np.maximum(shares, 1e-9)
-    change = np.maximum(squares, 0.0) / shares - 1
-    factors = 1 + change / (1 + (error / shares / usual) ** 2)
-    groups = [
-        (size, variance * factor)
-        for (size, variance), factor in zip(
-            model.groups, np.clip(factors, 0.1, 4.0).tolist(), strict=True
-        )
-    ]
+    shares = np.maximum(means.group_shares, 1e-9)
+    ratios = np.maximum(means.group_squares, 0.0) / shares
+    ratios = np.clip(_posterior_mean(ratios, 1.0, error / shares), 0.1, 4.0)
+    groups = tuple(
+        (size, variance * ratio)
+        for (size, variance), ratio in zip(model.groups, ratios.tolist(), strict=True)
+    )
     prior = _prior_moment(model.n_factors)
-    moment, upper = np.empty_like(prior), np.triu_indices(len(prior))
-    moment[upper] = moment[upper[::-1]] = means[N_FIT_TOTALS + 2 * n_groups :]
-    moment = _positive(prior + (moment - prior) / (1 + (error / usual) ** 2))
-    model = replace(model, noise=noise, groups=tuple(groups))
+    moment = _positive(_posterior_mean(means.moment, prior, error))
+    model = replace(model, noise=noise, groups=groups)
     return replace(state, model=model, moment=moment), energy
+
+
+def _posterior_mean(value: Any, prior: Any, error: Any, spread: float = _USUAL) -> Any:
+    """Posterior mean of a number with a noisy value and a Gaussian prior.
+
+    Parameters
+    ----------
+    value, prior : float or ndarray
+        The noisy value, and the prior mean.
+    error : float or ndarray
+        Standard deviation of the noise.
+    spread : float
+        Standard deviation of the prior.
+    """
+    return prior + (value - prior) / (1 + (error / spread) ** 2)
 
 
 def _with_biases(
@@ -388,80 +410,222 @@ def _replaced(
     return [*of_blocks[: block - 1], rows, *of_blocks[block:]]
 
 
+# --- rows of factors ------------------------------------------------------------------
+
+
 def _with_rows(
     state: State,
     question: BlockQuestion,
     sums: NDArray[np.float64],
     error: float,
 ) -> State:
-    """Fit the rows of a block to the sums of all passes so far."""
-    first, model, n_biases = state.first, state.model, question.n_biases
-    block, lengths = question.block, question.lengths
-    moment = _moment(state, block)[1 - n_biases :, 1 - n_biases :]
-    moment = moment / lengths / lengths[:, np.newaxis]
-    # Sums of the weights of rows' entries; those of their squares are approximate.
-    root = math.sqrt(first.totals.typical_size)
-    weights = np.array([first.totals.n_units * root])
-    if block <= len(first.counts):
-        weights = first.counts[block - 1].counts
-    residual = model.noise * weights / root
-    # Share of the variance of residuals that counts as new in every pass. It would be
-    # zero if the model did not change between passes. If it were one, the last pass
-    # would count too little without noise.
-    new_share = 0.05
-    before = model.factors[block - 1]
-    centre = np.broadcast_to(model.form.centre(block), before.shape)
-    bias_variance = np.empty((len(before), 0))
-    if n_biases:
-        before = np.insert(before, 0, model.biases[block - 1][:-1], axis=1)
-        bias, variance = state.prior[block]
-        centre = np.insert(centre, 0, bias, axis=1)
-        bias_variance = variance[:, np.newaxis]
-    precision, shift = row_information(
-        sums,
-        weights,
-        moment,
-        error**2,
-        new_share * residual,
-        before * lengths,
-    )
-    precision = precision * lengths * lengths[:, np.newaxis]
-    shift = shift * lengths
-    covariance = state.covariances[block]
-    if block in state.known:
-        drift = np.zeros((len(lengths), len(lengths)))
-        drift[n_biases:, n_biases:] = _DRIFT * covariance
-        earlier, earlier_shift = drifted(*state.known[block], drift)
-        precision, shift = precision + earlier, shift + earlier_shift
-    known = {**state.known, block: (precision, shift)}
-    # All passes share the residuals of the values. Divisions stay finite where there is
-    # nobody.
-    floor = 1e-6 * max(float(weights.max()), 1e-140)
-    common = (1 - new_share) * residual / np.maximum(weights, floor) ** 2
-    inverse = inverse_of(moment) / lengths / lengths[:, np.newaxis]
+    """Fit the rows of a block to the sums of all passes so far.
+
+    A row has Q columns: its bias, if it has one, and its factors.
+
+    Parameters
+    ----------
+    state : State
+    question : BlockQuestion
+        It asked for the sums.
+    sums : ndarray of shape (n_rows, Q)
+        Noisy right-hand sides.
+    error : float
+        Standard deviation of their noise.
+    """
+    block, n_biases = question.block, question.n_biases
+    regression = _regression(state, question)
+    found = _information(regression, sums, error, _rows_before(state.model, question))
+    known = _of_all_passes(state, question, found)
+    prior = _prior_of_rows(state, question)
     means, spread, covariance = rows_from_information(
-        *drifted(precision, shift, common[:, np.newaxis, np.newaxis] * inverse),
-        centre,
-        bias_variance,
-        covariance,
-        learn=block <= len(first.counts),
+        *drifted(*known, _error_of_all_passes(regression)),
+        prior.means,
+        prior.bias_variance,
+        prior.covariance,
+        learn=block <= len(state.first.counts),
     )
+    model = state.model
     if n_biases:
-        biases = np.append(means[:, 0], model.biases[block - 1][-1])
-        of_regressors = moment * lengths * lengths[:, np.newaxis]
-        of_rows = np.einsum("jab,ab->j", spread, of_regressors)
-        variances = np.append(of_rows, model.uncertainty[block - 1][-1])
-        model = replace(
-            model,
-            biases=_replaced(model.biases, block, biases),
-            uncertainty=_replaced(model.uncertainty, block, variances),
-        )
+        model = _with_biases_of_rows(model, block, means[:, 0], spread, regression)
     factors = _replaced(model.factors, block, means[:, n_biases:])
     return replace(
         state,
         model=replace(model, factors=factors),
-        known=known,
+        known={**state.known, block: known},
         covariances={**state.covariances, block: covariance},
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Regression:
+    """Of which regressions sums are the right-hand sides, as far as is known.
+
+    Attributes
+    ----------
+    lengths : ndarray of shape (Q,)
+        Root mean squares of the regressors. Units divide regressors by them.
+    moment : ndarray of shape (Q, Q)
+        Second moment of the divided regressors. All rows share it.
+    weights : ndarray of shape (n_rows,)
+        Sum of the weights of a row's entries.
+    residual : ndarray of shape (n_rows,)
+        Variance of a value around the model, times the sum of these weights' squares.
+    """
+
+    lengths: NDArray[np.float64]
+    moment: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    residual: NDArray[np.float64]
+
+
+def _regression(state: State, question: BlockQuestion) -> _Regression:
+    """Describe the regressions of a block by earlier releases."""
+    first, block, lengths = state.first, question.block, question.lengths
+    columns = slice(1 - question.n_biases, None)
+    moment = _moment(state, block)[columns, columns]
+    # An entry of a unit of the typical size, or of a smaller one, weighs one over this
+    # root. So the squares of a row's weights add up to about their sum over the root.
+    root = math.sqrt(first.totals.typical_size)
+    weights = np.array([first.totals.n_units * root])
+    if block <= len(first.counts):
+        weights = first.counts[block - 1].counts
+    return _Regression(
+        lengths=lengths,
+        moment=moment / lengths / lengths[:, np.newaxis],
+        weights=weights,
+        residual=state.model.noise * weights / root,
+    )
+
+
+def _rows_before(model: SharedModel, question: BlockQuestion) -> NDArray[np.float64]:
+    """The rows around which sums are residuals: an array of shape (n_rows, Q)."""
+    factors = model.factors[question.block - 1]
+    if not question.n_biases:
+        return factors
+    return np.insert(factors, 0, model.biases[question.block - 1][:-1], axis=1)
+
+
+def _information(
+    regression: _Regression,
+    sums: NDArray[np.float64],
+    error: float,
+    before: NDArray[np.float64],
+) -> Known:
+    """What the sums of one pass tell about rows.
+
+    Parameters
+    ----------
+    regression : _Regression
+    sums : ndarray of shape (n_rows, Q)
+        Right-hand sides with divided regressors.
+    error : float
+        Standard deviation of their noise.
+    before : ndarray of shape (n_rows, Q)
+        The rows around which they are residuals.
+
+    Returns
+    -------
+    precision : ndarray of shape (n_rows, Q, Q)
+    shift : ndarray of shape (n_rows, Q)
+        The precision times the rows that the sums suggest.
+    """
+    lengths = regression.lengths
+    # A regressor is divided by its length, so an element of a row is multiplied by it.
+    precision, shift = row_information(
+        sums,
+        regression.weights,
+        regression.moment,
+        error**2,
+        _NEW_RESIDUALS * regression.residual,
+        before * lengths,
+    )
+    return precision * lengths * lengths[:, np.newaxis], shift * lengths
+
+
+def _of_all_passes(state: State, question: BlockQuestion, found: Known) -> Known:
+    """Add what earlier passes told about rows, whose factors have changed since."""
+    block, n_biases = question.block, question.n_biases
+    if block not in state.known:
+        return found
+    covariance, size = state.covariances[block], len(question.lengths)
+    drift = np.zeros((size, size))
+    drift[n_biases:, n_biases:] = _DRIFT * covariance
+    earlier, earlier_shift = drifted(*state.known[block], drift)
+    precision, shift = found
+    return precision + earlier, shift + earlier_shift
+
+
+def _error_of_all_passes(regression: _Regression) -> NDArray[np.float64]:
+    """Covariance of the error that all passes share: an array of (n_rows, Q, Q).
+
+    It is what the residuals of the values, but for their new share, add to the rows
+    that sums suggest.
+    """
+    weights, lengths = regression.weights, regression.lengths
+    # Divisions stay finite where there is nobody.
+    floor = 1e-6 * max(float(weights.max()), 1e-140)
+    common = (1 - _NEW_RESIDUALS) * regression.residual
+    common = common / np.maximum(weights, floor) ** 2
+    inverse = inverse_of(regression.moment) / lengths / lengths[:, np.newaxis]
+    return common[:, np.newaxis, np.newaxis] * inverse
+
+
+class _PriorOfRows(NamedTuple):
+    """Prior of the rows of a block.
+
+    Attributes
+    ----------
+    means : ndarray of shape (n_rows, Q)
+    bias_variance : ndarray of shape (n_rows, B)
+        B is 1 if rows have a bias, otherwise 0.
+    covariance : ndarray of shape (Q - B, Q - B)
+        Of the factors of a row.
+    """
+
+    means: NDArray[np.float64]
+    bias_variance: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+
+
+def _prior_of_rows(state: State, question: BlockQuestion) -> _PriorOfRows:
+    """Prior by the form of the model, and by biases before it had factors."""
+    block = question.block
+    shape, covariance = state.model.factors[block - 1].shape, state.covariances[block]
+    centre = np.broadcast_to(state.model.form.centre(block), shape)
+    if not question.n_biases:
+        return _PriorOfRows(centre, np.empty((len(centre), 0)), covariance)
+    bias, variance = state.prior[block]
+    means = np.insert(centre, 0, bias, axis=1)
+    return _PriorOfRows(means, variance[:, np.newaxis], covariance)
+
+
+def _with_biases_of_rows(
+    model: SharedModel,
+    block: int,
+    biases: NDArray[np.float64],
+    spread: NDArray[np.float64],
+    regression: _Regression,
+) -> SharedModel:
+    """Take over biases of rows, and what errors of the rows add to values.
+
+    Parameters
+    ----------
+    model : SharedModel
+    block : int
+    biases : ndarray of shape (n_rows,)
+    spread : ndarray of shape (n_rows, Q, Q)
+        Covariances of the rows.
+    regression : _Regression
+    """
+    lengths, earlier = regression.lengths, model.uncertainty[block - 1]
+    moment = regression.moment * lengths * lengths[:, np.newaxis]
+    variances = np.append(np.einsum("jab,ab->j", spread, moment), earlier[-1])
+    biases = np.append(biases, model.biases[block - 1][-1])
+    return replace(
+        model,
+        biases=_replaced(model.biases, block, biases),
+        uncertainty=_replaced(model.uncertainty, block, variances),
     )
 
 

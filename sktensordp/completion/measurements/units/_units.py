@@ -16,8 +16,9 @@ Lemma 1.2).
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...._noise_only import totals_are_noise, warn_of_noise
 from ...._random import NoiseStreams
 from ....measure import (
     NoisySums,
@@ -29,10 +30,11 @@ from ....privacy import PrivacyGuarantee, gaussian_mu
 from ....privacy._conditions import OWN_ANSWERS
 from ....privacy._guarantee import no_guarantee
 from ..._domain import Domain
+from ..._likely_mistakes import NO_USERS, warn_of_averages, warn_of_edge
 from .._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._expected import best_name
 from ._first import most_rows, release_counts, release_pattern, release_totals
-from ._questions import PIECES, UnitTotals
+from ._questions import PIECES, NoisyTotals
 from ._rounds import BIAS_PASSES, FACTOR_PASSES, First, fit
 from ._shared_model import SharedModel
 
@@ -132,6 +134,27 @@ def unit_guarantee_without_noise(unit: int) -> PrivacyGuarantee:
     return no_guarantee(text, unit=unit, relation="add-or-remove")
 
 
+class _Released(NamedTuple):
+    """What was released of units, and what follows from it.
+
+    Attributes
+    ----------
+    model : SharedModel
+        Without units' rows.
+    name : {"sums", "statistics"}
+        The perturbation.
+    n_iter : int
+        Number of passes.
+    totals : NoisyTotals
+        Over units.
+    """
+
+    model: SharedModel
+    name: str
+    n_iter: int
+    totals: NoisyTotals
+
+
 @dataclass(frozen=True, eq=False)
 class UnitPerturbation(Measurement):
     """Randomise sums over units, whose mode comes first in the problem.
@@ -228,14 +251,11 @@ class UnitPerturbation(Measurement):
 
     def measure(
         self, units: Any, streams: NoiseStreams | None, on_sweep: OnSweep
-    ) -> tuple[SharedModel, str, int, UnitTotals]:
-        """Return the model without units' rows, the perturbation and the passes.
-
-        Also the totals over units.
-        """
+    ) -> _Released:
+        """Release totals, counts, a pattern, and sums in several passes."""
         problem = self.problem
         releases = Releases(self.noise, streams)
-        totals, population = release_totals(units, releases)
+        noisy_totals, totals, population = release_totals(units, releases)
         counts = release_counts(units, releases, problem.shape[1:], totals)
         pattern = release_pattern(
             units, releases, totals, counts[0], self._most_rows, problem.n_components
@@ -249,30 +269,47 @@ class UnitPerturbation(Measurement):
         # Units need no counts for what they contribute.
         of_modes = [of_mode.counts for of_mode in counts]
         model = replace(model, counts=of_modes, population=population)
-        return model, name, n_iter, totals
+        return _Released(model, name, n_iter, noisy_totals)
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
         """Return the released model, with its place in the tensor."""
-        model, name, n_iter, totals = released
-        problem = self.problem
-        offset = problem.domain.middle + problem.domain.scale * model.offset
-        model = replace(model, unit=self.unit)
-        # Besides biases and counts, of which every model has a feature each.
-        has_features = model.features.shape[1] > 2
-        only_averages = name == "sums" and not has_features
+        model, name, n_iter, _ = released
         guarantee = self.guarantee
         if name != self.name:
-            consequence = _ONLY_AVERAGES if only_averages else ""
+            consequence = _ONLY_AVERAGES if _has_only_averages(model, name) else ""
             guarantee = self.guarantee_of(name, consequence=consequence)
         return Outcome(
-            model,
-            offset,
+            replace(model, unit=self.unit),
+            self._in_values(model.offset),
             n_iter,
             perturbation=name,
             guarantee=guarantee,
-            only_averages=only_averages,
-            are_noise=totals.are_noise,
-            mean=ReleasedMean(
-                offset, problem.domain.scale * totals.offset_error, totals.n_units
-            ),
         )
+
+    def _in_values(self, offset: float) -> float:
+        """An offset in half ranges, in units of the values."""
+        return self.problem.domain.middle + self.problem.domain.scale * offset
+
+    def warn(self, released: _Released) -> None:
+        """Warn if totals are noise, or the mean is at an end of the range.
+
+        And if "auto" found that there is too much noise for factors.
+        """
+        problem, (model, name, _, noisy) = self.problem, released
+        are_noise = totals_are_noise(noisy.number, noisy.logs, noisy.error)
+        warn_of_noise(are_noise, NO_USERS)
+        if not are_noise:
+            # Both the sum of units' means and their number have noise.
+            error = math.sqrt(2) * noisy.error / model.n_units
+            error = problem.domain.scale * error
+            mean = ReleasedMean(self._in_values(model.offset), error, model.n_units)
+            warn_of_edge(mean, problem.domain)
+        if _has_only_averages(model, name) and self.perturbation == "auto":
+            warn_of_averages(problem, "nearly the same", "side_information")
+
+
+def _has_only_averages(model: SharedModel, name: str) -> bool:
+    """Whether units get nearly the same ranking."""
+    # Besides biases and counts, of which every model has a feature each.
+    has_features = model.features.shape[1] > 2
+    return name == "sums" and not has_features
