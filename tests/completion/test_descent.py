@@ -1,21 +1,23 @@
 """Sums of clipped gradients: what an entry adds, and where steps along them lead."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.completion._entries import Entries
-from sktensordp.completion._problem import Problem
-from sktensordp.completion.measurements import _gradient
 from sktensordp.measure import EntrySums, Releases
-from sktensordp.tensor._priors import BIAS_VARIANCE, RESIDUAL_VARIANCE
 from tests.support.guarantees import guarantee
 from tests.support.noise import source_of
 from tests.support.people import Summed
+from tests.support.seams import (
+    BIAS_VARIANCE,
+    RESIDUAL_VARIANCE,
+    Entries,
+    Problem,
+    measurements_gradient,
+)
 
 SHAPE = (4, 5, 3)
 FORMS = {
@@ -35,14 +37,14 @@ def problem_of(form, n=40, epsilon=math.inf, **params):
 
 
 def descent_of(form, noise_variance=0.0, **params):
-    return _gradient._Descent(problem_of(form, **params), noise_variance)
+    return measurements_gradient._Descent(problem_of(form, **params), noise_variance)
 
 
 def summed(descent, residuals, step=0.0):
     """Sums of what all entries contribute, by block."""
     sums = EntrySums(tuple(descent.shapes), "l2", step)
     total = sums.zeros()
-    _gradient.GradientQuestion((sums,), descent).add(residuals, total)
+    measurements_gradient.GradientQuestion((sums,), descent).add(residuals, total)
     return sums.parts(sums.on_lattice(total))
 
 
@@ -96,7 +98,7 @@ def test_every_entry_is_summed_once(monkeypatch, form, step):
     for total, rows, part in zip(expected, descent.rows, parts, strict=True):
         np.add.at(total, rows, np.rint(part / step) * step if step else part)
     n_columns = sum(n for _, n in descent.shapes)
-    monkeypatch.setattr(_gradient, "_CHUNK", 7 * n_columns)
+    monkeypatch.setattr(measurements_gradient, "_CHUNK", 7 * n_columns)
     assert len(descent.chunks()) == 6
     for found, total in zip(summed(descent, values, step), expected, strict=True):
         assert_allclose(found, total, rtol=1e-12, atol=1e-12)
@@ -164,11 +166,11 @@ def test_the_last_half_of_the_steps_is_averaged(max_iter, n_averaged):
 
 def test_the_noise_is_planned_for_all_iterations_and_no_more():
     problem = problem_of("CP", epsilon=1.0, max_iter=3)
-    measurement = _gradient.GradientPerturbation(problem)
-    noise, descent = measurement._noise, _gradient._Descent(problem, 0.0)
+    measurement = measurements_gradient.GradientPerturbation(problem)
+    noise, descent = measurement._noise, measurements_gradient._Descent(problem, 0.0)
     releases = Releases(noise, source_of(0), number=1)
     sums = EntrySums(tuple(descent.shapes), "l2", noise.step)
-    question = _gradient.GradientQuestion((sums,), descent)
+    question = measurements_gradient.GradientQuestion((sums,), descent)
     for _ in range(3):
         ((found, _),) = releases.ask(Summed(), question)
         assert found.shape == sums.shape
@@ -181,12 +183,11 @@ def test_the_noise_is_planned_for_all_iterations_and_no_more():
 def test_parameters_become_a_model_in_the_unit_of_the_values(scale):
     """Predictions are those of the descent, which are in half ranges."""
     problem = problem_of("Tucker", value_bounds=(-scale, scale))
-    descent = _gradient._Descent(problem, 0.0)
+    descent = measurements_gradient._Descent(problem, 0.0)
     descent.move([np.full(shape, 0.1) for shape in descent.shapes])
     predicted = descent._predicted(slice(None))
-    mean = SimpleNamespace(offset=0.25, mean=None)
-    released = mean, descent.parameters, 7, np.dtype(float)
-    measurement = _gradient.GradientPerturbation(problem)
+    released = None, 0.25, descent.parameters, 7, np.dtype(float)
+    measurement = measurements_gradient.GradientPerturbation(problem)
     outcome = measurement.complete(released, None)
     found = outcome.model.predict(problem.entries.coordinates)
     assert_allclose(found, scale * predicted, rtol=1e-9)
@@ -233,27 +234,28 @@ def test_a_fit_descends_from_its_mean_in_half_ranges(last):
         steps.append(step)
         return step == last
 
-    measurement = _gradient.GradientPerturbation(problem)
-    mean, parameters, n_iter, _ = measurement.measure(entries, None, on_sweep)
+    measurement = measurements_gradient.GradientPerturbation(problem)
+    released = measurement.measure(entries, None, on_sweep)
+    offset, n_iter = released.offset, released.n_iter
     assert n_iter == (6 if last is None else last + 1)
     assert steps == [*range(n_iter)]
-    assert 1 < mean.offset < 5
-    descent = _gradient._Descent(problem, 0.0)
+    assert 1 < offset < 5
+    descent = measurements_gradient._Descent(problem, 0.0)
     for _ in range(n_iter):
-        descent.move(summed(descent, (np.clip(values, 1, 5) - mean.offset) / 2))
-    for found, expected in zip(parameters, descent.average(), strict=True):
+        descent.move(summed(descent, (np.clip(values, 1, 5) - offset) / 2))
+    for found, expected in zip(released.parameters, descent.average(), strict=True):
         assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.thorough
 def test_what_is_planned_before_any_data_is_what_fits_take_at_most():
     epsilon, delta = 2.0, 1e-6
-    event = _gradient.GradientPerturbation.planned_event(epsilon, delta)
+    event = measurements_gradient.GradientPerturbation.planned_event(epsilon, delta)
     mean, _ = event.events
-    assert mean.epsilon == pytest.approx(_gradient.SHARE_OF_MEAN * epsilon)
+    assert mean.epsilon == pytest.approx(measurements_gradient.SHARE_OF_MEAN * epsilon)
     planned = guarantee(event, delta)
     problem = problem_of("CP", epsilon=epsilon, max_iter=3, delta=delta)
-    fitted = _gradient.GradientPerturbation(problem).guarantee
+    fitted = measurements_gradient.GradientPerturbation(problem).guarantee
     for larger in (0.5, 1.5):
         assert fitted.delta_at(larger) <= planned.delta_at(larger) * (1 + 1e-9)
     assert planned.epsilon <= epsilon

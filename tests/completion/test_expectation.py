@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from sktensordp.completion import CPCompletion
-from sktensordp.completion._entries import Entries
-from sktensordp.completion._problem import Problem
-from sktensordp.completion.measurements._expectation import Expectation, Variances
+from tests.support.seams import Entries, Expectation, Problem, Variances
 
 SHAPE = (6, 5, 3)
 OF = Variances(bias=0.1, first_bias=0.2, interaction=0.05, weights=0.0, residual=0.15)

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from sktensordp.completion import CPCompletion
-from sktensordp.completion._entries import Entries
-from sktensordp.completion._problem import Problem
-from sktensordp.completion.measurements._statistics import StatisticsPerturbation
+from tests.support.seams import Entries, Problem, StatisticsPerturbation
 
 
 @pytest.mark.parametrize(("n_features", "rank"), [(0, 2), (1, 1), (3, 3)])

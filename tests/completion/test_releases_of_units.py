@@ -10,11 +10,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.completion._problem import Problem
-from sktensordp.completion.measurements.units import _first, _rounds
-from sktensordp.completion.measurements.units._questions import UnitTotals
-from sktensordp.tensor._priors import INTERACTION_VARIANCE
-from sktensordp.tensor._unit_entries import UnitEntries
+from tests.support.seams import (
+    INTERACTION_VARIANCE,
+    Problem,
+    UnitEntries,
+    UnitTotals,
+    units_first,
+    units_rounds,
+)
 
 
 @dataclass
@@ -44,7 +47,8 @@ def first_totals(*total, error=2.0):
     histogram = np.arange(16.0)
     answers = [(np.array([total]), error), (histogram[np.newaxis], 0.5)]
     releases = Answering(lambda _: answers)
-    found, population = _first.release_totals(None, releases)
+    noisy, found, population = units_first.release_totals(None, releases)
+    assert (noisy.number, noisy.mean_values, noisy.logs, noisy.error) == (*total, error)
     assert_array_equal(population.histogram, histogram)
     return found, releases.questions[0].sums
 
@@ -54,20 +58,15 @@ def test_totals_are_divided_by_the_number_of_units():
     assert found.n_units == 100
     assert found.offset == pytest.approx(0.3)
     assert found.typical_size == pytest.approx(math.exp(4 - 3 * 0.2))
-    # A mean of at most one, of 100 units, with the noise of sum and number.
-    assert found.offset_error == pytest.approx(math.sqrt(2) * 2 / 100)
-    assert not found.are_noise
-    # Means may add up to nothing.
-    assert not first_totals(100.0, 0.0, -20.0)[0].are_noise
     assert [one.shape for one in sums] == [(1, 3), (1, 16)]
     assert [one.bound for one in sums] == [pytest.approx(math.sqrt(3)), 1]
-    of_counts, of_rounds = _first.COUNTS, _first.LEFT
+    of_counts, of_rounds = units_first.COUNTS, units_first.LEFT
     assert sum(one.share for one in sums) + of_counts + of_rounds == pytest.approx(1)
 
 
 def test_totals_within_their_noise_are_those_of_few_units():
     found, _ = first_totals(0.1, -30.0, 20.0)
-    assert (found.n_units, found.offset, found.are_noise) == (2, -1, True)
+    assert (found.n_units, found.offset) == (2, -1)
     assert found.typical_size == pytest.approx(math.exp(7))
     # Without noise, nobody is one unit.
     assert first_totals(0.0, 0.0, 0.0, error=0.0)[0].n_units == 1
@@ -77,10 +76,10 @@ def test_counts_are_scaled_to_what_all_units_add():
     """They share a part of the budget, and rows within their noise are unknown."""
     noisy = [[400.0], [100.0], [4.0], [-3.0]], [[300.0], [200.0]]
     releases = Answering(lambda _: [(np.array(each), 5.0) for each in noisy])
-    found = _first.release_counts(None, releases, (4, 2), totals_of(80.0, 25.0))
+    found = units_first.release_counts(None, releases, (4, 2), totals_of(80.0, 25.0))
     assert [one.shape for one in releases.questions[0].sums] == [(4, 1), (2, 1)]
     for sums in releases.questions[0].sums:
-        assert (sums.bound, sums.share) == (1, pytest.approx(_first.COUNTS / 2))
+        assert (sums.bound, sums.share) == (1, pytest.approx(units_first.COUNTS / 2))
     for counts in found:
         # 80 units with 25 entries each, which count a fifth.
         assert counts.counts.sum() == pytest.approx(80 * 5)
@@ -95,7 +94,7 @@ def test_counts_are_scaled_to_what_all_units_add():
     # thousandth of the largest count.
     assert_allclose(items.logs, np.log(np.maximum(items.counts, 0.05 * 5)))
     releases = Answering(lambda _: [(np.array([[400.0], [0.0]]), 0.0)])
-    (exact,) = _first.release_counts(None, releases, (2,), totals_of(80.0, 25.0))
+    (exact,) = units_first.release_counts(None, releases, (2,), totals_of(80.0, 25.0))
     assert_allclose(exact.logs, np.log([400, 0.4]))
     assert_array_equal(exact.known, [400, 0])
 
@@ -105,13 +104,13 @@ def test_counts_are_scaled_to_what_all_units_add():
 
 def test_no_more_products_than_cost_a_hundredth_of_a_unit():
     for sigma in (10.0, 100.0, 600.0):
-        most = _first.most_rows(5000, sigma)
+        most = units_first.most_rows(5000, sigma)
         # Their number is rounded, and m (m + 1) taken for a square.
         moved = math.sqrt(most * (most + 1) / 2) * 2.0**-20 * sigma
         assert moved == pytest.approx(0.01, rel=0.05)
-    assert [_first.most_rows(5000, sigma) for sigma in (1000.0, 1e9)] == [0, 0]
-    assert [_first.most_rows(n, 1.0) for n in (19, 20, 5000)] == [0, 20, 3000]
-    assert _first.most_rows(700, 0.0) == 700
+    assert [units_first.most_rows(5000, sigma) for sigma in (1000.0, 1e9)] == [0, 0]
+    assert [units_first.most_rows(n, 1.0) for n in (19, 20, 5000)] == [0, 20, 3000]
+    assert units_first.most_rows(700, 0.0) == 700
 
 
 def asked_pattern(n_units=10_000.0, sigma=1.0, most=3000, products=None):
@@ -120,7 +119,7 @@ def asked_pattern(n_units=10_000.0, sigma=1.0, most=3000, products=None):
     Later ones have more entries, and all units together 10,000 times 3.
     """
     counts = 1e4 * 3 * np.arange(1.0, 61) / np.arange(1.0, 61).sum()
-    row_counts = _first.RowCounts(counts, np.log(counts), counts)
+    row_counts = units_first.RowCounts(counts, np.log(counts), counts)
 
     def answer(question):
         (sums,) = question.sums
@@ -130,7 +129,9 @@ def asked_pattern(n_units=10_000.0, sigma=1.0, most=3000, products=None):
 
     releases = Answering(answer, sigma=sigma)
     totals = totals_of(n_units, 9.0)
-    features = _first.release_pattern(None, releases, totals, row_counts, most, None)
+    features = units_first.release_pattern(
+        None, releases, totals, row_counts, most, None
+    )
     return releases.questions, features
 
 
@@ -185,7 +186,7 @@ def test_features_are_eigenvectors_that_stand_out(second):
     # Those of products without a diagonal are a little smaller.
     assert (exact[1] > least) == (second > 1.1)
     np.fill_diagonal(products, diagonal)
-    found = _first._leading(products, error, n_units, 8)
+    found = units_first._leading(products, error, n_units, 8)
     n_kept = 1 + (second > 1.1)
     assert found.shape == (n, n_kept)
     exact, vectors = exact[:n_kept], vectors[:, :n_kept]
@@ -194,12 +195,12 @@ def test_features_are_eigenvectors_that_stand_out(second):
     clear = np.maximum(squares - np.sum(error**2 / exact), 0)
     # Rows are as long as what the noise leaves of their direction.
     assert_allclose(found, rows * np.sqrt(clear) / squares, atol=1e-9)
-    assert _first._leading(products, error, n_units, 1).shape == (n, 1)
+    assert units_first._leading(products, error, n_units, 1).shape == (n, 1)
 
 
 def test_units_that_all_have_all_rows_have_no_pattern():
     """Without noise, their products are zero where shares are whole numbers."""
-    assert _first._leading(np.zeros((32, 32)), 0.0, 100.0, 8).shape == (32, 0)
+    assert units_first._leading(np.zeros((32, 32)), 0.0, 100.0, 8).shape == (32, 0)
 
 
 def test_features_are_those_of_the_rows_that_were_asked_for():
@@ -222,8 +223,8 @@ def first_of(kind=CPCompletion, rank=2, shape=(50, 6, 3), **params):
     )  # fmt: skip
     problem = Problem.of(model, shape)
     rows = [1e3 * np.arange(1.0, size + 1) / size for size in shape[1:]]
-    counts = [_first.RowCounts(each, np.log(each), each) for each in rows]
-    return _rounds.First(problem, totals_of(), counts, np.zeros((shape[1], 0)))
+    counts = [units_first.RowCounts(each, np.log(each), each) for each in rows]
+    return units_rounds.First(problem, totals_of(), counts, np.zeros((shape[1], 0)))
 
 
 @pytest.mark.parametrize("name", ["sums", "statistics"])
@@ -232,7 +233,7 @@ def first_of(kind=CPCompletion, rank=2, shape=(50, 6, 3), **params):
 def test_all_passes_together_take_what_is_left(kind, biases, name):
     rank = 2 if kind is CPCompletion else (2, 2, 2)
     problem = first_of(kind, rank, biases=biases or name == "sums").problem
-    planned = _rounds.planned_shares(problem, name, 0.8)
+    planned = units_rounds.planned_shares(problem, name, 0.8)
     assert math.fsum(sum(shares.values()) for shares in planned) == pytest.approx(0.8)
     only_biases = 4 if name == "sums" else int(biases)
     assert len(planned) == (4 if name == "sums" else 7 + biases)
@@ -251,8 +252,8 @@ def test_all_passes_together_take_what_is_left(kind, biases, name):
 
 def test_a_block_takes_its_share_for_rows_and_totals():
     """Over their lengths, the regressors of a row have a mean square of one."""
-    state = _rounds._with_factors(_rounds._start(first_of()))
-    question = _rounds._question(state, 1, 0.3, 0.25)
+    state = units_rounds._with_factors(units_rounds._start(first_of()))
+    question = units_rounds._question(state, 1, 0.3, 0.25)
     rows, totals = question.sums
     assert (rows.shape, totals.shape) == ((6, 3), (1, 3 + 2 + 6))
     assert rows.share + totals.share == pytest.approx(0.3)
@@ -271,16 +272,16 @@ def test_a_block_takes_its_share_for_rows_and_totals():
 def test_biases_are_those_of_the_sums_where_these_have_no_noise():
     """Of sums of residuals around zero, over counts; the average entry has none."""
     first = first_of(rank=0, shape=(50, 6))
-    state = _rounds._start(first)
+    state = units_rounds._start(first)
     counts = 1e4 * first.counts[0].counts
-    first.counts[0] = _first.RowCounts(counts, np.log(counts), counts)
+    first.counts[0] = units_first.RowCounts(counts, np.log(counts), counts)
     truth = np.array([0.3, -0.2, 0.1, 0.0, -0.1, 0.2])
-    found = _rounds._with_biases(state, 1, counts * truth, 1e-3, 1e-6)
+    found = units_rounds._with_biases(state, 1, counts * truth, 1e-3, 1e-6)
     assert_allclose(found.model.biases[0][:-1], truth, atol=1e-3)
     # The next pass sees residuals around these biases, and has as much noise as what
     # the biases may have changed by since.
     error = 1e5
-    again = _rounds._with_biases(found, 1, np.zeros(6), error, 1e-6)
+    again = units_rounds._with_biases(found, 1, np.zeros(6), error, 1e-6)
     sums, noise = again.known[1]
     assert_allclose(sums, counts * truth, rtol=1e-3, atol=1e-3)
     drift = 0.03 * found.model.uncertainty[0][-1] * counts**2
@@ -288,7 +289,7 @@ def test_biases_are_those_of_the_sums_where_these_have_no_noise():
     assert 0.01 < np.median(drift) / error**2 < 100
     # Residuals vary, too: their energy adds to the noise of the sums.
     energy = 1e6
-    model = _rounds._with_biases(state, 1, counts * truth, error, energy).model
+    model = units_rounds._with_biases(state, 1, counts * truth, error, energy).model
     of_sums = error**2 + energy * counts
     spread = model.uncertainty[0][-1]
     expected = 1 / (1 / spread + counts**2 / of_sums)
@@ -302,9 +303,9 @@ TOTALS = np.array([0.09, 0.9, 1.4, 0.6, 0.5, 1, 0.1, 0.2, 0.8, 0.3, 0.9])
 
 def learned(totals, error_of_mean):
     """The noise and the moment that follow, and by how much energy and prior change."""
-    state = _rounds._with_factors(_rounds._start(first_of()))
+    state = units_rounds._with_factors(units_rounds._start(first_of()))
     n_units = state.first.totals.n_units
-    found, energy = _rounds._learned(
+    found, energy = units_rounds._learned(
         state, n_units * totals[np.newaxis], n_units * error_of_mean
     )
     ((size, variance),) = found.model.groups
@@ -326,7 +327,7 @@ def test_totals_without_noise_are_taken_as_they_are():
 
 def test_totals_of_noise_change_nothing():
     noise, energy, factor, moment = learned(TOTALS, 1e6)
-    assert noise == pytest.approx(_rounds._NOISE)
+    assert noise == pytest.approx(units_rounds._NOISE)
     assert (energy, factor) == (pytest.approx(1), pytest.approx(1))
     assert_allclose(moment, np.diag([1, 0.5, 0.5]), atol=1e-9)
 
@@ -334,7 +335,7 @@ def test_totals_of_noise_change_nothing():
 def test_totals_count_by_their_noise_and_by_how_far_they_usually_vary():
     """A total is usually within a tenth of what is expected."""
     noise, energy, factor, moment = learned(TOTALS, 0.1)
-    prior = _rounds._NOISE
+    prior = units_rounds._NOISE
     # Over the degrees of freedom, and the shares, the noise is larger.
     assert noise == pytest.approx(prior + (0.1 - prior) / (1 + 0.9**-2))
     assert energy == pytest.approx(1 + 0.4 / 2)
@@ -357,9 +358,9 @@ def test_features_of_rows_are_their_counts_their_biases_and_the_pattern():
     pattern = np.random.default_rng(0).standard_normal((6, 2))
     first = replace(first, pattern=pattern)
     biases = np.linspace(-0.3, 0.4, 7)
-    state = _rounds._start(first)
+    state = units_rounds._start(first)
     state = replace(state, model=replace(state.model, biases=[biases]))
-    model = _rounds._with_features(state).model
+    model = units_rounds._with_features(state).model
     assert model.groups == (*state.model.groups, (1, 0.003), (1, 0.1), (2, 0.01))
     counts, features = first.counts[0].counts, model.features
     shares = counts / counts.sum()
@@ -369,15 +370,15 @@ def test_features_of_rows_are_their_counts_their_biases_and_the_pattern():
     assert_allclose(features[-1], [0, 0, *(shares @ pattern)], atol=1e-12)
     # Later, variances stay what has been learned.
     later = replace(model, groups=tuple((n, 0.5) for n, _ in model.groups))
-    again = _rounds._with_features(replace(state, model=later)).model
+    again = units_rounds._with_features(replace(state, model=later)).model
     assert again.groups == later.groups
 
 
 @pytest.mark.parametrize("kind", [CPCompletion, TuckerCompletion])
 def test_factors_start_near_their_prior_means(kind):
     first = first_of(kind, 2 if kind is CPCompletion else (2, 2, 2), (50, 600, 300))
-    state = _rounds._start(first)
-    model = _rounds._with_factors(state).model
+    state = units_rounds._start(first)
+    model = units_rounds._with_factors(state).model
     items, days, *core = model.factors
     form = first.problem.form
     # Interactions have a variance of their own, which the terms of an item share.
@@ -390,7 +391,7 @@ def test_factors_start_near_their_prior_means(kind):
     for one in core:
         assert_array_equal(one, form.centre(3)[np.newaxis])
     assert len(core) == (kind is TuckerCompletion)
-    covariances = _rounds._with_factors(state).covariances
+    covariances = units_rounds._with_factors(state).covariances
     expected = {1: INTERACTION_VARIANCE / 2, 2: 0.04, 3: 0.02}
     for block in range(1, 3 + len(core)):
         variances = np.diag(covariances[block])
@@ -410,12 +411,12 @@ def test_rows_are_those_that_the_sums_suggest_where_these_have_no_noise(
     """Sums of residuals around the rows before, by the moment of the regressors."""
     rank = 2 if kind is CPCompletion else (2, 2, 2)
     first = first_of(kind, rank, (50, 8, 5), biases=biases)
-    state = _rounds._start(first)
+    state = units_rounds._start(first)
     uncertain = [np.linspace(0.03, 0.05, size + 1) for size in (8, 5) if biases]
     biases = [np.linspace(-0.4, 0.05 * size, size + 1) for size in (8, 5) if biases]
     model = replace(state.model, noise=1e-9, uncertainty=uncertain, biases=biases)
-    state = _rounds._with_factors(replace(state, model=model))
-    question = _rounds._question(state, block, 0.1, 0.0)
+    state = units_rounds._with_factors(replace(state, model=model))
+    question = units_rounds._question(state, block, 0.1, 0.0)
     n_biases, lengths = question.n_biases, question.lengths
     assert n_biases == (len(biases) > 0 and block < 3)
     before = state.model.factors[block - 1]
@@ -423,12 +424,12 @@ def test_rows_are_those_that_the_sums_suggest_where_these_have_no_noise(
     factors = before + 0.3 * rng.standard_normal(before.shape)
     own = 0.2 * rng.standard_normal((len(before), n_biases))
     moved = np.concatenate([own, factors - before], axis=1)
-    moment = _rounds._moment(state, block)[1 - n_biases :, 1 - n_biases :]
+    moment = units_rounds._moment(state, block)[1 - n_biases :, 1 - n_biases :]
     weights = np.array([first.totals.n_units * math.sqrt(first.totals.typical_size)])
     if block < 3:
         weights = first.counts[block - 1].counts
     sums = weights[:, np.newaxis] * (moved @ moment) / lengths
-    found = _rounds._with_rows(state, question, sums, 1e-4).model
+    found = units_rounds._with_rows(state, question, sums, 1e-4).model
     assert_allclose(found.factors[block - 1], factors, atol=0.01)
     for other, (one, same) in enumerate(
         zip(found.factors, state.model.factors, strict=True), start=1
@@ -450,9 +451,11 @@ def test_totals_are_those_of_every_unit_by_itself():
     values = np.append(rng.uniform(-1, 1, 60), np.resize([1.0, -1.0, 1.0], 40))
     chunk = UnitEntries(where, values)
     first = replace(first_of(), pattern=rng.standard_normal((6, 2)))
-    state = _rounds._with_features(_rounds._with_factors(_rounds._start(first)))
+    state = units_rounds._with_features(
+        units_rounds._with_factors(units_rounds._start(first))
+    )
     model = replace(state.model, noise=0.15)
-    question = _rounds._question(replace(state, model=model), 1, 0.3, 0.0)
+    question = units_rounds._question(replace(state, model=model), 1, 0.3, 0.0)
     _, of_totals = question.sums
     totals = [one.zeros() for one in question.sums]
     question.add(chunk, *totals)
@@ -486,15 +489,15 @@ def test_totals_are_those_of_every_unit_by_itself():
 
 
 def test_a_moment_of_noise_is_made_one_of_numbers():
-    found = _rounds._positive(np.diag([2.0, -1.0, 1.0]))
+    found = units_rounds._positive(np.diag([2.0, -1.0, 1.0]))
     assert_allclose(found, np.diag([1.0, 1e-3, 0.5]), atol=1e-12)
-    assert_array_equal(_rounds._positive(np.zeros((2, 2))), np.diag([1.0, 0.5]))
+    assert_array_equal(units_rounds._positive(np.zeros((2, 2))), np.diag([1.0, 0.5]))
 
 
 def test_what_is_known_after_a_drift():
     """The variance, relative to the prior's, grows by three hundredths."""
     for known in (0.1, 1.0, 100.0):
-        found = _rounds.after_drift(np.array([known]))
+        found = units_rounds.after_drift(np.array([known]))
         assert 1 / found == pytest.approx(1 / known + 0.03)
 
 
@@ -508,7 +511,7 @@ def test_a_fit_asks_every_block_once_a_pass_and_stops_when_told_to():
     for most, n_passes in ((9, 4), (2, 2)):
         asked.clear()
         releases = Answering(answer, left=0.5)
-        model, found = _rounds.fit(
+        model, found = units_rounds.fit(
             None, releases, first, "sums", lambda number, most=most: number + 1 == most
         )
         assert found == n_passes

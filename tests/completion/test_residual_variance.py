@@ -9,9 +9,14 @@ from numpy.testing import assert_allclose
 from scipy.stats import laplace, norm
 
 from sktensordp.completion import CPCompletion
-from sktensordp.completion.measurements import _residual_variance
-from sktensordp.privacy.calibration._table import level_table
-from sktensordp.tensor._priors import E_FOLDS
+from tests.support.seams import (
+    E_FOLDS,
+    _least,
+    _most_likely,
+    _restated,
+    _squared_distances,
+    level_table,
+)
 
 LIMITS = (1e-4, 50.0)
 
@@ -70,7 +75,7 @@ def test_squared_distances_of_randomised_levels_are_unbiased():
     x, ranks = np.array(table.levels), np.argsort(np.argsort(table.outputs))
     for mean in (-1.0, 2.3, 6.0):
         means = np.full(len(ranks), mean)
-        squares = _residual_variance._squared_distances(table, ranks, means)
+        squares = _squared_distances(table, ranks, means)
         expected = (x - mean) ** 2
         assert_allclose(table.probabilities @ squares, expected, atol=1e-9)
 
@@ -93,7 +98,7 @@ def test_the_variance_under_laplace_noise_is_the_most_likely(scale):
         of_prior = ((log - math.log(usual)) / E_FOLDS) ** 2 / 2
         costs.append(of_prior - np.log(density).sum())
     assert 3 < np.argmin(costs) < 57
-    found = _residual_variance._most_likely(scale, distance, variance, usual, LIMITS)
+    found = _most_likely(scale, distance, variance, usual, LIMITS)
     # To the tolerance of either search.
     assert math.log(found) == pytest.approx(logs[np.argmin(costs)], abs=0.08)
 
@@ -105,7 +110,7 @@ def test_an_estimate_is_drawn_to_the_usual_variance_by_its_error():
     def cost(log):
         return ((log - centre) / spread) ** 2 / 2
 
-    found = _residual_variance._least(cost, usual, LIMITS, 1e-9)
+    found = _least(cost, usual, LIMITS, 1e-9)
     weights = np.array([spread, E_FOLDS]) ** -2.0
     expected = weights @ [centre, math.log(usual)] / weights.sum()
     assert math.log(found) == pytest.approx(expected, abs=1e-6)
@@ -121,11 +126,11 @@ def test_stated_noise_keeps_the_shares_of_rows():
     """Of what is not known of the noise."""
     before, known = 0.2, 0.9
     model = Noise(0.5, 0.5 / np.array([0.4, 0.5, 0.8]))
-    found = _residual_variance._restated(model, before, known, 1.5)
+    found = _restated(model, before, known, 1.5)
     shares = (model.noise / model.stated_weights - before) / (0.5 - before)
     again = (found.noise / found.stated_weights - known) / (1.5 - known)
     assert found.noise == 1.5
     assert_allclose(again, shares)
-    assert _residual_variance._restated(Noise(0.5), before, known, 1.5) == Noise(1.5)
+    assert _restated(Noise(0.5), before, known, 1.5) == Noise(1.5)
     # It is no less than what is known.
-    assert _residual_variance._restated(Noise(0.5), before, known, 0.1) == Noise(0.9)
+    assert _restated(Noise(0.5), before, known, 0.1) == Noise(0.9)

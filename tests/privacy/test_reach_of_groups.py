@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from sktensordp.privacy import gaussian_delta
-from sktensordp.privacy.accounting._group_curve import GroupCurve
 from tests.support import divergence as D
 from tests.support import events as E
 from tests.support.guarantees import guarantee
+from tests.support.seams import GroupCurve
 
 
 def of_gaussian(mu, size):

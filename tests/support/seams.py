@@ -44,23 +44,29 @@ PLACES = {
     "completion._synthetic as completion_synthetic": "",
     "completion._values as completion_values": "EntryRandomizer plan_entry_randomizer",
     # completion.measurements
+    "completion.measurements._expectation": "Expectation Variances",
     "completion.measurements._gradient as measurements_gradient": (
         "_Blocks _Descent GradientPerturbation"
     ),
     "completion.measurements._measurement": "ReleasedMean",
-    "completion.measurements._residual_variance": ("_most_likely _squared_distances"),
-    "completion.measurements._statistics as measurements_statistics": "",
+    "completion.measurements._residual_variance": (
+        "_least _most_likely _restated _squared_distances"
+    ),
+    "completion.measurements._statistics as measurements_statistics": (
+        "StatisticsPerturbation"
+    ),
     "completion.measurements._sums": (
         "plan_sums_randomizer SumsPerturbation SumsRandomizer ValueQuestion"
     ),
     # completion.measurements.units
+    "completion.measurements.units._block_totals": "BlockTotals moments_of",
     "completion.measurements.units._cooccurrence as units_cooccurrence": (
         "number_of_items plan_noise release_sums"
     ),
     "completion.measurements.units._expected": "_shares",
     "completion.measurements.units._first as units_first": "LOG_RANGE USUAL_LOG",
     "completion.measurements.units._population": "bins_of N_BINS Population",
-    "completion.measurements.units._questions": ("BlockQuestion _moments UnitTotals"),
+    "completion.measurements.units._questions": "BlockQuestion UnitTotals",
     "completion.measurements.units._rounds as units_rounds": "",
     "completion.measurements.units._units as units_units": "UnitPerturbation",
     # datasets
@@ -188,13 +194,14 @@ PLACES = {
     ),
     "tensor._leading_terms": "leading_terms leading_vectors LocalMatrix n_standing_out",
     "tensor._observations as tensor_observations": "places_of",
+    "tensor._priors": "BIAS_VARIANCE E_FOLDS INTERACTION_VARIANCE RESIDUAL_VARIANCE",
     "tensor._rows as tensor_rows": (
         "as_sums learn packed spread sums unpacked update weighing"
     ),
     "tensor._shared_rows as tensor_shared_rows": (
         "biases_from_sums drifted expected_counts row_information rows_from_information"
     ),
-    "tensor._sums": "shared_entries",
+    "tensor._sums": "_most_likely_variances _Prior shared_entries",
     "tensor._threads as tensor_threads": "",
     "tensor._tucker as tensor_tucker": "",
     "tensor._unit_entries as tensor_unit_entries": "UnitEntries",

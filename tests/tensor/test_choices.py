@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from sktensordp.tensor._choices import Choices
+from tests.support.seams import Choices
 
 N_ITEMS = 9
 

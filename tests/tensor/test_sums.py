@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from sktensordp.tensor._sums import _most_likely_variances, _Prior, shared_entries
+from tests.support.seams import _most_likely_variances, _Prior, shared_entries
 
 SHAPE = (5, 4, 3)
 RESIDUAL, NOISE, SCALE = 0.2, 0.5, 1.5

@@ -17,10 +17,10 @@ from tests.support.points import POINTS
 from tests.support.seams import (
     BlockTotals,
     UnitEntries,
-    moments_of,
     biases_from_sums,
     drifted,
     expected_counts,
+    moments_of,
     row_information,
     rows_from_information,
     solve_units,
