@@ -159,7 +159,7 @@ def audited():
 # A mechanism with no instance above is audited as its cases are.
 LISTED = audited() | ELSEWHERE
 TRANSFORMERS += [
-    (case.label, case.estimator, case.neighbours)
+    (case.label, clone(case.estimator), case.neighbours)
     for case in EVERY_CASE
     if case.private == "samples" and type(case.estimator).__name__ not in LISTED
 ]
