@@ -199,9 +199,10 @@ def test_no_estimator_is_forgotten():
     assert private >= audited() | ELSEWHERE
     missing = private - audited() - ELSEWHERE
     assert not missing, (
-        f"{missing} are not audited. In tests/statistical/test_estimators.py, add an "
-        "instance to `CASES` or `ENCODERS`; or audit the class in a file of its own "
-        "and add its name to `ELSEWHERE`."
+        f"{missing} are not audited. Those with a case for samples in "
+        "tests/support/every_estimator.py are. Others need an instance in `CASES` or "
+        "`ENCODERS` of this file, or audits of their own, and their name in "
+        "`ELSEWHERE`."
     )
 
 
