@@ -29,7 +29,7 @@ def thorough(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, types, and the quotes of the planted faults."""
+    """Check style, types, and the places of the planted faults."""
     session.install("--editable", ".[dev,test]")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")

@@ -1,6 +1,7 @@
-"""Faults that the tests have to catch: one line each, where privacy rests on it.
+"""Faults that the tests have to catch: one change each, where privacy rests on it.
 
-`faults.txt` has them. A fault is found by its text, so that it moves with the line.
+`faults.txt` has them. A fault names a function or class and states what is wrong as
+code, which is looked up in the syntax tree: how the code is laid out does not matter.
 Each is planted in a copy of the package, where the tests that should see it are run, up
 to the first that fails. What survives them meets all other tests, the slow ones last:
 
@@ -8,7 +9,7 @@ to the first that fails. What survives them meets all other tests, the slow ones
     python -m tests.faults --only completion --results faults.jsonl
 
 With a file of results, what has been found out already is not run again. `--check` runs
-no test: it says which faults no longer have their line. `--mutants 60 --seed 0` plants
+no test: it says which faults no longer have their place. `--mutants 60 --seed 0` plants
 random changes instead (`tests/mutants.py`).
 """
 
@@ -27,6 +28,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.mutants import likely_tests, mutants
+from tests.support.planting import Piece, n_places, planted
 
 ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = shutil.ignore_patterns(
@@ -40,14 +42,17 @@ LIMIT = 3600
 
 @dataclass(frozen=True)
 class Fault:
-    """A text of the package, and a wrong one in its place.
+    """Code of the package, and wrong code in its place.
 
     Parameters
     ----------
     name : str
         What goes wrong, for which object.
     file : str
-        Below the package; the text occurs there once.
+        Below the package.
+    within : str or None
+        Qualified name of the function or class that has the old code once; empty for
+        the whole module. None if `old` and `new` are all of the file.
     old, new : str
     tests : tuple of str
         Files below ``tests``, or tests in them, that should see it.
@@ -55,15 +60,22 @@ class Fault:
 
     name: str
     file: str
+    within: str | None
     old: str
     new: str
     tests: tuple[str, ...]
+
+    def planted(self, text):
+        """Return the text of the file with the fault."""
+        if self.within is None:
+            return self.new
+        return planted(text, self.within, self.old, self.new)
 
 
 COMMENT = re.compile(r"(?:#.*\n)+")
 FAULT = re.compile(
     r"fault: (?P<name>.+)\n"
-    r"file: (?P<file>\S+)\n"
+    r"in: (?P<file>[\w/]+\.py)(?:::(?P<within>\w+(?:\.\w+)*))?\n"
     r"tests: (?P<tests>\S+(?: \S+)*)\n"
     r"(?P<old>(?:-.*\n)+)"
     r"(?P<new>(?:\+.*\n)+)"
@@ -98,30 +110,42 @@ def read(text):
             found[part][1:-1].replace(f"\n{sign}", "\n")
             for part, sign in (("old", "-"), ("new", "+"))
         )
-        faults.append(
-            Fault(found["name"], found["file"], old, new, tuple(found["tests"].split()))
-        )
+        tests = tuple(found["tests"].split())
+        within = found["within"] or ""
+        faults.append(Fault(found["name"], found["file"], within, old, new, tests))
     return faults
 
 
 FAULTS = read((ROOT / "tests" / "faults.txt").read_text(encoding="utf-8"))
 
 
+def problem_of_place(fault, text):
+    """What is wrong with a fault of a module, or None."""
+    try:
+        n = n_places(text, fault.within, fault.old, fault.new)
+    except SyntaxError as error:
+        return f"{error.text!r} is no expression, argument or statement"
+    if n != 1:
+        return f"{fault.file}::{fault.within} has its code {n} times"
+    if Piece(fault.old) == Piece(fault.new):
+        return "nothing changes"
+    return None
+
+
 def problems(root=ROOT):
-    """Yield what is wrong with the table: texts and tests that are not there."""
+    """Yield what is wrong with the table: code and tests that are not there."""
     names = [fault.name for fault in FAULTS]
     yield from (f"two faults: {name}" for name in {*names} if names.count(name) > 1)
     for fault in FAULTS:
-        count = (root / "sktensordp" / fault.file).read_text().count(fault.old)
-        if count != 1:
-            yield f"{fault.name}: {fault.file} has its text {count} times"
-        if fault.old == fault.new:
-            yield f"{fault.name}: nothing changes"
+        path = root / "sktensordp" / fault.file
+        text = path.read_text() if path.exists() else ""
+        if problem := problem_of_place(fault, text):
+            yield f"{fault.name}: {problem}"
         for test in fault.tests:
-            file, *within = test.split("::")
+            file, *names = test.split("::")
             path = root / "tests" / file
             text = path.read_text() if path.exists() else ""
-            if not text or not all(re.search(rf"\b{name}\b", text) for name in within):
+            if not text or not all(re.search(rf"\b{name}\b", text) for name in names):
                 yield f"{fault.name}: there is no {test}"
 
 
@@ -129,7 +153,7 @@ def random_faults(n, seed, within):
     """Mutants as faults, which the tests that are likely to see them see first."""
     return [
         Fault(
-            f"{file}, {name}", file, old, new,
+            f"{file}, {name}", file, None, old, new,
             tuple(likely_tests(ROOT / "tests", file, old, line)),
         )
         for file, name, old, new, line in mutants(ROOT / "sktensordp", n, seed, within)
@@ -193,7 +217,7 @@ def run_tests(tree, *arguments):
 def plant(tree, fault):
     """Put a fault into a copy; return whether it can still be imported."""
     path = tree / "sktensordp" / fault.file
-    path.write_text(path.read_text().replace(fault.old, fault.new))
+    path.write_text(fault.planted(path.read_text()))
     module = "sktensordp." + fault.file.removesuffix(".py").replace("/", ".")
     found = python(tree, "-c", f"import {module} as m; print(m.__file__)")
     return found.returncode == 0 and Path(found.stdout.strip()) == path

@@ -21,7 +21,6 @@ from sktensordp.audit import audit_estimator
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, planned_guarantee, privacy_of
 from tests import ROOT
-from tests import test_common as common
 from tests.hardening import test_extreme_neighbours as extreme
 from tests.hardening import test_leaks as leaks
 from tests.hardening import test_noise_reuse as reuse
@@ -43,14 +42,6 @@ def run(marker):
     names = {"__name__": "extend"}
     exec(compile(block(marker), "extend.md", "exec"), names)
     return names
-
-
-def line_for(path):
-    """What the table says to add to a file, as a dict."""
-    (added,) = re.findall(rf"^\| `{path}`, .*? \| `(.*?),` \|", PAGE, re.MULTILINE)
-    names = {**vars(common), **vars(statistical), "mechanisms": mechanisms}
-    names |= {"BOX": BOX, "OneBitMechanism": mechanisms.OneBitMechanism}
-    return eval(f"{{{added}}}", names)
 
 
 @contextmanager
@@ -87,7 +78,12 @@ def parts():
 
 
 def the_case():
-    ((label, estimator),) = line_for("tests/support/every_estimator.py").items()
+    """What the table says to add."""
+    (row,) = re.findall(
+        r"^\| `tests/support/every_estimator.py`, .*", PAGE, re.MULTILINE
+    )
+    names = {"mechanisms": mechanisms, "BOX": BOX}
+    ((label, estimator),) = eval(f"{{{row.split('`')[5]}}}", names).items()
     return Case(estimator, (ROWS,), "samples", label)
 
 
@@ -102,10 +98,12 @@ def test_forty_lines():
     assert 30 < code_lines(block("ticks")) <= 40
 
 
-def test_scikit_learn():
+def test_scikit_learn(case):
     """Its own checks: those fail that are expected to, and no others."""
-    ((estimator, expected),) = line_for("tests/test_common.py").items()
-    results = check_estimator(estimator, expected_failed_checks=expected, on_skip=None)
+    expected = case.expected_failures
+    results = check_estimator(
+        case.estimator, expected_failed_checks=expected, on_skip=None
+    )
     status = {one["check_name"]: one["status"] for one in results}
     assert {name for name, one in status.items() if one == "xfail"} == set(expected)
     assert sum(one == "passed" for one in status.values()) > 35
@@ -137,11 +135,10 @@ def test_neighbours_look_alike(case):
 
 
 @pytest.mark.parametrize("epsilon", statistical.EPSILONS)
-def test_audit_of_the_suite(epsilon, pytestconfig):
-    (cases,) = line_for("tests/statistical/test_estimators.py").values()
-    for case in cases.values():
-        statistical.test_release_keeps_its_guarantee(*case, epsilon, pytestconfig)
-        statistical.test_the_audit_would_notice_a_release(*case, pytestconfig)
+def test_audit_of_the_suite(case, epsilon, pytestconfig):
+    one = case.estimator, case.neighbours
+    statistical.test_release_keeps_its_guarantee(*one, epsilon, pytestconfig)
+    statistical.test_the_audit_would_notice_a_release(*one, pytestconfig)
 
 
 def test_tests_of_its_own(divergence):

@@ -283,7 +283,8 @@ def test_docs_say_what_an_int_means(name):
         return
     # Some say that their parameters are those of a base.
     docs = (cls.__doc__ or "" for cls in name.__mro__)
-    doc = next(doc for doc in docs if "random_state : " in doc)
+    doc = next((doc for doc in docs if "random_state : " in doc), "")
+    assert doc, f"The docstring of {name.__name__} does not describe random_state."
     said = " ".join(doc.split("random_state : ")[1].split("\n\n")[0].split())
     assert "None draws from the operating system's entropy" in said
     assert "int is for tests and papers" in said

@@ -44,8 +44,6 @@ from tests.support.tensors import (
     with_random_rows,
 )
 
-pytestmark = pytest.mark.thorough
-
 # --- the reference -------------------------------------------------------------------
 
 
@@ -117,6 +115,7 @@ def large(request, monkeypatch):
         monkeypatch.setattr(tensor_observations, "_MANY_ENTRIES", 0)
 
 
+@pytest.mark.thorough_after_one
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("shape", "options"), CASES)
@@ -136,6 +135,7 @@ def test_rows_are_those_of_the_reference(shape, options, weighted):
                 assert_allclose(found.errors[r], error, rtol=1e-8)
 
 
+@pytest.mark.thorough
 def test_most_columns_known_takes_products_of_matrices(monkeypatch):
     taken = []
     monkeypatch.setattr(
@@ -149,6 +149,7 @@ def test_most_columns_known_takes_products_of_matrices(monkeypatch):
     assert len(taken) == 1
 
 
+@pytest.mark.thorough
 def test_a_smooth_mode_is_one_gaussian():
     rows, entries, places, _, values = random_state(SHAPES["three"])
     rng = np.random.default_rng(2)
@@ -171,6 +172,7 @@ def test_a_smooth_mode_is_one_gaussian():
         assert_allclose(cross[r], np.diag(whole[r, :, r + 1]), rtol=1e-7)
 
 
+@pytest.mark.thorough
 def test_the_variance_of_a_prediction():
     rows, _, places, coordinates, _ = random_state(SHAPES["three"], n_features=2)
     variance, _ = rows.variance(coordinates)
@@ -185,6 +187,7 @@ def test_the_variance_of_a_prediction():
 # --- parts, and what comes later -----------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_sums_over_parts_add_up():
     rows, entries, _, coordinates, values = random_state((9, 6, 4), n_features=3)
     part = np.random.default_rng(3).integers(0, 3, len(coordinates))
@@ -206,6 +209,7 @@ def test_sums_over_parts_add_up():
             assert_allclose(one + two, all_rows)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_row_alone_is_the_row_among_others(shape):
     # So it is at home: the other modes' rows, and one user's own entries.
@@ -226,6 +230,7 @@ def test_a_row_alone_is_the_row_among_others(shape):
     assert_allclose(found.covariances[0][0], whole.covariances[0][2])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", [float, np.float32])
 def test_the_posterior_is_the_prior_of_what_comes_later(dtype):
     rows, entries, _, coordinates, values = random_state((5, 4), n=80, dtype=dtype)
@@ -245,6 +250,7 @@ def test_the_posterior_is_the_prior_of_what_comes_later(dtype):
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rows_of_users_from_their_own_entries(shape):
     rows, _, _, coordinates, values = random_state(SHAPES[shape], n_features=2)
@@ -267,6 +273,7 @@ def test_rows_of_users_from_their_own_entries(shape):
     assert_array_equal(found.means[0][:-1], rows.means[0])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", SHAPES)
 def test_own_rows_have_the_prior_of_all_and_read_no_row_of_their_own(shape):
     """Values of two variances: as in a regression on second moments of the others."""
@@ -299,6 +306,7 @@ def test_own_rows_have_the_prior_of_all_and_read_no_row_of_their_own(shape):
     assert_array_equal(free_of_row.covariances, found.covariances)
 
 
+@pytest.mark.thorough
 def test_threads_and_blocks_do_not_change_rows(monkeypatch):
     rows, entries, *_ = random_state((40, 9, 3), n=400)
     for mode in range(3):
@@ -311,6 +319,7 @@ def test_threads_and_blocks_do_not_change_rows(monkeypatch):
         assert_allclose(blocks.means[mode], alone.means[mode], rtol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shape", [(3, 4), (3, 4, 2)])
 def test_sums_of_single_precision_are_in_double(shape):
     # Single precision would lose the ones beside the large value.
@@ -327,6 +336,7 @@ def test_sums_of_single_precision_are_in_double(shape):
 # --- learning ------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_precisions_are_learned_from_how_rows_vary():
     rows, entries, *_ = random_state((30, 6), rank=1)
     found = spread(rows, 0, entries.counts[0])
@@ -344,6 +354,7 @@ def test_precisions_are_learned_from_how_rows_vary():
     assert_array_equal(kept, rows.precision)
 
 
+@pytest.mark.thorough
 def test_rows_with_larger_errors_weigh_less():
     rng = np.random.default_rng(4)
     users, items = np.divmod(np.arange(60 * 50), 50)
@@ -364,6 +375,7 @@ def test_rows_with_larger_errors_weigh_less():
 # --- indices without entries ---------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_an_unknown_index_has_the_row_of_the_average_entry():
     rows, entries, places, *_ = random_state(SHAPES["matrix"], n_features=2)
     rows = rows.with_average_rows(entries.counts)
@@ -400,6 +412,7 @@ def ratings(noise=True, seed=0):
     return X, (y - y[~test].mean()) / 2, test
 
 
+@pytest.mark.thorough
 def test_terms_without_evidence_go_and_only_those_that_stand_out_come():
     X, y, _ = ratings(noise=False)
     entries = Observations.of(X, y)
@@ -416,6 +429,7 @@ def test_terms_without_evidence_go_and_only_those_that_stand_out_come():
     assert with_terms_that_stand_out(fit, 20, False).rows.terms.sum() <= 1
 
 
+@pytest.mark.thorough
 def test_terms_that_stay_keep_their_rows():
     rows, *_ = random_state(SHAPES["three"], n_features=2, rank=3)
     new = [np.full((len(m), 1), 7.0) for m in rows.means]
@@ -431,6 +445,7 @@ def test_terms_that_stay_keep_their_rows():
         assert np.all(after[:, terms[2]] == 0)
 
 
+@pytest.mark.thorough
 def test_tries_end_where_values_have_noise(monkeypatch):
     # Of 24 tries of 200 sweeps, each ends when it makes no progress.
     rng = np.random.default_rng(6)
@@ -448,6 +463,7 @@ def test_tries_end_where_values_have_noise(monkeypatch):
 # --- whole fits ----------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_features_and_weights_of_a_fit():
     X, y, test = ratings()
     features = pattern_of(X[~test], (100, 150), None).features
@@ -464,6 +480,7 @@ def test_features_and_weights_of_a_fit():
     assert_allclose(error[1], error[0], rtol=0.01)
 
 
+@pytest.mark.thorough
 def test_a_matrix_needs_nothing_compiled(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     for name in [n for n in sys.modules if ".tensor.kernels" in n]:
