@@ -523,7 +523,7 @@ def recorded_fit(
     Examples
     --------
     >>> from sklearn.base import BaseEstimator
-    >>> from dp_accounting import LaplaceDpEvent
+    >>> from dp_accounting.dp_event import DiscreteLaplaceDpEvent
     >>> from sktensordp.base import PrivateEstimatorMixin, recorded_fit
     >>> from sktensordp.noise import discrete_laplace
     >>> from sktensordp.privacy import PrivacyGuarantee
@@ -532,11 +532,12 @@ def recorded_fit(
     ...         self.random_state = random_state
     ...     def fit(self, X, y=None):
     ...         guarantee = PrivacyGuarantee.of(
-    ...             LaplaceDpEvent(1.0), unit="sample", relation="add-or-remove",
-    ...             statement="A count with noise.", source="Dwork et al. (2006)")
+    ...             DiscreteLaplaceDpEvent(1.0, 1), unit="sample",
+    ...             relation="add-or-remove", statement="A count with noise.",
+    ...             source="Ghosh, Roughgarden and Sundararajan (2009)")
     ...         with recorded_fit(self, guarantee) as streams:
-    ...             noise = discrete_laplace(streams.stream(0), 1.0, (1,))
-    ...             self.n_rows_ = len(X) + int(noise[0])
+    ...             (noise,) = discrete_laplace(streams.stream(0), 1, 1, 1)
+    ...             self.n_rows_ = len(X) + int(noise)
     ...         return self
     >>> print(PrivateRows(random_state=0).fit([[1]] * 100).privacy_guarantee_)
     (epsilon = 1, delta = 0)-differential privacy for one row of X (add-or-remove).

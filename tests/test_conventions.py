@@ -5,6 +5,7 @@ import inspect
 import re
 from email.message import Message
 from importlib import metadata
+from typing import Protocol
 
 import numpy as np
 import pytest
@@ -371,12 +372,13 @@ def test_what_is_found_prints():
 
 
 def test_no_public_class_prints_as_an_address():
-    """But for displays, which scikit-learn's do, too."""
+    """But for displays, which scikit-learn's do, too, and what others inherit."""
     assert not [
         name
         for name, value in public()
         if inspect.isclass(value) and value.__repr__ is object.__repr__
         if not name.startswith("plotting.")
+        if not (name.endswith("Mixin") or Protocol in value.__bases__)
     ]
 
 

@@ -15,13 +15,6 @@ from ._guarantee import PrivacyGuarantee
 class PrivacyTags:
     """What an estimator does with data, whatever the data are.
 
-    Like scikit-learn's tags, a class changes those of the class before it::
-
-        def __privacy_tags__(self):
-            tags = super().__privacy_tags__()
-            tags.released_by = "transform"
-            return tags
-
     Parameters
     ----------
     released_by : str or None, default=None
@@ -35,6 +28,15 @@ class PrivacyTags:
         Whether the fitted estimator tells which ids occur in the data.
     conditions : tuple of str, default=()
         Conditions to which the guarantees of earlier releases have come since.
+
+    Notes
+    -----
+    Like scikit-learn's tags, a class changes those of the class before it::
+
+        def __privacy_tags__(self):
+            tags = super().__privacy_tags__()
+            tags.released_by = "transform"
+            return tags
     """
 
     released_by: str | None = None
