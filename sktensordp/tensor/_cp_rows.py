@@ -286,9 +286,10 @@ def with_terms(
     prior = cp_columns(rows.n_modes, 1, False, smooth_modes)
     old = rows.fixed, rows.prior_mean, rows.precision, rows.tie
     pairs = zip(old, prior, strict=True)
-    fixed, prior_mean, precision, tie = (
+    appended: list[NDArray[Any]] = [
         np.append(a, b, axis=1)[:, columns] for a, b in pairs
-    )
+    ]
+    fixed, prior_mean, precision, tie = appended
     unknown = np.append(rows.unknown, prior[1], axis=1)[:, columns]
     means, covariances = [], []
     for mode, (own, covariance) in enumerate(

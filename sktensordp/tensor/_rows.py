@@ -103,7 +103,7 @@ class OfMode(NamedTuple):
 
     def taken(self, places: slice | NDArray[Any]) -> "OfMode":
         """Some of these rows."""
-        return self._make(None if rows is None else rows[places] for rows in self)
+        return OfMode._make(None if rows is None else rows[places] for rows in self)
 
 
 class Form(Protocol):
@@ -228,7 +228,7 @@ class Rows:
         """Whether the first columns are biases, one for every mode."""
         # Weights of features are free in one mode alone, too.
         is_own = np.eye(self.n_modes, dtype=bool)
-        return np.array_equal(~self.fixed[:, : self.n_modes], is_own)
+        return bool(np.array_equal(~self.fixed[:, : self.n_modes], is_own))
 
     def has_columns(
         self, form: Form, biases: bool, smooth_modes: Collection[int]
@@ -248,7 +248,7 @@ class Rows:
         A fit of a matrix may have dropped some.
         """
         n_terms = np.count_nonzero(self.terms)
-        return n_terms == form.rank or (n_terms < form.rank and self.n_modes == 2)
+        return bool(n_terms == form.rank or (n_terms < form.rank and self.n_modes == 2))
 
     @property
     def factors(self) -> list[NDArray[np.floating]]:
@@ -484,7 +484,7 @@ class Rows:
 
     def with_average_rows(
         self, counts: Sequence[NDArray[Any] | None], *, keeps_biases: bool = False
-    ) -> "Rows":
+    ) -> Self:
         """The same model, with the row of the average entry where nothing is known.
 
         An index without entries is unknown, and not unpopular. A guess for it should be
@@ -510,7 +510,7 @@ class Rows:
         -------
         rows : Rows
         """
-        rows: Rows = self
+        rows = self
         unknown, free = self.unknown.copy(), ~self.fixed
         corrects = self.has_biases
         keeps_biases = keeps_biases and corrects
@@ -757,13 +757,13 @@ def _range(numbers: NDArray[np.integer]) -> slice | NDArray[np.integer]:
 
 
 def update(
-    rows: Rows,
+    rows: SomeRows,
     entries: Observations,
     mode: int,
     *,
     before: Sums | None = None,
     n_threads: int = 1,
-) -> tuple[Rows, NDArray[np.float64] | None]:
+) -> tuple[SomeRows, NDArray[np.float64] | None]:
     """Posterior of the rows of one mode, given those of all others.
 
     Parameters
@@ -837,8 +837,8 @@ def renewed(
         See `update`.
     """
     if entries.has_rows(mode) and not rows.is_smooth[mode]:
-        *new, found = entries.change_rows(_renewed_here, rows, mode, n_threads)
-        return *new, Spread(*found), None
+        new, entries, found = entries.change_rows(_renewed_here, rows, mode, n_threads)
+        return new, entries, Spread(*found), None
     others = [m for m in range(rows.n_modes) if m != mode]
     totals = entries.total(_sums_and_energies, rows, mode, reads=others)
     means, covariances, fitted, cross = solve(rows, mode, Sums(*totals[:2]))
@@ -849,8 +849,8 @@ def renewed(
 
 
 def _renewed_here(
-    rows: Rows, entries: Observations, mode: int, n_threads: int
-) -> tuple[Rows, Spread]:
+    rows: SomeRows, entries: Observations, mode: int, n_threads: int
+) -> tuple[SomeRows, Spread]:
     rows, _ = update(rows, entries, mode, n_threads=n_threads)
     return rows, spread(rows, mode, entries.counts[mode])
 

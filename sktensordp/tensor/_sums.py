@@ -41,7 +41,7 @@ class Gram(Protocol):
     def diagonal(self) -> NDArray[np.float64]:
         """Number of entries of every row, one mode after the other."""
 
-    def __matmul__(self, vectors: NDArray[np.float64], /) -> NDArray[np.float64]:
+    def __matmul__(self, vectors: NDArray[np.floating], /) -> NDArray[np.float64]:
         """The product with a vector, or with the columns of an array."""
 
 
@@ -147,7 +147,7 @@ class SharedCounts:
         """Number of entries of every row, one mode after the other."""
         return np.concatenate(self.counts)
 
-    def __matmul__(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __matmul__(self, vectors: NDArray[np.floating]) -> NDArray[np.float64]:
         """The product with a vector, or with the columns of an array."""
         ends = np.cumsum([len(counts) for counts in self.counts])[:-1]
         parts = np.split(vectors, ends)

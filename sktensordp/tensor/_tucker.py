@@ -222,10 +222,10 @@ class Core:
         # From the last mode to the first, two axes become one axis of pairs.
         for mode in reversed(range(n_modes)):
             one, other = upper_triangle(ranks[mode])
-            before = (slice(None),) * (2 * mode)
-            lower = square[*before, other, one]
-            lower[*before, one == other] = 0.0
-            square = square[*before, one, other] + lower
+            before: list[Any] = [slice(None)] * (2 * mode)
+            lower = square[(*before, other, one)]
+            lower[(*before, one == other)] = 0.0
+            square = square[(*before, one, other)] + lower
         return np.ascontiguousarray(square)
 
 
@@ -283,8 +283,9 @@ class TuckerRows(Rows):
         if self.has_biases:
             for index in np.eye(len(ranks), dtype=int):
                 core[tuple(index)] = 1.0
-        weights = [rank + places + np.arange(n_features) for rank in ranks[:2]]
-        core[*weights, *[0] * (len(ranks) - 2)] = 1.0
+        at: list[NDArray[np.int64] | int] = [0] * len(ranks)
+        at[:2] = [rank + places + np.arange(n_features) for rank in ranks[:2]]
+        core[tuple(at)] = 1.0
         return core
 
     @property
@@ -618,8 +619,9 @@ def fit_tucker(
                 rows = _at_leading_vectors(rows, linear, entries.here())
         fit = fits(rows, likelihood=likelihood, n_learned=n_learned)
         fit, _ = run(fit, max_iter, on_sweep)
-    rows = fit.entries.gathered(fit.rows)
-    return rows.with_average_rows(entries.counts), fit.n_iter
+    fitted = fit.entries.gathered(fit.rows)
+    assert isinstance(fitted, TuckerRows)
+    return fitted.with_average_rows(entries.counts), fit.n_iter
 
 
 def _random_start(
