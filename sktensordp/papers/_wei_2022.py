@@ -113,9 +113,10 @@ class _Algorithm(Measurement):
         )
 
     def measure(
-        self, entries: Entries, streams: NoiseStreams, on_sweep: OnSweep
+        self, entries: Entries, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> tuple[list[NDArray[np.float64]], int, np.dtype]:
         """Run the algorithm, and return the blocks."""
+        assert streams is not None
         problem, shape, dtype = self.problem, entries.shape, entries.dtype
         private, last = math.isfinite(problem.epsilon), len(shape) - 1
         generator = _generator(streams, 0)
@@ -143,7 +144,7 @@ class _Algorithm(Measurement):
             return bool(stopped)
 
         factors, n_iter = descend(
-            problem.entries.coordinates,
+            entries.coordinates,
             values,
             factors,
             rate=self.learning_rate,
@@ -269,7 +270,7 @@ class _PublishedCompletion(BaseCompletion):
         tags.non_deterministic = True
         return tags
 
-    def _measurement(self, problem: Problem, *_: Any) -> Measurement:
+    def _measurement(self, problem: Problem, *_: object) -> Measurement:
         algorithm = _Algorithm(
             problem,
             name=self.perturbation,
@@ -300,7 +301,7 @@ class _PublishedCompletion(BaseCompletion):
         return False
 
     def _error_by_epsilon(
-        self, X: Any, y: Any, n_users: int | None = None
+        self, X: object, y: object, n_users: int | None = None
     ) -> Callable[[float], float]:
         raise ValueError(f"The expected error of {type(self).__name__} is not known.")
 

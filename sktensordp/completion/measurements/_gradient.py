@@ -133,7 +133,11 @@ class GradientPerturbation(Measurement):
                 break
         return mean, descent.average(), n_iter, entries.dtype
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(
+        self,
+        released: tuple[Outcome, list[NDArray[np.floating]], int, np.dtype],
+        on_sweep: OnSweep,
+    ) -> Outcome:
         """Make a model of the parameters."""
         mean, parameters, n_iter, dtype = released
         problem, scale = self.problem, self.problem.domain.scale
@@ -214,6 +218,7 @@ class _Descent:
         self._blocks, self.clip = _Blocks.of(problem), CLIP
         form, every_n_biases, shapes = self._blocks
         self.shapes = shapes
+        assert isinstance(problem.entries, Entries)
         self.rows = form.rows(problem.entries.coordinates)
         self._n_averaged = (problem.max_iter + 1) // 2
         self._averaged: list[list[NDArray[np.floating]]] = []

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import (
     Observations,
+    ObservedValues,
     Rows,
     TableLikelihood,
     TuckerForm,
@@ -20,8 +21,11 @@ from ...tensor import (
     fit_tucker,
     rescaled,
 )
-from .._own_rows import kept_values
+from .._local import LocalValues
+from .._own_rows import NoisyValues, kept_values
+from .._sources import DrawnValues, ObservedEntries
 from .._values import EntryRandomizer, plan_entry_randomizer
+from ._expectation import Expectation
 from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._residual_variance import residual_variance
 
@@ -38,14 +42,14 @@ class _Fit(NamedTuple):
     likelihood : TableLikelihood or None
     """
 
-    model: Any
+    model: Rows
     n_iter: int
     offset: float
-    entries: Any
+    entries: ObservedValues
     likelihood: TableLikelihood | None
 
 
-class InputPerturbation(Measurement):
+class InputPerturbation(Measurement[ObservedEntries, DrawnValues]):
     """Randomise every value, then fit the model to the randomised values."""
 
     name = "input"
@@ -76,12 +80,12 @@ class InputPerturbation(Measurement):
         return self.problem.max_iter
 
     def measure(
-        self, entries: Any, streams: NoiseStreams | None, on_sweep: OnSweep
-    ) -> Any:
+        self, entries: ObservedEntries, streams: NoiseStreams | None, on_sweep: OnSweep
+    ) -> DrawnValues:
         """Return the randomised values: `Draws` or `PartitionedDraws`."""
         return entries.randomized(self.randomizer, streams)
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(self, released: DrawnValues, on_sweep: OnSweep) -> Outcome:
         """Fit the model to the randomised values."""
         problem = self.problem
         # Before entries are grouped, since the search for a pattern needs memory.
@@ -106,7 +110,7 @@ class InputPerturbation(Measurement):
             model, fit.offset, fit.n_iter, residual, noise, mean=of_mean, noisy=noisy
         )
 
-    def _noisy(self, fit: _Fit) -> Any:
+    def _noisy(self, fit: _Fit) -> NoisyValues | LocalValues | None:
         """The values of a fit as they are kept, in the order of their entries."""
         if not isinstance(fit.entries, Observations):
             return None
@@ -118,7 +122,7 @@ class InputPerturbation(Measurement):
 
     def _fit(
         self,
-        released: Any,
+        released: DrawnValues,
         offset: float,
         features: NDArray[np.float64],
         on_sweep: OnSweep | None,
@@ -144,7 +148,7 @@ class InputPerturbation(Measurement):
         )
         return _Fit(rescaled(rows, scale), n_iter, offset, entries, likelihood)
 
-    def expected_error(self, expectation: Any) -> float:
+    def expected_error(self, expectation: Expectation) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
         scale = self.problem.domain.scale**2
         residual = scale * expectation.variances.residual

@@ -38,12 +38,14 @@ from ...measure import (
     row_sums,
 )
 from ...privacy import PrivacyGuarantee
-from ...tensor import CPForm, TuckerForm, row_posterior
+from ...tensor import CPForm, Rows, TuckerForm, row_posterior
 from ...tensor._coordinates import present
 from ...tensor._priors import INTERACTION_VARIANCE
 from .._domain import Domain
 from .._entries import Entries
+from .._sources import ObservedEntries
 from .._values import entry_guarantee
+from ._expectation import Expectation
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
 from ._sums import SHARE_OF_MEAN, MeanPerturbation, SumsPerturbation
 
@@ -134,7 +136,7 @@ class StatisticsPerturbation(Measurement):
         )
 
     def measure(
-        self, entries: Any, streams: NoiseStreams | None, on_sweep: OnSweep
+        self, entries: ObservedEntries, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> tuple[Outcome, list[NDArray[np.float64]], np.dtype]:
         """Return the outcome of the sums, and the factors from noisy blocks."""
         problem, form, blocks = self.problem, self._form, self._blocks
@@ -157,7 +159,7 @@ class StatisticsPerturbation(Measurement):
 
     def _regressed(
         self,
-        entries: Any,
+        entries: ObservedEntries,
         block: "Block",
         residuals_of: "Residuals",
         releases: Releases,
@@ -190,7 +192,11 @@ class StatisticsPerturbation(Measurement):
         """
         return None
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(
+        self,
+        released: tuple[Outcome, list[NDArray[np.float64]], np.dtype],
+        on_sweep: OnSweep,
+    ) -> Outcome:
         """Make a model of the factors."""
         outcome, factors, dtype = released
         problem, terms = self.problem, dict[str, Any]()
@@ -211,7 +217,7 @@ class StatisticsPerturbation(Measurement):
         n_iter = max(len(self._blocks), 1)
         return Outcome(model, outcome.offset, n_iter, mean=outcome.mean)
 
-    def _precision(self, model: Any, first: Any) -> NDArray[np.float64]:
+    def _precision(self, model: Rows, first: Rows) -> NDArray[np.float64]:
         """Prior of rows that users compute from their own values later.
 
         Biases have that of the sums. Other columns have the released spread, which
@@ -239,7 +245,7 @@ class StatisticsPerturbation(Measurement):
         generator = np.random.default_rng(0)
         return [generator.standard_normal(block) for block in blocks]
 
-    def expected_error(self, expectation: Any) -> float:
+    def expected_error(self, expectation: Expectation) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
         if not self.uses_features:
             raise ValueError(
@@ -285,7 +291,7 @@ class Residuals:
 
     domain: Domain
     offset: float
-    model: Any
+    model: Rows
     clip: float
 
     def __call__(self, entries: Entries) -> NDArray[np.float64]:
@@ -342,7 +348,7 @@ class Block:
 
 
 def noisy_sums(
-    entries: Any,
+    entries: ObservedEntries,
     block: Block,
     residuals_of: Callable[[Entries], NDArray[np.float64]],
     releases: Releases,

@@ -16,11 +16,12 @@ Lemma 1.2).
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...._random import NoiseStreams
 from ....measure import (
     NoisySums,
+    People,
     Releases,
     SharedNoise,
     plan_gaussian_sums,
@@ -227,7 +228,7 @@ class UnitPerturbation(Measurement):
         )
 
     def measure(
-        self, units: Any, streams: NoiseStreams | None, on_sweep: OnSweep
+        self, units: People, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> tuple[SharedModel, str, int, UnitTotals]:
         """Return the model without units' rows, the perturbation and the passes.
 
@@ -251,7 +252,9 @@ class UnitPerturbation(Measurement):
         model = replace(model, counts=of_modes, population=population)
         return model, name, n_iter, totals
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(
+        self, released: tuple[SharedModel, str, int, UnitTotals], on_sweep: OnSweep
+    ) -> Outcome:
         """Return the released model, with its place in the tensor."""
         model, name, n_iter, totals = released
         problem = self.problem
