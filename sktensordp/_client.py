@@ -1,12 +1,24 @@
 """The base of clients: what is shipped to where the private data are."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from ._random import NoiseStreams
 from ._validation import check_noise_seed
 from .base import PrivateEstimatorMixin
 from .privacy import PrivacyGuarantee
+
+
+class Randomizes(Protocol):
+    """What clips and randomises data that a client has checked.
+
+    `EntryRandomizer` of completions, and the randomizer of encoders.
+    """
+
+    def randomize(self, data: Any, streams: NoiseStreams, /) -> NDArray[Any]:
+        """Draw what leaves the client."""
 
 
 class Client(PrivateEstimatorMixin):
@@ -27,10 +39,11 @@ class Client(PrivateEstimatorMixin):
     """
 
     _released_by = "privatize"
+    randomizer: Randomizes
 
     def __init__(
         self,
-        randomizer: Any,
+        randomizer: Randomizes,
         guarantee: PrivacyGuarantee,
         random_state: int | None = None,
     ) -> None:
@@ -40,7 +53,7 @@ class Client(PrivateEstimatorMixin):
         self.privacy_guarantee_ = guarantee
         self._count_releases()
 
-    def _privatize(self, data: Any) -> Any:
+    def _privatize(self, data: ArrayLike) -> NDArray[Any]:
         """Check the data, then randomise them; no data, no release."""
         # A warning of NumPy, which may be an error here, would tell of the data.
         with np.errstate(all="ignore"):
@@ -50,6 +63,6 @@ class Client(PrivateEstimatorMixin):
             with self._release(self.privacy_guarantee_) as streams:
                 return self.randomizer.randomize(checked, streams)
 
-    def _checked(self, data: Any) -> Any:
+    def _checked(self, data: ArrayLike) -> NDArray[Any]:
         """The data as an array that `randomizer` takes; raises if they are invalid."""
         raise NotImplementedError

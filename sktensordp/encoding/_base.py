@@ -334,7 +334,7 @@ class LinearEncoder(
 
     _error_name = "expected task loss, as a share of the task's variance"
 
-    def _error_by_epsilon(self, X: Any, y: Any) -> Callable[[float], float]:
+    def _error_by_epsilon(self, X: ArrayLike, y: ArrayLike) -> Callable[[float], float]:
         """Function from epsilon to the expected error; each call fits to `X`, `y`."""
 
         def error(epsilon: float) -> float:
@@ -354,7 +354,7 @@ class LinearEncoder(
         return 1
 
     def _learn(
-        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+        self, rows: NDArray[np.floating], y: ArrayLike, on_step: Callable[[], bool]
     ) -> FittedCode:
         """Learn encoder, decoder and noise for the task from the fitting data."""
         white = whitening(rows)

@@ -82,7 +82,7 @@ class BallNoise:
         """
 
         def noisy(
-            block: NDArray[np.floating], bits: Any, columns: slice
+            block: NDArray[np.floating], bits: np.random.BitGenerator, columns: slice
         ) -> NDArray[np.floating]:
             block = np.clip(block, -_HUGE, _HUGE)
             norms = code_norms(block, self.order)

@@ -97,7 +97,7 @@ class LearnedEncoder:
 
 
 def learned_encoder(
-    task: Any,
+    task: object,
     X: NDArray[np.floating],
     channel_for: Callable[[int], Channel],
     *,

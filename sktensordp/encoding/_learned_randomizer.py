@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 
 from .._validation import check_unmasked
 from ._base import FittedCode
@@ -16,7 +16,7 @@ from ._learned import LearnedEncoder
 from ._task_models import task_of
 
 
-def is_linear(task: Any) -> bool:
+def is_linear(task: object) -> bool:
     """Whether a task is None, a matrix or a linear regression."""
     if callable(getattr(task, "value_and_gradient", None)):
         return False
@@ -26,7 +26,7 @@ def is_linear(task: Any) -> bool:
 
 
 def task_and_targets(
-    model: Any, rows: NDArray[np.floating], y: ArrayLike | None
+    model: BaseEstimator, rows: NDArray[np.floating], y: ArrayLike | None
 ) -> tuple[Any, NDArray[Any] | None]:
     """The task, and `y` as targets if the task has no `outputs`."""
     task = task_of(model, rows)
