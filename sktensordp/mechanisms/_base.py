@@ -180,14 +180,14 @@ class ReleasingTransformer(
             rows = samples.reshape(len(samples), -1)
             return randomize(rows, streams).reshape(len(samples), *shape)
 
-    def _samples(self, X: Any) -> Any:
+    def _samples(self, X: ArrayLike) -> Any:
         """The samples, checked to have the shape seen in `fit`."""
         check_is_fitted(self)
         array = validated(self, X, reset=False)
         check_sample_shape(self, self._shape_of(array), self.sample_shape_)
         return array
 
-    def _shape_of(self, X: Any) -> tuple[int, ...]:
+    def _shape_of(self, X: ArrayLike) -> tuple[int, ...]:
         """Shape of a sample."""
         return shape_of_sample(getattr(self, "tensor_shape", None), X)
 
@@ -195,7 +195,9 @@ class ReleasingTransformer(
         """Shape of one released sample."""
         return X.shape[1:]
 
-    def _check_output_container(self, samples: Any, shape: tuple[int, ...]) -> None:
+    def _check_output_container(
+        self, samples: ArrayLike, shape: tuple[int, ...]
+    ) -> None:
         """Raise if `set_output` asks for a data frame that the output cannot be."""
         is_lazy = not isinstance(samples, np.ndarray)
         if not (is_lazy or len(shape) > 1) or not wants_frame(self):
@@ -211,7 +213,7 @@ class ReleasingTransformer(
             f"Call set_output(transform='default') to get an array."
         )
 
-    def _error_by_epsilon(self, X: Any, y: Any) -> Callable[[float], float]:
+    def _error_by_epsilon(self, X: ArrayLike, y: ArrayLike) -> Callable[[float], float]:
         """Expected error as a function of epsilon; only the shape of `X` is read.
 
         `y` is for subclasses that learn from it.
@@ -238,7 +240,9 @@ class ReleasingTransformer(
         """A fit that reads no value depends on shapes alone."""
         return self._is_declared()
 
-    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+    def _plan_release(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> PlannedRelease:
         """Randomizer, guarantee, noise variance and expected squared error.
 
         The values of `X` are read only if the domain is not declared. `X` is None when
@@ -246,7 +250,9 @@ class ReleasingTransformer(
         """
         raise NotImplementedError
 
-    def _plan_finite_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+    def _plan_finite_release(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> PlannedRelease:
         """What `_plan_release` returns; raise if the noise overflows a float."""
         is_finite = False
         with np.errstate(over="ignore"), suppress(OverflowError):
@@ -279,7 +285,7 @@ class ReleasingTransformer(
         return fitted.sample_shape_
 
     def _for_any_shape(
-        self, guarantee: PrivacyGuarantee, fitted: Any
+        self, guarantee: PrivacyGuarantee, fitted: object
     ) -> PrivacyGuarantee:
         """The planned guarantee, if samples may have another shape than in `fitted`.
 
@@ -381,7 +387,9 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         names = ("bounds", "norm_bound", "sensitivity")
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
-    def _domain(self, shape: tuple[int, ...], X: Any) -> tuple[SensitivitySet, bool]:
+    def _domain(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> tuple[SensitivitySet, bool]:
         """The sensitivity set, and whether it was declared."""
         declarations = self._declarations()
         domain = declared_set(shape, **declarations)
@@ -401,7 +409,9 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         assert box is not None
         return box, False
 
-    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+    def _plan_release(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> PlannedRelease:
         design = self._design(shape)
         domain, declared = self._domain(shape, X)
         if math.isinf(self.epsilon):
@@ -414,7 +424,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         """What `_noise` needs beside the domain; raise if a parameter does not fit."""
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: object
     ) -> PlannedNoise:
         """Randomizer, event, noise variance and expected squared error."""
         raise NotImplementedError

@@ -17,7 +17,9 @@ DTYPES = (np.float64, np.float32)
 AS_SAMPLES = {"allow_nd": True, "dtype": DTYPES, "order": "C"}
 
 
-def checked_rows(chunk: Any, name: str, input_name: str = "X") -> NDArray[np.floating]:
+def checked_rows(
+    chunk: object, name: str, input_name: str = "X"
+) -> NDArray[np.floating]:
     """Samples of a chunk as rows, after a check of their values; it may be empty.
 
     `name` and `input_name` are those of the estimator and the samples, for messages.

@@ -159,10 +159,12 @@ class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
     def _is_declared(self) -> bool:
         return True
 
-    def _output_shape(self, X: Any) -> tuple[int, ...]:
+    def _output_shape(self, X: object) -> tuple[int, ...]:
         return (self._n_features_out,)
 
-    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+    def _plan_release(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> PlannedRelease:
         workload = self._checked_workload(shape)
         modes = tuple(w.shape[-1] for w in workload)
         n_queries = math.prod(len(w) for w in workload)

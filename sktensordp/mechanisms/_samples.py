@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from .._dask import check_lazy, is_dask, named_columns
@@ -16,7 +18,9 @@ from .._validation import (
 from ._chunks import AS_SAMPLES
 
 
-def validated(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
+def validated(
+    estimator: BaseEstimator, X: ArrayLike, *, reset: bool, **options: object
+) -> Any:
     """Samples as an array; `options` are those of scikit-learn's `check_array`."""
     if is_dask(X):
         array, known = check_lazy(X), named_columns(X)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..privacy import gaussian_mu
 from ..privacy.calibration._gaussian import floored, least_cost_variances
@@ -93,7 +93,9 @@ class OfMatrices(DirectionalNoise):
         tags.input_tags.two_d_array = self.tensor_shape is not None
         return tags
 
-    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+    def _plan_release(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> PlannedRelease:
         if len(shape) != 2:
             raise ValueError(
                 f"The samples of {type(self).__name__} must be matrices, got shape "
