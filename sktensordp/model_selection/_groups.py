@@ -56,11 +56,11 @@ class Rows:
 
     def splits(
         self,
-        X: Any,
-        y: Any,
-        cv: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        cv: object,
         test_size: float,
-        bits: Any,
+        bits: np.random.BitGenerator,
         groups: ArrayLike | None = None,
     ) -> list[Split]:
         """Training and test rows, from splits that do not depend on the values."""
@@ -204,7 +204,9 @@ def protected_units(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
     return Users(unit)
 
 
-def check_groups(units: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> None:
+def check_groups(
+    units: Rows | Users, cv: Any, X: object, y: object, groups: object
+) -> None:
     """Refuse `groups` that `cv` would not use, and a `cv` that lacks its `groups`.
 
     Raises
@@ -231,12 +233,12 @@ def check_groups(units: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> N
         )
 
 
-def seed_from(bits: Any) -> int:
+def seed_from(bits: np.random.BitGenerator) -> int:
     """A seed for scikit-learn, drawn from a secret stream."""
     return int(bits.random_raw()) >> 32
 
 
-def _splitter(cv: Any, test_size: float, seed: int) -> Any:
+def _splitter(cv: object, test_size: float, seed: int) -> Any:
     if cv is None:
         return ShuffleSplit(1, test_size=test_size, random_state=seed)
     if isinstance(cv, Integral) and not isinstance(cv, bool):
@@ -251,7 +253,7 @@ def _splitter(cv: Any, test_size: float, seed: int) -> Any:
     )
 
 
-def use_counts(units: Rows | Users, cv: Any) -> list[tuple[int, int]]:
+def use_counts(units: Rows | Users, cv: object) -> list[tuple[int, int]]:
     """Possible numbers of training and test sets that hold one unit, as pairs.
 
     Raises

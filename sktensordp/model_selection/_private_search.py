@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, ParameterSampler, RandomizedSearchCV
 from sklearn.utils import check_array, check_random_state, indexable
@@ -229,7 +229,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         param_distributions: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         n_iter: float = 10,
@@ -540,12 +540,12 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         statement += " It is then fitted to all data."
         return replace(compose(chosen, fit), statement=statement)
 
-    def _as_table(self, X: Any) -> Any:
+    def _as_table(self, X: ArrayLike) -> Any:
         is_of_ids = isinstance(self.estimator, Recommender)
         return self.estimator._as_table(X) if is_of_ids else X
 
     def _checked_rows(
-        self, X: Any, y: Any, units: Rows | Users
+        self, X: ArrayLike, y: ArrayLike, units: Rows | Users
     ) -> tuple[Any, Any, Any, Any]:
         """Rows to search on, and their coordinates, after the checks of a fit.
 
@@ -632,7 +632,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     def _check_candidate(
         self,
-        candidate: Any,
+        candidate: object,
         planned: PrivacyGuarantee,
         units: Rows | Users,
         shape: tuple[int, ...],
@@ -695,7 +695,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         ]
 
 
-def _refuse_choices(estimator: Any) -> None:
+def _refuse_choices(estimator: BaseEstimator) -> None:
     """Refuse ImplicitCompletion: a private score needs predictions of values."""
     if any(isinstance(step, ImplicitCompletion) for step in steps_of(estimator)):
         raise ValueError(
@@ -707,7 +707,9 @@ def _refuse_choices(estimator: Any) -> None:
         )
 
 
-def _fold_in(model: Any, X: Any, y: Any, rows: NDArray[np.intp]) -> None:
+def _fold_in(
+    model: BaseEstimator, X: ArrayLike, y: ArrayLike, rows: NDArray[np.intp]
+) -> None:
     """Fold some rows of the data into a model, unless there are none."""
     if len(rows):
         model.fold_in(safe_indexing(X, rows), safe_indexing(y, rows))
@@ -765,7 +767,7 @@ class _Try:
     fitted: list[Any] = field(default_factory=list)
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Any], question: object
     ) -> tuple[list[NDArray[np.float64]], None]:
         """The sums over all splits, each in steps."""
         # A single fit stays in this process and keeps what is never pickled.
