@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import _fit_context
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._available_if import _AvailableIfDescriptor
 from sklearn.utils._metadata_requests import _routing_enabled as routing_enabled
@@ -48,7 +48,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 class _AvailableIf(_AvailableIfDescriptor):
     """A method that exists only under a condition, and says why it does not."""
 
-    def _check(self, obj: Any, owner: type) -> None:
+    def _check(self, obj: object, owner: type) -> None:
         try:
             super()._check(obj, owner)
         except AttributeError as error:
@@ -93,7 +93,7 @@ class Interval(_Interval):
     exceed every float.
     """
 
-    def is_satisfied_by(self, val: Any) -> bool:
+    def is_satisfied_by(self, val: object) -> bool:
         """Whether the interval contains a value."""
         is_number = isinstance(val, float | np.floating)
         if isinstance(val, Integral) and not isinstance(val, bool):
@@ -101,12 +101,12 @@ class Interval(_Interval):
         return is_number and super().is_satisfied_by(val)
 
 
-def wants_frame(estimator: Any) -> bool:
+def wants_frame(estimator: BaseEstimator) -> bool:
     """Whether `set_output` asks for the output of `transform` as a data frame."""
     return _get_output_config("transform", estimator)["dense"] != "default"
 
 
-def framed(estimator: Any, rows: Any, original: Any, names: Any) -> Any:
+def framed(estimator: BaseEstimator, rows: object, original: object, names: Any) -> Any:
     """Rows as the data frame that `set_output` asks for, if it does.
 
     The index is that of `original`, if that is a data frame.
@@ -120,6 +120,6 @@ def framed(estimator: Any, rows: Any, original: Any, names: Any) -> Any:
     return adapter.create_container(rows, original, columns=names)
 
 
-def has_callbacks(estimator: Any) -> bool:
+def has_callbacks(estimator: BaseEstimator) -> bool:
     """Whether callbacks are set that a fit must call."""
     return bool(getattr(estimator, "_skl_callbacks", ()))

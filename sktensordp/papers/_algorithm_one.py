@@ -48,14 +48,14 @@ class OpenChannel(BallChannel):
         return codes.astype(float, copy=False)
 
     def backward(
-        self, codes: Any, noise: Any, saved: Any, slopes: NDArray[np.float64]
+        self, codes: object, noise: object, saved: object, slopes: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Gradient in the codes, equal to that in the released codes."""
         return slopes
 
 
 def published_encoder(
-    task: Any,
+    task: object,
     X: NDArray[np.floating],
     epsilon: float,
     *,

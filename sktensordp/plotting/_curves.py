@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._extras import imported
@@ -103,7 +104,7 @@ class EpsilonsDisplay(CurvesDisplay):
         order = np.argsort(epsilons)[: np.count_nonzero(np.isfinite(epsilons))]
         return f"{text}: {at_claim(true.ravel()[order])}"
 
-    def _draw_level(self, value: float, line: Any, **options: Any) -> Any:
+    def _draw_level(self, value: float, line: object, **options: object) -> Any:
         """Draw a horizontal line, in grey."""
         style = {"color": _style.shade(self.ax_, 0.65), "linestyle": line, **options}
         return self.ax_.axhline(value, linewidth=1.2, **style)
@@ -187,7 +188,7 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
     @classmethod
     def from_search(
         cls,
-        search: Any,
+        search: BaseEstimator,
         *,
         references: Mapping[str, float] | None = None,
         ax: Axes | None = None,
@@ -264,7 +265,7 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         X: ArrayLike,
         y: ArrayLike,
         *,
@@ -472,7 +473,7 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         X: ArrayLike,
         y: ArrayLike | None = None,
         *,
@@ -650,7 +651,7 @@ def _params_text(params: Mapping[str, Any]) -> str:
     )
 
 
-def _sign_and_name(scoring: Any, *estimators: Any) -> tuple[int, str]:
+def _sign_and_name(scoring: object, *estimators: object) -> tuple[int, str]:
     """Sign that turns a score into the metric to draw, and the label of its axis.
 
     The score of a scorer that is an object keeps its sign, so its label names it.
@@ -676,7 +677,7 @@ def _sign_and_name(scoring: Any, *estimators: Any) -> tuple[int, str]:
     return sign, f"{prefix}{name} on held-out data"
 
 
-def estimators_by_label(estimator: Any) -> Mapping[str, Any]:
+def estimators_by_label(estimator: BaseEstimator) -> Mapping[str, Any]:
     """Estimators by label; a single one gets the name of its class."""
     is_single = not isinstance(estimator, Mapping)
     return {type(estimator).__name__: estimator} if is_single else estimator

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
 from .._extras import imported
 from .._validation import check_modes
@@ -143,7 +144,7 @@ class FactorsDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         modes: Iterable[int] | None = None,
         components: Iterable[str] | None = None,
@@ -357,7 +358,7 @@ def _shortened(name: object) -> str:
     return text if len(text) <= _LONGEST_NAME else f"{text[:half]}…{text[1 - half :]}"
 
 
-def column_names(model: Any) -> list[list[str | None]]:
+def column_names(model: BaseEstimator) -> list[list[str | None]]:
     """Names of the columns of all factors of a completion, in the order of `factors_`.
 
     Parameters

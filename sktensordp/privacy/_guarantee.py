@@ -24,7 +24,7 @@ _UNITS = {
 }
 
 
-def check_guarantee(guarantee: Any) -> None:
+def check_guarantee(guarantee: object) -> None:
     """Refuse what is not a guarantee."""
     if not isinstance(guarantee, PrivacyGuarantee):
         raise TypeError(
@@ -185,7 +185,7 @@ class PrivacyGuarantee:
             event=event, epsilon=event_epsilon(event, delta), delta=delta, **fields
         )
 
-    def derived(self, event: Any, *, delta: float = 0.0, **changes: Any) -> Self:
+    def derived(self, event: object, *, delta: float = 0.0, **changes: object) -> Self:
         """Guarantee of a release that is built on this one, about the same unit.
 
         Its epsilon is computed at `delta`. The unit, relation, statement, source and
@@ -653,7 +653,7 @@ class PrivacyGuarantee:
             else NotImplemented
         )
 
-    def __radd__(self, other: Any) -> Self:
+    def __radd__(self, other: object) -> Self:
         """Accept the 0 with which ``sum`` begins."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 

@@ -174,7 +174,7 @@ def marks_of_copy(marks: Marks = frozenset()) -> Marks:
 
 
 def contents(
-    obj: Any, stop: Callable[[Any], bool] = lambda item: False
+    obj: object, stop: Callable[[Any], bool] = lambda item: False
 ) -> Iterator[Any]:
     """An object, and what it holds as parameters, attributes or elements.
 
@@ -209,7 +209,7 @@ def contents(
             pending += getattr(item, "__dict__", {}).values()
 
 
-def marked(obj: Any) -> Iterator[Any]:
+def marked(obj: object) -> Iterator[Any]:
     """What an object holds that can belong to budgets."""
     for item in list(contents(obj)):
         if hasattr(type(item), "_made_in"):
@@ -232,7 +232,7 @@ def _was_handed_estimator(thread: threading.Thread) -> bool:
     return any(hasattr(type(item), "_made_in") for item in handed)
 
 
-def _is_looked_into(item: Any) -> bool:
+def _is_looked_into(item: object) -> bool:
     holds = isinstance(item, dict | list | tuple | set | np.ndarray | functools.partial)
     return holds or inspect.ismethod(item) or hasattr(type(item), "get_params")
 
