@@ -279,9 +279,9 @@ def _extended(
 
 
 def audit_estimator(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: object,
-    X_neighbour: Any,
+    X_neighbour: object,
     y: object = None,
     y_neighbour: object = None,
     *,
@@ -344,12 +344,12 @@ def audit_estimator(
     y_neighbour = y if y_neighbour is None else y_neighbour
     seeds = iter(range(random_state, 2**62)) if random_state is not None else None
 
-    def fit(data: tuple[Any, Any]) -> Any:
+    def fit(data: tuple[object, object]) -> BaseEstimator:
         model = clone(estimator)
         model.set_params(random_state=None if seeds is None else next(seeds))
         return model.fit(data[0]) if data[1] is None else model.fit(*data)
 
-    def run(data: tuple[Any, Any]) -> Any:
+    def run(data: tuple[object, object]) -> ArrayLike:
         model = fit(data)
         if release is not None:
             return release(model)

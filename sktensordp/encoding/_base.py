@@ -8,7 +8,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +33,13 @@ from ._whitening import whitening
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
+
+
+class Decoder(Protocol):
+    """What estimates samples from released codes: `AffineDecoder`, `LearnedEncoder`."""
+
+    def decode(self, code: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Estimates of the samples."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +83,8 @@ class FittedCode:
         K of a linear task.
     """
 
-    randomizer: Any
-    decoder: Any
+    randomizer: ClientRandomizer
+    decoder: Decoder
     noise: CodeNoise
     n_components: int
     radius: float
@@ -334,7 +341,9 @@ class LinearEncoder(
 
     _error_name = "expected task loss, as a share of the task's variance"
 
-    def _error_by_epsilon(self, X: ArrayLike, y: ArrayLike) -> Callable[[float], float]:
+    def _error_by_epsilon(
+        self, X: ArrayLike, y: ArrayLike | None
+    ) -> Callable[[float], float]:
         """Function from epsilon to the expected error; each call fits to `X`, `y`."""
 
         def error(epsilon: float) -> float:
@@ -354,7 +363,10 @@ class LinearEncoder(
         return 1
 
     def _learn(
-        self, rows: NDArray[np.floating], y: ArrayLike, on_step: Callable[[], bool]
+        self,
+        rows: NDArray[np.floating],
+        y: ArrayLike | None,
+        on_step: Callable[[], bool],
     ) -> FittedCode:
         """Learn encoder, decoder and noise for the task from the fitting data."""
         white = whitening(rows)

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,6 +44,15 @@ class LinearMap:
         return rows @ self.matrix.T
 
 
+class ReleasesCodes(Protocol):
+    """Noise of codes: `SphereNoise`, and the randomizers of a `CodeNoise`."""
+
+    def randomize(
+        self, samples: NDArray[np.floating], streams: NoiseStreams, /
+    ) -> NDArray[np.floating]:
+        """Clip codes to the unit ball, and release them."""
+
+
 @dataclass(frozen=True)
 class ClientRandomizer:
     """Encodes, clips and randomises samples.
@@ -66,7 +75,7 @@ class ClientRandomizer:
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
     encoder: Callable[[Any], NDArray[np.floating]]
-    noise: Any
+    noise: ReleasesCodes
     columns: NDArray[np.int64] | None = None
 
     def randomize(
@@ -99,7 +108,7 @@ def _is_clipped(noise: object) -> bool:
     return not isinstance(noise, Clipping) or noise.domain.norm_bound is not None
 
 
-def _unmasked(data: ArrayLike) -> Any:
+def _unmasked(data: ArrayLike) -> ArrayLike:
     """Data with NaN in place of masked entries, as objects."""
     if isinstance(data, np.ma.MaskedArray):
         return np.ma.filled(data.astype(object), np.nan)

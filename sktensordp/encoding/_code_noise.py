@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,7 +111,7 @@ class CodeNoise:
 
     name: str
     randomizer: BallNoise | AddedNoise | LiftedRelease | Clipping
-    event: Any
+    event: DpEvent
     variance: float
     order: int
 

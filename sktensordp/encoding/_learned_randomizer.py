@@ -10,10 +10,11 @@ from sklearn.base import BaseEstimator, is_classifier
 
 from .._validation import check_unmasked
 from ._base import FittedCode
-from ._client import ClientRandomizer
+from ._client import ClientRandomizer, ReleasesCodes
 from ._code_noise import CodeNoise
 from ._learned import LearnedEncoder
 from ._task_models import task_of
+from ._tasks import Task
 
 
 def is_linear(task: object) -> bool:
@@ -43,12 +44,12 @@ def task_and_targets(
 
 
 def fitted_code(
-    task: Any,
+    task: Task,
     rows: NDArray[np.floating],
     targets: NDArray[Any] | None,
     learned: LearnedEncoder,
     noise: CodeNoise,
-    release: Any,
+    release: ReleasesCodes,
     radius: float,
 ) -> FittedCode:
     """A trained encoder as the estimator stores it."""

@@ -1,7 +1,6 @@
 """Fitted scikit-learn models as tasks."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,13 +8,13 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ._tasks import _ACTIVATIONS, _LINKS, NetworkTask
+from ._tasks import _ACTIVATIONS, _LINKS, NetworkTask, Task
 
 # Rows on which a network is compared with its model, and the tolerance.
 _PROBES, _TOLERANCE = 50, 1e-4
 
 
-def task_of(model: BaseEstimator, X: NDArray[np.floating]) -> Any:
+def task_of(model: BaseEstimator, X: NDArray[np.floating]) -> Task:
     """Turn a model into a task with gradients.
 
     Parameters

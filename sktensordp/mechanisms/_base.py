@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import extremes, is_dask
@@ -71,7 +72,7 @@ class ReleasingTransformer(
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         tags.non_deterministic = math.isfinite(self.epsilon)
@@ -168,7 +169,9 @@ class ReleasingTransformer(
     def __sklearn_is_fitted__(self) -> bool:
         return "privacy_guarantee_" in vars(self)
 
-    def _released(self, samples: Any, shape: tuple[int, ...]) -> Any:
+    def _released(
+        self, samples: NDArray[np.floating], shape: tuple[int, ...]
+    ) -> NDArray[np.floating]:
         """Randomised samples, each of the given shape."""
         # Parameters set after the fit have no effect. The copy holds the randomizer
         # and the guarantee of one fit, even if another thread is fitting meanwhile.
@@ -180,18 +183,18 @@ class ReleasingTransformer(
             rows = samples.reshape(len(samples), -1)
             return randomize(rows, streams).reshape(len(samples), *shape)
 
-    def _samples(self, X: ArrayLike) -> Any:
+    def _samples(self, X: ArrayLike) -> NDArray[np.floating]:
         """The samples, checked to have the shape seen in `fit`."""
         check_is_fitted(self)
         array = validated(self, X, reset=False)
         check_sample_shape(self, self._shape_of(array), self.sample_shape_)
         return array
 
-    def _shape_of(self, X: ArrayLike) -> tuple[int, ...]:
+    def _shape_of(self, X: NDArray[np.floating]) -> tuple[int, ...]:
         """Shape of a sample."""
         return shape_of_sample(getattr(self, "tensor_shape", None), X)
 
-    def _output_shape(self, X: Any) -> tuple[int, ...]:
+    def _output_shape(self, X: NDArray[np.floating]) -> tuple[int, ...]:
         """Shape of one released sample."""
         return X.shape[1:]
 
@@ -213,7 +216,9 @@ class ReleasingTransformer(
             f"Call set_output(transform='default') to get an array."
         )
 
-    def _error_by_epsilon(self, X: ArrayLike, y: ArrayLike) -> Callable[[float], float]:
+    def _error_by_epsilon(
+        self, X: ArrayLike, y: ArrayLike | None
+    ) -> Callable[[float], float]:
         """Expected error as a function of epsilon; only the shape of `X` is read.
 
         `y` is for subclasses that learn from it.
@@ -420,11 +425,11 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         randomizer, event, variance, error = self._noise(shape, domain, design)
         return randomizer, self._guarantee(event, domain, declared), variance, error
 
-    def _design(self, shape: tuple[int, ...]) -> Any:
+    def _design(self, shape: tuple[int, ...]) -> object:
         """What `_noise` needs beside the domain; raise if a parameter does not fit."""
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: object
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
     ) -> PlannedNoise:
         """Randomizer, event, noise variance and expected squared error."""
         raise NotImplementedError

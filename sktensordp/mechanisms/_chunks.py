@@ -65,7 +65,9 @@ class _ChunkTask:
     input_name: str
     token: str
 
-    def __call__(self, chunk: Any, block_info: Any) -> NDArray[np.floating]:
+    def __call__(
+        self, chunk: NDArray[np.floating], block_info: Any
+    ) -> NDArray[np.floating]:
         start, stop = block_info[0]["array-location"][0]
         # The stream serves these samples alone: the same noise on other samples would
         # reveal the difference between the two.

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,12 +80,12 @@ class LevelResponse:
         )
 
     @property
-    def step(self) -> Any:
+    def step(self) -> float | NDArray[np.float64]:
         """Distance of neighbouring levels, in units of the entries."""
         return self.domain.width / (self.n_levels - 1)
 
     @property
-    def noise_variance(self) -> Any:
+    def noise_variance(self) -> float | NDArray[np.float64]:
         """Largest variance of each entry over its range."""
         squares = self.variances + self.means**2
         # Between two levels, both moments are linear and the variance is a parabola.

@@ -1,9 +1,10 @@
 """Samples as arrays: what estimators of whole samples accept."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
@@ -20,7 +21,7 @@ from ._chunks import AS_SAMPLES
 
 def validated(
     estimator: BaseEstimator, X: ArrayLike, *, reset: bool, **options: object
-) -> Any:
+) -> NDArray[np.floating]:
     """Samples as an array; `options` are those of scikit-learn's `check_array`."""
     if is_dask(X):
         array, known = check_lazy(X), named_columns(X)
@@ -37,7 +38,9 @@ def validated(
     return array
 
 
-def shape_of_sample(tensor_shape: Any, X: Any) -> tuple[int, ...]:
+def shape_of_sample(
+    tensor_shape: Sequence[int] | None, X: NDArray[np.floating]
+) -> tuple[int, ...]:
     """Shape of a sample of `X`: its own or, for rows of features, the declared one."""
     if tensor_shape is None:
         return X.shape[1:]
@@ -61,7 +64,7 @@ def check_sample_shape(
         )
 
 
-def checked_tensor_shape(tensor_shape: Any) -> tuple[int, ...]:
+def checked_tensor_shape(tensor_shape: Sequence[int]) -> tuple[int, ...]:
     """The declared shape of a sample as a tuple of positive integers."""
     check_ordered(tensor_shape, "tensor_shape")
     shape = tuple(tensor_shape)

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import (
+    BaseCrossValidator,
     GroupKFold,
     GroupShuffleSplit,
     KFold,
@@ -110,11 +112,11 @@ class Users:
 
     def splits(
         self,
-        X: Any,
-        y: Any,
-        cv: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        cv: UserHoldout | UserKFold | None,
         test_size: float,
-        bits: Any,
+        bits: np.random.BitGenerator,
         groups: ArrayLike | None = None,
     ) -> list[Split]:
         """The splits of all rows: by default one, of a share of the users."""
@@ -171,7 +173,9 @@ class Users:
         return STEPS + total / n_held_out
 
 
-def protected_units(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
+def protected_units(
+    estimator: BaseEstimator, unit: str | int, cv: BaseCrossValidator | None
+) -> Rows | Users:
     """Rows or users, whichever the unit of the estimator's guarantee protects.
 
     Raises
@@ -205,7 +209,11 @@ def protected_units(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
 
 
 def check_groups(
-    units: Rows | Users, cv: Any, X: object, y: object, groups: object
+    units: Rows | Users,
+    cv: BaseCrossValidator | None,
+    X: object,
+    y: object,
+    groups: object,
 ) -> None:
     """Refuse `groups` that `cv` would not use, and a `cv` that lacks its `groups`.
 
@@ -219,7 +227,7 @@ def check_groups(
             "`unit` is a mode, so all rows of a user are held out together already; "
             "leave `groups` out."
         )
-    if type(cv) in _BY_GROUPS:
+    if cv is not None and type(cv) in _BY_GROUPS:
         if groups is None:
             raise ValueError(
                 f"cv={type(cv).__name__} splits by groups; pass `groups` to fit."
@@ -238,7 +246,7 @@ def seed_from(bits: np.random.BitGenerator) -> int:
     return int(bits.random_raw()) >> 32
 
 
-def _splitter(cv: object, test_size: float, seed: int) -> Any:
+def _splitter(cv: object, test_size: float, seed: int) -> BaseCrossValidator:
     if cv is None:
         return ShuffleSplit(1, test_size=test_size, random_state=seed)
     if isinstance(cv, Integral) and not isinstance(cv, bool):

@@ -223,7 +223,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     best_params_: dict[str, Any]
     best_score_: float
-    best_estimator_: Any
+    best_estimator_: BaseEstimator
     cv_results_: dict[str, Any]
     n_splits_: int
 
@@ -472,7 +472,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         # Not by identity: NumPy's True counts as True, too.
         return self.refit != "keep" and bool(self.refit)
 
-    def _candidate(self, params: Mapping[str, Any]) -> Any:
+    def _candidate(self, params: Mapping[str, Any]) -> BaseEstimator:
         return clone(self.estimator).set_params(**clone(params, safe=False))
 
     def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -760,7 +760,7 @@ class _Try:
     """
 
     params: dict[str, Any]
-    candidate: Any
+    candidate: BaseEstimator
     splits: list[Split]
     n_jobs: int | None
     of_split: Callable[..., tuple[list[NDArray[np.float64]], Any]]
@@ -783,7 +783,7 @@ class _Try:
 
 
 def _fit_and_score_split(
-    candidate: Any,
+    candidate: BaseEstimator,
     split: Split,
     contribute: Callable[..., Any],
     *,

@@ -12,6 +12,7 @@ from scipy.special import expit
 from ..encoding._channels import BallChannel
 from ..encoding._learned import LearnedEncoder, make_trainer
 from ..encoding._maps import CodeMap, MapShape
+from ..encoding._tasks import Task
 from ..encoding._training import Model, Sample
 from ..tensor._threads import one_blas_thread
 
@@ -55,7 +56,7 @@ class OpenChannel(BallChannel):
 
 
 def published_encoder(
-    task: object,
+    task: Task,
     X: NDArray[np.floating],
     epsilon: float,
     *,

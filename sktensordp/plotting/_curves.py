@@ -25,6 +25,8 @@ from . import _style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
 
     from ..model_selection import ExpectedError
 
@@ -46,7 +48,7 @@ class CurvesDisplay:
 
     notes: Mapping[str, str] | None
     ax_: Any
-    figure_: Any
+    figure_: Figure | SubFigure
     lines_: list[Any]
 
     def _start(
@@ -104,7 +106,7 @@ class EpsilonsDisplay(CurvesDisplay):
         order = np.argsort(epsilons)[: np.count_nonzero(np.isfinite(epsilons))]
         return f"{text}: {at_claim(true.ravel()[order])}"
 
-    def _draw_level(self, value: float, line: object, **options: object) -> Any:
+    def _draw_level(self, value: float, line: object, **options: Any) -> Line2D:
         """Draw a horizontal line, in grey."""
         style = {"color": _style.shade(self.ax_, 0.65), "linestyle": line, **options}
         return self.ax_.axhline(value, linewidth=1.2, **style)
