@@ -39,7 +39,6 @@ class Client(PrivateEstimatorMixin):
     """
 
     _released_by = "privatize"
-    randomizer: Randomizes
 
     def __init__(
         self,

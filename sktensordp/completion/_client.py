@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,7 +64,8 @@ class CompletionClient(Client):
     CompletionClient(epsilon=2)
     """
 
-    randomizer: EntryRandomizer
+    if TYPE_CHECKING:
+        randomizer: EntryRandomizer
 
     def __init__(
         self, epsilon: float, domain: Domain, random_state: int | None = None

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -214,7 +214,8 @@ class EncoderClient(Client):
     EncoderClient(sample_shape=(3,), epsilon=4, delta=0)
     """
 
-    randomizer: ClientRandomizer
+    if TYPE_CHECKING:
+        randomizer: ClientRandomizer
 
     def __init__(
         self,

@@ -111,7 +111,7 @@ class CodeNoise:
 
     name: str
     randomizer: BallNoise | AddedNoise | LiftedRelease | Clipping
-    event: DpEvent
+    event: "DpEvent"
     variance: float
     order: int
 

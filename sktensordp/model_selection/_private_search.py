@@ -540,7 +540,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         statement += " It is then fitted to all data."
         return replace(compose(chosen, fit), statement=statement)
 
-    def _as_table(self, X: ArrayLike) -> Any:
+    def _as_table(self, X: ArrayLike) -> ArrayLike:
         is_of_ids = isinstance(self.estimator, Recommender)
         return self.estimator._as_table(X) if is_of_ids else X
 

@@ -182,7 +182,11 @@ class LogisticMap(MapShape):
         return np.concatenate([array.ravel() for array in arrays])
 
     def gradient(
-        self, vector: NDArray[np.float64], rows: Any, hidden: Any, slopes: Any
+        self,
+        vector: NDArray[np.float64],
+        rows: NDArray[np.float64],
+        hidden: NDArray[np.float64] | None,
+        slopes: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """As that of `MapShape`; with hidden units, A stays zero."""
         gradient, inner = super().gradient(vector, rows, hidden, slopes)

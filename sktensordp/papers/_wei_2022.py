@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,7 +171,11 @@ class _Algorithm(Measurement):
             )
         return factors, max(n_iter, 1), dtype
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(
+        self,
+        released: tuple[list[NDArray[np.float64]], int, np.dtype],
+        on_sweep: OnSweep,
+    ) -> Outcome:
         """Make a model of the blocks."""
         blocks, n_iter, dtype = released
         problem = self.problem

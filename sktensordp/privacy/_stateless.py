@@ -14,17 +14,19 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 
 def _always(_: object) -> bool:
     return True
 
 
-def _has_components(step: Any) -> bool:
+def _has_components(step: BaseEstimator) -> bool:
     """Whether it does not choose the number of components by that of the rows."""
     return bool(step.n_components != "auto")
 
 
-def _declares_categories(step: Any) -> bool:
+def _declares_categories(step: BaseEstimator) -> bool:
     """Whether categories are no matter of the data, and no refusal tells of them."""
     return (
         not isinstance(step.categories, str)

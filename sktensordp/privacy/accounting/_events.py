@@ -139,7 +139,7 @@ class ParallelDpEvent(DpEvent):
     )
 
 
-def hashable(event: object) -> Any:
+def hashable(event: DpEvent) -> DpEvent:
     """The same event, with tuples in place of lists: dp-accounting composes lists.
 
     What is no event stays as it is.
