@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import (
-    BaseCrossValidator,
     GroupKFold,
     GroupShuffleSplit,
     KFold,
@@ -34,6 +34,23 @@ _OF_USERS = (UserKFold, UserHoldout)
 
 def _no_rows() -> NDArray[np.intp]:
     return np.zeros(0, np.intp)
+
+
+class Splitter(Protocol):
+    """Splits rows into folds, as the splitters of scikit-learn and of users do."""
+
+    def split(
+        self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield training and test rows."""
+
+    def get_n_splits(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> int:
+        """Number of folds."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +77,7 @@ class Rows:
         self,
         X: ArrayLike,
         y: ArrayLike,
-        cv: object,
+        cv: Splitter | int | None,
         test_size: float,
         bits: np.random.BitGenerator,
         groups: ArrayLike | None = None,
@@ -174,7 +191,7 @@ class Users:
 
 
 def protected_units(
-    estimator: BaseEstimator, unit: str | int, cv: BaseCrossValidator | None
+    estimator: BaseEstimator, unit: str | int, cv: Splitter | None
 ) -> Rows | Users:
     """Rows or users, whichever the unit of the estimator's guarantee protects.
 
@@ -200,7 +217,7 @@ def protected_units(
         raise ValueError(
             f"unit = {unit} is not a mode: the tensor has modes 0 to {len(shape) - 1}."
         )
-    if cv is not None and cv.mode != unit:
+    if isinstance(cv, _OF_USERS) and cv.mode != unit:
         raise ValueError(
             f"cv holds out indices of mode {cv.mode}, but unit={unit} is protected: "
             f"pass {type(cv).__name__}(..., mode={unit})."
@@ -210,10 +227,10 @@ def protected_units(
 
 def check_groups(
     units: Rows | Users,
-    cv: BaseCrossValidator | None,
-    X: object,
-    y: object,
-    groups: object,
+    cv: Splitter | None,
+    X: ArrayLike,
+    y: ArrayLike,
+    groups: ArrayLike | None,
 ) -> None:
     """Refuse `groups` that `cv` would not use, and a `cv` that lacks its `groups`.
 
@@ -246,13 +263,13 @@ def seed_from(bits: np.random.BitGenerator) -> int:
     return int(bits.random_raw()) >> 32
 
 
-def _splitter(cv: object, test_size: float, seed: int) -> BaseCrossValidator:
+def _splitter(cv: Splitter | int | None, test_size: float, seed: int) -> Splitter:
     if cv is None:
         return ShuffleSplit(1, test_size=test_size, random_state=seed)
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         return KFold(int(cv), shuffle=True, random_state=seed)
     allowed = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit, *_BY_GROUPS)
-    if type(cv) in allowed:
+    if not isinstance(cv, int) and type(cv) in allowed:
         return cv
     raise ValueError(
         "cv must be None, a number of folds, KFold, RepeatedKFold, ShuffleSplit, "
@@ -261,7 +278,7 @@ def _splitter(cv: object, test_size: float, seed: int) -> BaseCrossValidator:
     )
 
 
-def use_counts(units: Rows | Users, cv: object) -> list[tuple[int, int]]:
+def use_counts(units: Rows | Users, cv: Splitter | int | None) -> list[tuple[int, int]]:
     """Possible numbers of training and test sets that hold one unit, as pairs.
 
     Raises
