@@ -78,7 +78,7 @@ class _Released(NamedTuple):
     dtype: np.dtype[Any]
 
 
-class GradientPerturbation(Measurement):
+class GradientPerturbation(Measurement[Entries, _Released]):
     """Randomise the sum of all clipped gradients in every iteration."""
 
     name = "gradient"
@@ -241,6 +241,7 @@ class _Descent:
         self._blocks, self.clip = _Blocks.of(problem), CLIP
         form, every_n_biases, shapes = self._blocks
         self.shapes = shapes
+        assert isinstance(problem.entries, Entries)
         self.rows = form.rows(problem.entries.coordinates)
         self._n_averaged = (problem.max_iter + 1) // 2
         self._averaged: list[list[NDArray[np.floating]]] = []
