@@ -18,7 +18,7 @@ from ..tensor._average_row import average_row
 from ..tensor._pattern import FIRST_COMPONENTS
 from ._domain import Domain, declared_domain
 from ._own_rows import TIED
-from ._sources import CompletionParameters, EntrySource, ObservedEntries
+from ._sources import CompletionParameters, EntrySource, HasUnit, ObservedEntries
 
 _PERTURBATIONS_OF_UNITS = ("auto", "sums", "statistics")
 
@@ -192,7 +192,7 @@ def declared_shape(estimator: CompletionParameters) -> tuple[int, ...] | None:
     return None if estimator.shape is None else check_shape(estimator.shape)
 
 
-def unit_of(estimator: CompletionParameters) -> int | None:
+def unit_of(estimator: HasUnit) -> int | None:
     """The mode of the units that a completion protects; None if those are entries."""
     return None if estimator.unit == "entry" else int(estimator.unit)
 

@@ -163,6 +163,14 @@ class HasSmoothModes(Protocol):
         """Modes whose neighbouring rows are tied."""
 
 
+class HasUnit(Protocol):
+    """What says whom it protects: completions, and an `ImplicitCompletion`."""
+
+    @property
+    def unit(self) -> str | int:
+        """The mode of the protected units, or "entry"."""
+
+
 class CompletionParameters(Protocol):
     """What checks and plans read of a completion: its parameters, before any fit.
 

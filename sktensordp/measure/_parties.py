@@ -40,7 +40,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._random import NoiseStreams
 from .._validation import check_noise_seed, is_integer
-from ..base import PrivateEstimatorMixin
+from ..base import Copy, PrivateEstimatorMixin
 from ..privacy import PrivacyTags
 from ..privacy._conditions import EXACT_SUMS
 from ..privacy.budgets._open import process_name
@@ -65,7 +65,7 @@ class Aggregated(Protocol):
     def _fit_sums(self, sums: PartySums) -> Self:
         """Fit to sums over the people of all parties."""
 
-    def _passed_on(self, other: object) -> Any:
+    def _passed_on(self, other: Copy) -> Copy:
         """Mark a party as one that is made now."""
 
 
