@@ -38,7 +38,7 @@ from .._entries import Entries
 from .._problem import Problem
 from .._values import entry_guarantee, guarantee_without_noise
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
-from ._sums import SHARE_OF_MEAN, MeanPerturbation
+from ._sums import SHARE_OF_MEAN, MeanPerturbation, ReleasedSums
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -71,7 +71,7 @@ class _Released(NamedTuple):
         Type of the values.
     """
 
-    noisy_sum: Any
+    noisy_sum: ReleasedSums
     offset: float
     parameters: list[NDArray[np.floating]]
     n_iter: int

@@ -10,6 +10,8 @@ from ...privacy import PrivacyGuarantee
 from .._problem import Problem
 
 if TYPE_CHECKING:
+    from .._local import LocalValues
+    from .._own_rows import NoisyValues
     from ._expectation import Expectation
 
 OnSweep = Callable[[int], bool]
@@ -59,7 +61,7 @@ class Outcome:
     noise_of_value: float = 0.0
     perturbation: str | None = None
     guarantee: PrivacyGuarantee | None = None
-    kept_values: Any = None
+    kept_values: "NoisyValues | LocalValues | None" = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,7 +47,12 @@ from .._sources import ObservedEntries
 from .._values import entry_guarantee
 from ._expectation import Expectation
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
-from ._sums import SHARE_OF_MEAN, MeanPerturbation, SumsPerturbation
+from ._sums import (
+    SHARE_OF_MEAN,
+    MeanPerturbation,
+    ReleasedSums,
+    SumsPerturbation,
+)
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
 # Shares of epsilon for the sums from which biases follow, where weights of features or
@@ -75,7 +80,7 @@ class _Released(NamedTuple):
         Type of the values.
     """
 
-    first: Any
+    first: ReleasedSums
     biases: Outcome
     factors: list[NDArray[np.float64]]
     dtype: np.dtype[Any]

@@ -211,11 +211,11 @@ def plan_sums_randomizer(
 
 
 # Noisy sums, and the type of the values.
-_Released = tuple[NDArray[np.float64], np.dtype]
+ReleasedSums = tuple[NDArray[np.float64], np.dtype]
 
 
 @dataclass(frozen=True, eq=False)
-class SumsPerturbation(Measurement[ObservedEntries, _Released]):
+class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
     """Randomise the sums of all rows, and fit biases to them.
 
     Attributes
@@ -264,11 +264,11 @@ class SumsPerturbation(Measurement[ObservedEntries, _Released]):
 
     def measure(
         self, entries: ObservedEntries, streams: NoiseStreams | None, on_sweep: OnSweep
-    ) -> _Released:
+    ) -> ReleasedSums:
         """Return the randomised sums, and the type of the values."""
         return self.randomizer.release(entries, streams), entries.dtype
 
-    def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
+    def complete(self, released: ReleasedSums, on_sweep: OnSweep) -> Outcome:
         """Fit the biases to the noisy sums."""
         problem, randomizer = self.problem, self.randomizer
         sums, dtype = released
@@ -284,7 +284,7 @@ class SumsPerturbation(Measurement[ObservedEntries, _Released]):
         )
         return Outcome(model, middle + offset, 1)
 
-    def warn(self, released: _Released) -> None:
+    def warn(self, released: ReleasedSums) -> None:
         """Warn if the mean of all values is at an end of the range.
 
         The sums of the rows of one mode tell it, or the one sum.
@@ -311,7 +311,7 @@ class MeanPerturbation(SumsPerturbation):
     def __post_init__(self) -> None:
         """Support every problem."""
 
-    def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
+    def complete(self, released: ReleasedSums, on_sweep: OnSweep) -> Outcome:
         """Return a model whose offset is the mean, and no other term."""
         problem, (total, dtype) = self.problem, released
         middle, n = problem.domain.middle, problem.entries.n_entries
