@@ -1,12 +1,24 @@
 """The base of clients: what is shipped to where the private data are."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from ._random import NoiseStreams
 from ._validation import check_noise_seed
 from .base import PrivateEstimatorMixin, recorded_call
 from .privacy import PrivacyGuarantee, PrivacyTags
+
+
+class Randomizes(Protocol):
+    """What clips and randomises data that a client has checked.
+
+    `EntryRandomizer` of completions, and the randomizer of encoders.
+    """
+
+    def randomize(self, data: Any, streams: NoiseStreams, /) -> NDArray[Any]:
+        """Draw what leaves the client."""
 
 
 class Client(PrivateEstimatorMixin):
@@ -28,7 +40,7 @@ class Client(PrivateEstimatorMixin):
 
     def __init__(
         self,
-        randomizer: Any,
+        randomizer: Randomizes,
         guarantee: PrivacyGuarantee,
         random_state: int | None = None,
     ) -> None:
@@ -43,7 +55,7 @@ class Client(PrivateEstimatorMixin):
         tags.released_by = "privatize"
         return tags
 
-    def _privatize(self, data: Any) -> Any:
+    def _privatize(self, data: ArrayLike) -> NDArray[Any]:
         """Check the data, then randomise them; no data, no release."""
         # A warning of NumPy, which may be an error here, would tell of the data.
         with np.errstate(all="ignore"):
@@ -53,6 +65,6 @@ class Client(PrivateEstimatorMixin):
             with recorded_call(self, self.privacy_guarantee_) as streams:
                 return self.randomizer.randomize(checked, streams)
 
-    def _checked(self, data: Any) -> Any:
+    def _checked(self, data: ArrayLike) -> NDArray[Any]:
         """The data as an array that `randomizer` takes; raises if they are invalid."""
         raise NotImplementedError

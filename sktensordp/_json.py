@@ -115,7 +115,9 @@ class Fields:
         """A list of numbers."""
         return self._numbers(self.take(name), name, least, most)
 
-    def _numbers(self, found: Any, name: str, least: float, most: float) -> list[float]:
+    def _numbers(
+        self, found: object, name: str, least: float, most: float
+    ) -> list[float]:
         if not isinstance(found, list):
             self.refuse(name)
         return [self.as_number(each, name, least, most) for each in found]

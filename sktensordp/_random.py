@@ -12,13 +12,24 @@ import operator
 import os
 import secrets
 import threading
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 _KEY_BYTES = 16
 # Number of values that share a stream, where nothing else divides them into blocks.
 BLOCK = 2**16
+
+
+class NoiseSource(Protocol):
+    """Random streams of a release or of one step of it, one for each block of noise.
+
+    `NoiseStreams` and `SentStreams` are those of a whole release, and `StepStreams`
+    those of a step.
+    """
+
+    def stream(self, block: int) -> np.random.BitGenerator:
+        """Bit generator of one block, at the start of its stream."""
 
 
 def fresh_bits() -> np.random.BitGenerator:

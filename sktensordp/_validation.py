@@ -76,7 +76,7 @@ def malformed(
     return error(message)
 
 
-def described(value: Any) -> str:
+def described(value: object) -> str:
     """A parameter in a message; only its type if it may hold data by mistake."""
     if isinstance(value, tuple) and all(isinstance(item, Real) for item in value):
         return repr(value)
@@ -90,7 +90,7 @@ def words_of(name: str) -> set[str]:
     return set(re.findall(r"[^\W\d_]+", apart.lower()))
 
 
-def names_of(X: Any) -> Any:
+def names_of(X: object) -> Any:
     """Names of the columns of a data frame; None for all else.
 
     In tables of pyarrow, `columns` are the data.
@@ -98,7 +98,7 @@ def names_of(X: Any) -> Any:
     return X.columns if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
 
 
-def check_container(values: Any, name: str) -> None:
+def check_container(values: object, name: str) -> None:
     """Refuse what holds data, and is neither an array nor a data frame."""
     kind = type(values)
     if kind.__name__ == "LazyFrame":
@@ -112,7 +112,7 @@ def check_container(values: Any, name: str) -> None:
         raise TypeError(f"{name} is a {kind.__name__}. Pass an array, list or frame.")
 
 
-def check_columns(X: Any, advice: str = _PASS_AS_Y) -> None:
+def check_columns(X: object, advice: str = _PASS_AS_Y) -> None:
     """Refuse a data frame with a column of values beside the coordinates."""
     check_container(X, "X")
     for name in getattr(X, "columns", ()):
@@ -200,7 +200,7 @@ def check_coordinates(
     return coordinates
 
 
-def check_numeric(values: Any, name: str) -> Any:
+def check_numeric(values: object, name: str) -> Any:
     """Refuse data that are not numbers, without quoting them as NumPy's errors do.
 
     Returns
@@ -245,7 +245,7 @@ def check_numeric(values: Any, name: str) -> Any:
     return values
 
 
-def filled(values: Any) -> Any:
+def filled(values: object) -> Any:
     """Data with NaN in place of pandas.NA, which is no number.
 
     A list becomes an array of doubles or, if it does not hold numbers alone, of
@@ -271,7 +271,7 @@ def filled(values: Any) -> Any:
     return np.where(mask, np.nan, array)
 
 
-def as_numpy(values: Any, name: str) -> NDArray[Any]:
+def as_numpy(values: object, name: str) -> NDArray[Any]:
     """Convert to a NumPy array; refuse arrays of other libraries that it cannot read.
 
     One example is an array in the memory of a GPU.
@@ -302,7 +302,7 @@ def as_numpy(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def shape_of(values: Any, name: str) -> tuple[int, ...]:
+def shape_of(values: object, name: str) -> tuple[int, ...]:
     """Shape of an array, or of what can be converted to one."""
     if hasattr(values, "shape"):
         return tuple(values.shape)
@@ -324,7 +324,7 @@ def _has_any(values: NDArray[Any], types: tuple[type, ...]) -> bool:
     return any(issubclass(kind, types) for kind in set(map(type, values.flat)))
 
 
-def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def checked(check: Callable[..., Any], *arguments: object, **options: object) -> Any:
     """Call one of scikit-learn's checks, without its warnings.
 
     Its messages are shown without quotes of the data, and without numbers of rows:
@@ -349,7 +349,7 @@ def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     raise malformed("numbers" if is_of_numbers else "arrays", message)
 
 
-def check_same_length(X: Any, y: Any) -> None:
+def check_same_length(X: object, y: object) -> None:
     """Refuse values that are not one for each row of an array, in the same order."""
     shape_of(X, "X")
     check_aligned(X, y=y)
@@ -389,7 +389,7 @@ def check_aligned(X: Any, **others: Any) -> None:
             )
 
 
-def check_unmasked(values: Any, name: str) -> None:
+def check_unmasked(values: object, name: str) -> None:
     """Refuse masked entries: converted to an array, they would lose their mask."""
     if _has_masked(values):
         advice = f"Leave those rows out of X and {name}."
@@ -401,7 +401,7 @@ def check_unmasked(values: Any, name: str) -> None:
         raise malformed("masked", f"Some of {name} is masked. {advice}")
 
 
-def _has_masked(values: Any) -> bool:
+def _has_masked(values: object) -> bool:
     if isinstance(values, np.ma.MaskedArray):
         return bool(np.ma.is_masked(values))
     items = values.values() if isinstance(values, dict) else values
@@ -414,7 +414,7 @@ def _has_masked(values: Any) -> bool:
     return any(map(_has_masked, items))
 
 
-def declared_list(values: Any, name: str) -> NDArray[Any]:
+def declared_list(values: object, name: str) -> NDArray[Any]:
     """A list that is declared, such as levels or a catalogue, as an array.
 
     Raises
@@ -433,7 +433,7 @@ def declared_list(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def declared_array(values: Any, name: str) -> NDArray[Any]:
+def declared_array(values: object, name: str) -> NDArray[Any]:
     """An array that is declared, with an order of its own and with no missing entries.
 
     Raises
@@ -452,7 +452,7 @@ def declared_array(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def check_ordered(values: Any, name: str) -> None:
+def check_ordered(values: object, name: str) -> None:
     """Refuse what is no list or array, such as a set or a dict, where order counts."""
     unordered = dict, Iterator, MappingView, Set, str
     if isinstance(values, unordered) or issparse(values):
@@ -504,7 +504,7 @@ def check_bounds(
     return low, high
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: object) -> bool:
     """Whether a value is an integer, and no truth value."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
@@ -517,7 +517,7 @@ def check_integer(value: Any, name: str, least: int, most: int | None = None) ->
     raise ValueError(f"{name} must be an integer {admitted}, got {described(value)}.")
 
 
-def check_noise_seed(random_state: Any) -> None:
+def check_noise_seed(random_state: int | None) -> None:
     """Refuse a seed of noise that is neither None nor an integer of at least 0."""
     if random_state is not None:
         check_integer(random_state, "random_state", 0)

@@ -57,7 +57,7 @@ class Sign:
             self._timer.start()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._timer is None:
             return
         _OPEN.remove(self)
@@ -113,7 +113,7 @@ def watched(function: Function) -> Function:
     """Decorator of a function that may take long."""
 
     @functools.wraps(function)
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: object, **options: object) -> Any:
         with Sign(function.__name__, "running", None):
             return function(*arguments, **options)
 

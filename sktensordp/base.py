@@ -17,7 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
@@ -55,6 +55,9 @@ if TYPE_CHECKING:
     from sklearn.base import BaseEstimator as _Estimator
 else:
     _Estimator = object
+
+Copy = TypeVar("Copy", bound=Markable)
+Step = TypeVar("Step")
 
 # Facts about the input that survive when `_forget` discards a fit.
 _KEPT = {"n_features_in_", "feature_names_in_"}
@@ -227,7 +230,7 @@ def _set_by_fit(cls: type) -> frozenset[str]:
     return frozenset(names | _KEPT)
 
 
-def _is_fitted(estimator: Any) -> bool:
+def _is_fitted(estimator: object) -> bool:
     """Whether a fit has set anything."""
     if hasattr(estimator, "__sklearn_is_fitted__"):
         return estimator.__sklearn_is_fitted__()
@@ -318,10 +321,10 @@ class SentMixin(Markable, _Estimator):
         else:
             self.__dict__.update(state)
 
-    def __sklearn_clone__(self) -> Any:
+    def __sklearn_clone__(self) -> Self:
         return self._passed_on(super().__sklearn_clone__())
 
-    def _passed_on(self, other: Any) -> Any:
+    def _passed_on(self, other: Copy) -> Copy:
         """Mark a copy or client of this object as one that is made now."""
         if marks := marks_of_copy(self._made_in):
             other._made_in = marks
@@ -417,7 +420,7 @@ class PrivateEstimatorMixin(SentMixin):
         with self._count_releases().lock:
             self._made = _Made(self._made).with_one(guarantee, instead_of).counts
 
-    def _forget(self, **replacements: Any) -> None:
+    def _forget(self, **replacements: object) -> None:
         """Discard the results of an earlier fit before its guarantee is replaced.
 
         An interrupted fit then never leaves an earlier model under a later guarantee.
@@ -625,7 +628,7 @@ def exchanged(
 
 
 @contextmanager
-def counting_for(owner: SentMixin, step: Any) -> Iterator[None]:
+def counting_for(owner: SentMixin, step: object) -> Iterator[None]:
     """Count what a step releases in the block as releases of the owner of the step.
 
     Both draw keys from one count, so that no two of their releases share noise. What
@@ -641,7 +644,7 @@ def counting_for(owner: SentMixin, step: Any) -> Iterator[None]:
         owner._made = dict(step._made)
 
 
-def counted_by(owner: SentMixin, step: Any) -> Any:
+def counted_by(owner: SentMixin, step: Step) -> Step:
     """A shallow copy of a fitted step whose releases are all those of its owner.
 
     They are on the conditions to which the fit of the step has come since.
@@ -652,7 +655,7 @@ def counted_by(owner: SentMixin, step: Any) -> Any:
     return step
 
 
-def time_is_public(estimator: Any) -> bool:
+def time_is_public(estimator: object) -> bool:
     """Whether the time that a fit takes follows from what is public."""
     return isinstance(estimator, EstimatorMixin) and estimator._time_is_public
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
 from .._waiting import watched
@@ -35,8 +36,8 @@ _QUANTILES = np.concatenate([_TAILS, np.linspace(0.005, 0.995, 199), 1 - _TAILS[
 @watched
 def audit_mechanism(
     mechanism: Callable[..., Any],
-    x: Any,
-    x_neighbour: Any,
+    x: object,
+    x_neighbour: object,
     *,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -199,7 +200,7 @@ def _are_constant(*arms: NDArray[np.float64]) -> bool:
     return all(np.array_equal(arm, np.broadcast_to(arm[0], arm.shape)) for arm in arms)
 
 
-def _are_equal(x: Any, x_neighbour: Any) -> bool:
+def _are_equal(x: object, x_neighbour: object) -> bool:
     """Whether two inputs are surely equal: arrays of numbers, or tuples of them."""
     if isinstance(x, tuple) and isinstance(x_neighbour, tuple):
         pairs = zip(x, x_neighbour, strict=False)
@@ -278,9 +279,9 @@ def _extended(
 
 
 def audit_estimator(
-    estimator: Any,
-    X: Any,
-    X_neighbour: Any,
+    estimator: BaseEstimator,
+    X: object,
+    X_neighbour: object,
     y: object = None,
     y_neighbour: object = None,
     *,
@@ -343,12 +344,12 @@ def audit_estimator(
     y_neighbour = y if y_neighbour is None else y_neighbour
     seeds = iter(range(random_state, 2**62)) if random_state is not None else None
 
-    def fit(data: tuple[Any, Any]) -> Any:
+    def fit(data: tuple[object, object]) -> BaseEstimator:
         model = clone(estimator)
         model.set_params(random_state=None if seeds is None else next(seeds))
         return model.fit(data[0]) if data[1] is None else model.fit(*data)
 
-    def run(data: tuple[Any, Any]) -> Any:
+    def run(data: tuple[object, object]) -> ArrayLike:
         model = fit(data)
         if release is not None:
             return release(model)
@@ -369,7 +370,7 @@ def audit_estimator(
     )
 
 
-def _released(estimator: Any) -> np.ndarray:
+def _released(estimator: BaseEstimator) -> np.ndarray:
     """All numbers in the attributes of an estimator, except its parameters."""
     names = sorted(set(vars(estimator)) - set(estimator.get_params(deep=False)))
     return _numbers([getattr(estimator, name) for name in names])
@@ -468,7 +469,7 @@ def _smoothed(
 
 
 def _outputs(
-    mechanism: Callable[..., Any], x: Any, n_trials: int, batched: bool
+    mechanism: Callable[..., Any], x: object, n_trials: int, batched: bool
 ) -> NDArray[np.float64]:
     """Outputs of the runs, one flattened output per row."""
     if batched:
@@ -503,7 +504,7 @@ def _checked(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     return runs
 
 
-def _numbers(value: Any) -> NDArray[np.float64]:
+def _numbers(value: object) -> NDArray[np.float64]:
     """All numbers in a value, one after another, also inside containers."""
     if isinstance(value, (str, bytes)) or value is None:
         return np.empty(0)
@@ -522,7 +523,7 @@ def _numbers(value: Any) -> NDArray[np.float64]:
 
 
 def _as_vectors(
-    x: Any, x_neighbour: Any, size: int
+    x: object, x_neighbour: object, size: int
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
     """The inputs as vectors, repeated to the size of an output.
 

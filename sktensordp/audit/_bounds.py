@@ -187,7 +187,9 @@ class Pure:
     def __init__(self, delta: float) -> None:
         self.delta = delta
 
-    def rate(self, rate: float | NDArray[np.float64], parameter: float) -> Any:
+    def rate(
+        self, rate: float | NDArray[np.float64], parameter: float
+    ) -> NDArray[np.float64]:
         """Largest possible rate of arm 1, given the rate of arm 0."""
         return np.minimum(1.0, np.exp(parameter) * rate + self.delta)
 
@@ -197,7 +199,7 @@ class Pure:
 
     def parameter(
         self, rate: NDArray[np.float64], false_rate: NDArray[np.float64]
-    ) -> Any:
+    ) -> NDArray[np.float64]:
         """Least parameter that allows these rates; minus infinity if every one does."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(rate - self.delta, 0) / false_rate)
@@ -233,7 +235,9 @@ class Gaussian:
     Dong, Roth and Su (2022), Definition 3.
     """
 
-    def rate(self, rate: float | NDArray[np.float64], parameter: float) -> Any:
+    def rate(
+        self, rate: float | NDArray[np.float64], parameter: float
+    ) -> NDArray[np.float64]:
         """Largest possible rate of arm 1, given the rate of arm 0."""
         return ndtr(ndtri(rate) + parameter)
 
@@ -243,7 +247,7 @@ class Gaussian:
 
     def parameter(
         self, rate: NDArray[np.float64], false_rate: NDArray[np.float64]
-    ) -> Any:
+    ) -> NDArray[np.float64]:
         """Least parameter that allows these rates; minus infinity if every one does."""
         with np.errstate(invalid="ignore"):
             bound = ndtri(rate) - ndtri(false_rate)

@@ -5,12 +5,11 @@ that proves the most. Scores that learn are fitted to outputs that serve no othe
 purpose.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 _MOST_COLUMNS = 200
 _MOST_COLUMNS_OF_PATTERNS = 100
@@ -33,7 +32,7 @@ class Score:
     """
 
     name: str
-    function: Any
+    function: Callable[..., ArrayLike]
     finding: str = _TOO_CLOSE
 
     def __call__(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ from .._validation import (
 from ._folds import columns_of
 
 
-def one_each(values: Any, name: str) -> NDArray[Any]:
+def one_each(values: object, name: str) -> NDArray[Any]:
     """A column of values as an array: of their type, if they have one, or of objects.
 
     Parameters
@@ -66,7 +66,7 @@ def one_each(values: Any, name: str) -> NDArray[Any]:
     return np.fromiter(items, dtype=object, count=len(items))
 
 
-def has_a_type(values: Any) -> bool:
+def has_a_type(values: object) -> bool:
     """Whether values are in an array of one type, which no single one decides now."""
     if hasattr(values, "__array_namespace__") and not isinstance(values, np.ndarray):
         return True
@@ -76,7 +76,7 @@ def has_a_type(values: Any) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind != "O"
 
 
-def _single(value: Any) -> Any:
+def _single(value: object) -> Any:
     """The value in a list or array of one, as in rows of one column."""
     if isinstance(value, np.ndarray):
         value = value.tolist() if value.size == 1 else value

@@ -90,7 +90,7 @@ def parts(numbers: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
     return ((numbers >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
 
 
-def _as_array(values: Any) -> NDArray[Any]:
+def _as_array(values: object) -> NDArray[Any]:
     """An array; a list keeps its objects, which in one type would depend on others."""
     return np.asarray(values, dtype=None if hasattr(values, "__array__") else object)
 
@@ -161,7 +161,7 @@ def _nanoseconds(times: NDArray[Any]) -> NDArray[np.float64]:
     return np.where(is_missing, np.nan, counts.astype(np.float64))
 
 
-def _form(id_: Any) -> float | str:
+def _form(id_: object) -> float | str:
     """The canonical form of an id: a double if it counts as a number, or else text.
 
     Ids that are equal have equal forms. NaN stands for a missing id.

@@ -54,7 +54,7 @@ def _kind_of(kind: type) -> str:
     return "numbers" if is_number else "other objects"
 
 
-def kinds_of_type(dtype: Any) -> set[str]:
+def kinds_of_type(dtype: object) -> set[str]:
     """Kinds of values that a column of some type holds; empty if it does not tell.
 
     Reads no value.
@@ -66,7 +66,7 @@ def kinds_of_type(dtype: Any) -> set[str]:
     return {found or _NAMES.get(word[0] if word else "", "")} - {""}
 
 
-def declared_labels(values: Any, name: str) -> NDArray[Any]:
+def declared_labels(values: object, name: str) -> NDArray[Any]:
     """A public list of labels that are all different and of one kind, sorted.
 
     Raises
@@ -97,7 +97,7 @@ def index_of(known: NDArray[Any], values: NDArray[Any]) -> NDArray[np.int64]:
     return Known(known).of(values)
 
 
-def check_in_order(rows: Any, known: Any, name: str, of_known: str) -> None:
+def check_in_order(rows: object, known: object, name: str, of_known: str) -> None:
     """Refuse declared rows that are labelled with the known ids, in another order.
 
     Only what has an index has labels, as in pandas. Other labels, such as those of a
@@ -130,7 +130,7 @@ def check_in_order(rows: Any, known: Any, name: str, of_known: str) -> None:
         )
 
 
-def numbers_of(values: Any, name: str) -> NDArray[Any]:
+def numbers_of(values: object, name: str) -> NDArray[Any]:
     """One number for equal values, such as groups, in their order if they have one.
 
     Values of one type stay as they are.
@@ -223,7 +223,7 @@ def _keys_of(values: NDArray[Any]) -> list[Hashable]:
     return [v if type(v) in _PLAIN and v == v else _key_of(v) for v in values]
 
 
-def _key_of(value: Any) -> Hashable:
+def _key_of(value: object) -> Hashable:
     if isinstance(value, np.generic) and not isinstance(value, _TIMES):
         value = value.item()
     kind = _kind_of(type(value))

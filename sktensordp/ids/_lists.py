@@ -36,7 +36,7 @@ def one_or_each(values: Any, name: str) -> tuple[bool, NDArray[Any]]:
     return False, _listed(values, name)
 
 
-def lists_of(values: Any, n_lists: int, name: str) -> list[NDArray[Any]]:
+def lists_of(values: object, n_lists: int, name: str) -> list[NDArray[Any]]:
     """Split what was passed into lists: a single one for all, or one for each.
 
     The order of a list has no say, so it may be a set.
@@ -74,7 +74,7 @@ def lists_of(values: Any, n_lists: int, name: str) -> list[NDArray[Any]]:
     )
 
 
-def _listed(values: Any, name: str) -> NDArray[Any]:
+def _listed(values: object, name: str) -> NDArray[Any]:
     """A list as an array of its type, if it has one, or of objects.
 
     Other than in `one_each`, a tuple is an id.
@@ -88,7 +88,7 @@ def _listed(values: Any, name: str) -> NDArray[Any]:
     return _objects(items)
 
 
-def _items_of(values: Any) -> list[Any]:
+def _items_of(values: object) -> list[Any]:
     if hasattr(values, "to_pylist"):
         return values.to_pylist()
     return list(values if np.iterable(values) else as_numpy(values, "ids"))
@@ -98,7 +98,7 @@ def _objects(items: list[Any]) -> NDArray[np.object_]:
     return np.fromiter(items, dtype=object, count=len(items))
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     if isinstance(value, np.ndarray):
         return value.ndim > 0
     return hasattr(value, "__len__") and not isinstance(

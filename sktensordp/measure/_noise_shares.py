@@ -38,16 +38,16 @@ all people. All sums of all releases that are rounded are counted in `n_changed`
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import BLOCK
+from .._random import BLOCK, NoiseSource
 from .._validation import LARGEST_INDEX, check_integer
-from ..noise import discrete_gaussian
+from ..noise import GaussianLattice, discrete_gaussian
 from ..privacy._conditions import COLLUDERS, ONE_SUM
-from ._noisy_sums import ROUNDED_UP
+from ._noisy_sums import ROUNDED_UP, NoisySums
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -139,7 +139,7 @@ class SharedNoise:
         Step of the lattice.
     scale : int
         s of the discrete Gaussian that a party adds to each sum, in steps.
-    n_cells : int
+    n_cells : float
         Number of sums in all releases together.
     n_changed : int, default=0
         Number of those that a party rounds after it has summed them.
@@ -148,7 +148,7 @@ class SharedNoise:
     shares: NoiseShares
     step: float
     scale: int
-    n_cells: int
+    n_cells: float
     n_changed: int = 0
 
     norm, share = "l2", 1.0
@@ -208,7 +208,7 @@ class SharedNoise:
         from_ideal = SamplerResidualDpEvent(residual, 0.0)
         return dp_event.ComposedDpEvent([noise, from_ideal])
 
-    def draw(self, size: int, streams: Any) -> NDArray[np.int64]:
+    def draw(self, size: int, streams: NoiseSource) -> NDArray[np.int64]:
         """One party's noise for the sums of a release, in steps.
 
         Parameters
@@ -224,7 +224,7 @@ class SharedNoise:
         return noise
 
 
-def plan_shared_noise(noise: Any, shares: NoiseShares) -> SharedNoise:
+def plan_shared_noise(noise: NoisySums, shares: NoiseShares) -> SharedNoise:
     """Divide noise among parties.
 
     Parameters
@@ -244,6 +244,7 @@ def plan_shared_noise(noise: Any, shares: NoiseShares) -> SharedNoise:
         If there are so many parties that a share would be only a few steps.
     """
     lattice = noise.lattice
+    assert isinstance(lattice, GaussianLattice)
     needed = (lattice.sigma / lattice.step) ** 2 + _ROUNDING
     # The additional step covers the rounding errors of this line.
     scale = math.ceil(math.sqrt(needed / shares.n_honest)) + 1

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._random import BLOCK as _BLOCK
+from .._random import NoiseSource
 from ..mechanisms._gaussian_noise import gaussian_event, within_budget
 from ..noise import GaussianLattice, LaplaceLattice, gaussian_lattice, laplace_lattice
 from ..privacy import gaussian_mu
@@ -86,7 +87,7 @@ class NoisySums:
         return 0.0 if self.lattice is None else float(self.lattice.step)
 
     def randomize(
-        self, sums: list[NDArray[np.float64]], streams: Any
+        self, sums: list[NDArray[np.float64]], streams: NoiseSource | None
     ) -> list[NDArray[np.float64]]:
         """Add noise to sums that are whole steps of the lattice: one release.
 
@@ -98,6 +99,7 @@ class NoisySums:
         """
         if self.lattice is None:
             return sums
+        assert streams is not None
         flat = np.concatenate([s.ravel() for s in sums])
         for block, start in enumerate(range(0, len(flat), _BLOCK)):
             chunk = flat[start : start + _BLOCK]
@@ -166,18 +168,18 @@ def plan_gaussian_sums(
     if delta == 0:
         raise ValueError("Gaussian noise needs delta > 0. Pass delta, such as 1e-6.")
     sigma = math.sqrt(n_releases) / gaussian_mu(epsilon, delta)
-    lattice: Any = gaussian_lattice(sigma, n_cells, within, delta)
+    lattice = gaussian_lattice(sigma, n_cells, within, delta)
     if lattice.step < _smallest_step(n_entries):
         fineness = math.floor(math.log2(sigma / _smallest_step(n_entries)))
         lattice = gaussian_lattice(sigma, n_cells, within, delta, fineness=fineness)
-    distance = ROUNDED_UP * (1 + lattice.step * math.sqrt(n_changed))
-    mu = distance / lattice.sigma * math.sqrt(n_releases)
+    distance = ROUNDED_UP * (1 + float(lattice.step) * math.sqrt(n_changed))
+    mu = distance / float(lattice.sigma) * math.sqrt(n_releases)
     lattice, scale = within_budget(lattice, mu, epsilon, delta)
     mu /= scale
     event = gaussian_event(mu, lattice)
     n_changed *= n_releases
     return NoisySums(
-        lattice, lattice.sigma**2, event, n_cells, n_changed, share=n_releases
+        lattice, float(lattice.sigma**2), event, n_cells, n_changed, share=n_releases
     )
 
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, Self, TypeVar, runtime_checkable
 
@@ -40,12 +40,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._random import NoiseStreams
 from .._validation import check_noise_seed, is_integer
-from ..base import PrivateEstimatorMixin
+from ..base import Copy, PrivateEstimatorMixin
 from ..privacy import PrivacyTags
 from ..privacy._conditions import EXACT_SUMS
 from ..privacy.budgets._open import process_name
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
-from ._releases import Asked, Chunks, contribute
+from ._releases import Asked, Chunks, Question, contribute
 from ._requests import Agreement, SumRequest, Terms, read_request, request_bytes
 
 Ask = Callable[[bytes], ArrayLike | tuple[ArrayLike, int]]
@@ -59,13 +59,13 @@ class Aggregated(Protocol):
     def _terms(self) -> Terms:
         """Terms of its present parameters; raise if one of them is not declared."""
 
-    def _people(self, X: Any, y: Any) -> Chunks:
+    def _people(self, X: ArrayLike, y: ArrayLike | None) -> Chunks:
         """The people of a party, checked."""
 
     def _fit_sums(self, sums: PartySums) -> Self:
         """Fit to sums over the people of all parties."""
 
-    def _passed_on(self, other: Any) -> Any:
+    def _passed_on(self, other: Copy) -> Copy:
         """Mark a party as one that is made now."""
 
 
@@ -425,7 +425,7 @@ class PartySums:
         return (EXACT_SUMS,) if self.noise is None else ()
 
     def summed(
-        self, _: Callable[..., Any], question: Any
+        self, _: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[list[NDArray[Any]], int | None]:
         """The sum of what the parties answer; see `People`."""
         noise, n_people = self.noise, self.n_people

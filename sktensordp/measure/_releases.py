@@ -59,7 +59,7 @@ class People(Protocol):
     """People here or elsewhere."""
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], int | None]:
         """Sums of ``contribute(people, question)`` over all people.
 
@@ -95,7 +95,7 @@ class AtHand:
         yield self.data
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], None]:
         """What all people contribute; see `People`."""
         return contribute(self, question), None

@@ -62,7 +62,7 @@ class Terms(Protocol):
         """Most people of all parties together; `n_samples` is what the server says."""
 
     def written(
-        self, question: Any, arrays: dict[str, NDArray[Any]]
+        self, question: Question, arrays: dict[str, NDArray[Any]]
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Fields of a question, and of each of its sums besides the share.
 

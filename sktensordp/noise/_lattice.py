@@ -451,7 +451,7 @@ def _lattice_index(
     values: NDArray[np.floating],
     low: float | NDArray[np.floating],
     step: float | NDArray[np.floating],
-    n_steps: Any,
+    n_steps: float | NDArray[np.floating] | NDArray[np.integer] | None,
     out: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Steps from `low` to each value, rounded, and clipped to the range."""

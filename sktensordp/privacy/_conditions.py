@@ -4,7 +4,10 @@ They are clauses of a closed vocabulary, so that the file of a budget can store 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 # A shuffled message, a sampled record and a selected try are protected by what nobody
 # sees, so their events imply these.
@@ -33,7 +36,7 @@ VOCABULARY = (
 )
 
 
-def united(conditions: Iterable[str], event: Any) -> tuple[str, ...]:
+def united(conditions: Iterable[str], event: "DpEvent") -> tuple[str, ...]:
     """Conditions and those that an event implies, each once, sorted.
 
     Raises

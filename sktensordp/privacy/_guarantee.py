@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from . import _risk
 from ._conditions import clauses, united
@@ -12,6 +12,9 @@ from ._group import for_group, group_relation, split_relation
 from ._html import coloured, curve, rows
 from ._numbers import check_number, checked_integer, exact, shown
 from ._shuffled import shuffled
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 # Relation of a query whose sensitivity the caller vouches for.
 CALLERS_RELATION = "any change within the declared sensitivity"
@@ -24,7 +27,7 @@ _UNITS = {
 }
 
 
-def check_guarantee(guarantee: Any) -> None:
+def check_guarantee(guarantee: object) -> None:
     """Refuse what is not a guarantee."""
     if not isinstance(guarantee, PrivacyGuarantee):
         raise TypeError(
@@ -112,7 +115,7 @@ class PrivacyGuarantee:
     epsilon: float
     delta: float
     unit: str | int
-    event: Any
+    event: "DpEvent"
     statement: str
     source: str
     relation: str = "replace-one"
@@ -162,7 +165,7 @@ class PrivacyGuarantee:
             vars(self)["conditions"] = united((), self.event)
 
     @classmethod
-    def of(cls, event: Any, *, delta: float = 0.0, **fields: Any) -> Self:
+    def of(cls, event: "DpEvent", *, delta: float = 0.0, **fields: Any) -> Self:
         """Guarantee of an event; its epsilon is computed at `delta`.
 
         Parameters
@@ -185,7 +188,9 @@ class PrivacyGuarantee:
             event=event, epsilon=event_epsilon(event, delta), delta=delta, **fields
         )
 
-    def derived(self, event: Any, *, delta: float = 0.0, **changes: Any) -> Self:
+    def derived(
+        self, event: "DpEvent", *, delta: float = 0.0, **changes: object
+    ) -> Self:
         """Guarantee of a release that is built on this one, about the same unit.
 
         Its epsilon is computed at `delta`. The unit, relation, statement, source and
@@ -653,7 +658,7 @@ class PrivacyGuarantee:
             else NotImplemented
         )
 
-    def __radd__(self, other: Any) -> Self:
+    def __radd__(self, other: object) -> Self:
         """Accept the 0 with which ``sum`` begins."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 

@@ -10,7 +10,7 @@ from typing import Any
 _BOOLEANS = ("bool", "bool_")
 
 
-def check_number(value: Any, name: str) -> None:
+def check_number(value: object, name: str) -> None:
     """Refuse a parameter that is not a single number, without showing it."""
     is_number = hasattr(value, "__float__") and type(value).__name__ not in _BOOLEANS
     if getattr(value, "ndim", 0) or not is_number:

@@ -8,13 +8,22 @@ estimators in it is not known, and protects nobody.
 import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from .._sklearn_compat import callbacks_of, splitter_of, validate_params
 from ._guarantee import PrivacyGuarantee, unit_name
-from ._protocol import PrivacyTags, is_composite, privacy_tags, states_guarantee
+from ._protocol import (
+    CompositeEstimator,
+    PrivacyTags,
+    PrivateEstimator,
+    is_composite,
+    privacy_tags,
+    states_guarantee,
+)
 from ._searches import (
     PARAMETERS_CHANGED,
     READS_CV,
@@ -135,7 +144,7 @@ class Context:
 _Rule = Callable[[Any, Context], Findings]
 
 
-def collect(obj: Any, context: Context) -> Findings:
+def collect(obj: object, context: Context) -> Findings:
     """Findings about an estimator: its releases, what they leave out, and its output.
 
     If its class states a guarantee, that counts, whatever the estimator contains.
@@ -160,12 +169,12 @@ def collect(obj: Any, context: Context) -> Findings:
     return findings
 
 
-def _is_ours(obj: Any) -> bool:
+def _is_ours(obj: object) -> bool:
     """Whether the class of an object is one of this package, and no subclass of one."""
     return type(obj).__module__.startswith(f"{__name__.split('.')[0]}.")
 
 
-def _rule(obj: Any, context: Context) -> _Rule:
+def _rule(obj: object, context: Context) -> _Rule:
     """The rule for what an object does with its data and the estimators in it."""
     from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
     from sklearn.ensemble import VotingClassifier, VotingRegressor
@@ -196,7 +205,7 @@ def _rule(obj: Any, context: Context) -> _Rule:
 # --- what is fitted once -------------------------------------------------------------
 
 
-def _collect_private(obj: Any, context: Context) -> Findings:
+def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
     """Findings about an estimator that states a guarantee."""
     findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
     findings.unprotected += obj.__privacy_unprotected__()
@@ -209,7 +218,7 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     if context.planned:
         guarantee, why = _planned_or_reason(obj, context)
     elif context.counts != "call":
-        made.update(obj.__privacy_releases__())
+        made.update(obj.__privacy_releases__().items())
     # What is not fitted has released nothing.
     if not made and (context.planned or guarantee is not None):
         made = {guarantee: 1}
@@ -225,7 +234,7 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     return findings
 
 
-def learned_by(obj: Any, *, noisy: bool) -> tuple[list[str], list[str]]:
+def learned_by(obj: PrivateEstimator, *, noisy: bool) -> tuple[list[str], list[str]]:
     """What an estimator with a guarantee learns from X, and from y, without noise.
 
     Parameters
@@ -256,7 +265,7 @@ def _protected(tags: PrivacyTags, guarantee: PrivacyGuarantee | None) -> str:
 
 
 def _planned_or_reason(
-    obj: Any, context: Context
+    obj: PrivateEstimator, context: Context
 ) -> tuple[PrivacyGuarantee | None, str]:
     """Guarantee of a fit with these parameters, or None and the reason."""
     declared, of_fitted = (
@@ -270,12 +279,12 @@ def _planned_or_reason(
         return None, str(error)
 
 
-def _keeps_shape(obj: Any, context: Context) -> bool:
+def _keeps_shape(obj: object, context: Context) -> bool:
     """Whether the output of `obj` has the shape that it has in the fitted object."""
     return context.fixed and all(map(keeps_shape, (obj, context.like)))
 
 
-def keeps_shape(step: Any) -> bool:
+def keeps_shape(step: object) -> bool:
     """Whether the output of a step has the shape of its input."""
     from sklearn.base import OneToOneFeatureMixin
 
@@ -324,7 +333,7 @@ def _collect_other(obj: Any, context: Context) -> Findings:
     return findings
 
 
-def _learned_from_y(obj: Any) -> str:
+def _learned_from_y(obj: BaseEstimator) -> str:
     """What a step after a mechanism learned from y, to which nothing adds noise."""
     from sklearn.utils import get_tags
 
@@ -337,7 +346,7 @@ def _learned_from_y(obj: Any) -> str:
     return f"{name} learned from {y} without noise."
 
 
-def _hidden_in(holder: Any, like: Any, name: str) -> Findings:
+def _hidden_in(holder: object, like: object, name: str) -> Findings:
     """Findings about private estimators that `name` fits an unknown number of times.
 
     Parameters
@@ -349,8 +358,8 @@ def _hidden_in(holder: Any, like: Any, name: str) -> Findings:
     name : str
     """
 
-    def inside(of: Any) -> list[Any]:
-        def is_private(item: Any) -> bool:
+    def inside(of: object) -> list[PrivateEstimator]:
+        def is_private(item: object) -> TypeGuard[PrivateEstimator]:
             return item is not of and states_guarantee(item)
 
         return [item for item in contents(of, stop=is_private) if is_private(item)]
@@ -375,7 +384,7 @@ def _hidden_in(holder: Any, like: Any, name: str) -> Findings:
 # --- one after the other -------------------------------------------------------------
 
 
-def _collect_pipeline(pipeline: Any, context: Context) -> Findings:
+def _collect_pipeline(pipeline: BaseEstimator, context: Context) -> Findings:
     given, like = (
         [(name, "passthrough" if step is None else step) for name, step in steps]
         for steps in (pipeline.steps, getattr(context.like, "steps", ()))
@@ -387,7 +396,7 @@ def _collect_pipeline(pipeline: Any, context: Context) -> Findings:
     return _collect_steps(steps, context, more)
 
 
-def _collect_composite(obj: Any, context: Context) -> Findings:
+def _collect_composite(obj: CompositeEstimator, context: Context) -> Findings:
     """Findings about an estimator that fits clones as its steps."""
     try:
         steps = obj.__privacy_steps__(planned=context.planned)
@@ -399,7 +408,7 @@ def _collect_composite(obj: Any, context: Context) -> Findings:
 
 
 def _collect_steps(
-    steps: Iterable[tuple[Any, Any]], context: Context, more: int = 0
+    steps: Iterable[tuple[object, object]], context: Context, more: int = 0
 ) -> Findings:
     """Findings about steps, each of which works on what the one before passes on.
 
@@ -448,7 +457,7 @@ def _is_identity(step: Any) -> bool:
 # --- side by side --------------------------------------------------------------------
 
 
-def _collect_union(obj: Any, context: Context) -> Findings:
+def _collect_union(obj: BaseEstimator, context: Context) -> Findings:
     """Findings about transformers of the same rows: their releases add up."""
     like = context.like if context.planned else obj
     given, seen = _branches(obj, fitted=not context.planned), _branches(like)
@@ -488,7 +497,7 @@ def _collect_union(obj: Any, context: Context) -> Findings:
 _Branch = tuple[str, Any, Any]
 
 
-def _branches(union: Any, *, fitted: bool = True) -> list[_Branch]:
+def _branches(union: BaseEstimator, *, fitted: bool = True) -> list[_Branch]:
     """Name, transformer and columns of what a union holds; columns None if all."""
     if hasattr(union, "transformer_list"):
         return [(name, one, None) for name, one in union.transformer_list]
@@ -506,19 +515,19 @@ def _active(branches: list[_Branch]) -> list[_Branch]:
     ]
 
 
-def _is_dropped(estimator: Any) -> bool:
+def _is_dropped(estimator: object) -> bool:
     return isinstance(estimator, str) and estimator == "drop"
 
 
-def _selects_none(columns: Any) -> bool:
+def _selects_none(columns: ArrayLike | None) -> bool:
     """Whether a selection is empty, so that its transformer is not fitted."""
-    if not np.ndim(columns):
+    if columns is None or not np.ndim(columns):
         return False
     columns = np.asarray(columns)
     return not columns.any() if columns.dtype == bool else not columns.size
 
 
-def _same_columns(obj: Any, like: Any) -> bool:
+def _same_columns(obj: BaseEstimator, like: BaseEstimator) -> bool:
     """Whether a union surely selects what the fitted `like` did, even of fewer rows."""
     if type(like) is not type(obj) or any(map(_selects_by_function, (obj, like))):
         return False
@@ -533,7 +542,7 @@ def _same_columns(obj: Any, like: Any) -> bool:
     return found in (names, names[:-1]) and len(set(map(pickle.dumps, selections))) == 1
 
 
-def _selects_by_function(union: Any) -> bool:
+def _selects_by_function(union: BaseEstimator) -> bool:
     """Whether a function selects columns. Selectors compare names and types alone."""
     from sklearn.compose import make_column_selector
 
@@ -543,7 +552,7 @@ def _selects_by_function(union: Any) -> bool:
     )
 
 
-def _collect_voting(voting: Any, context: Context) -> Findings:
+def _collect_voting(voting: BaseEstimator, context: Context) -> Findings:
     from sklearn.ensemble import VotingClassifier
 
     like = context.like if context.planned else voting
@@ -564,14 +573,16 @@ def _collect_voting(voting: Any, context: Context) -> Findings:
     return findings
 
 
-def _collect_fits(fits: list[Any], context: Context) -> Findings:
+def _collect_fits(fits: list[object], context: Context) -> Findings:
     """Findings about fits of their own, such as those of a cross-validation."""
     findings = _collect_each([(fit, fit) for fit in fits], context)
     findings.divided |= len(fits) > 1
     return findings
 
 
-def _collect_each(estimators: Iterable[tuple[Any, Any]], context: Context) -> Findings:
+def _collect_each(
+    estimators: Iterable[tuple[object, object]], context: Context
+) -> Findings:
     """Findings about estimators, each with the fitted one like it."""
     findings = Findings(noisy=context.noisy)
     for estimator, like in estimators:
@@ -582,7 +593,7 @@ def _collect_each(estimators: Iterable[tuple[Any, Any]], context: Context) -> Fi
 # --- wrappers ------------------------------------------------------------------------
 
 
-def _collect_frozen(frozen: Any, context: Context) -> Findings:
+def _collect_frozen(frozen: BaseEstimator, context: Context) -> Findings:
     """Findings about what no fit changes: its guarantee is that of the earlier fit.
 
     All fits of a search share it, so that it has counted the releases of all of them.
@@ -595,7 +606,7 @@ def _collect_frozen(frozen: Any, context: Context) -> Findings:
     return findings
 
 
-def _collect_transformed_target(model: Any, context: Context) -> Findings:
+def _collect_transformed_target(model: BaseEstimator, context: Context) -> Findings:
     from sklearn.linear_model import LinearRegression
     from sklearn.preprocessing import FunctionTransformer
 
@@ -633,7 +644,7 @@ def _collect_transformed_target(model: Any, context: Context) -> Findings:
 # --- searches ------------------------------------------------------------------------
 
 
-def _collect_search(search: Any, context: Context) -> Findings:
+def _collect_search(search: BaseEstimator, context: Context) -> Findings:
     """Findings about a search, fitted or planned, each of whose fits is a release."""
     from sklearn.base import clone
 
@@ -692,7 +703,7 @@ def _collect_search(search: Any, context: Context) -> Findings:
     return findings
 
 
-def _refit_of(best: Any, name: str, context: Context) -> Findings:
+def _refit_of(best: BaseEstimator, name: str, context: Context) -> Findings:
     """Findings about what a fitted search has refitted."""
     counts: Literal["call", "refit"] = "call" if context.counts == "call" else "refit"
     refit = collect(best, replace(context, like=None, counts=counts))

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from ._guarantee import PrivacyGuarantee
 from ._numbers import check_number, checked_integer
 from ._parts import Context, collect
@@ -21,7 +23,7 @@ _SMALLEST = 1e-3
 _MOST, _LEAST = 1e4, 1e-12
 
 
-def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
+def planned_guarantee(estimator: BaseEstimator) -> PrivacyGuarantee:
     """Tell what a fit will guarantee, without data and without a release.
 
     Parameters
@@ -72,7 +74,7 @@ def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
 
 
 def guarantee_of_candidate(
-    estimator: Any, params: Mapping[str, Any], like: Any
+    estimator: BaseEstimator, params: Mapping[str, Any], like: object
 ) -> PrivacyGuarantee | None:
     """Guarantee of one fit of a candidate; None if it is not known.
 
@@ -107,7 +109,7 @@ def epsilon_per_release(
     epsilon: float,
     delta: float,
     n_releases: int,
-    estimator: Any,
+    estimator: BaseEstimator,
     *,
     adaptive: bool = True,
 ) -> float:

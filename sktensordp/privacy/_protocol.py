@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeGuard
 
+from numpy.typing import ArrayLike
+
 from ._guarantee import PrivacyGuarantee
 
 
@@ -102,7 +104,7 @@ class ForeseeableEstimator(Protocol):
     """An estimator whose expected error is known before its release."""
 
     def __expected_error__(
-        self, X: Any, y: Any = None, n_users: int | None = None
+        self, X: ArrayLike, y: ArrayLike | None = None, n_users: int | None = None
     ) -> tuple[str, Callable[[float], float]]:
         """What the error is, and its expectation as a function of epsilon.
 

@@ -64,7 +64,7 @@ class PrivacyReport:
         return f"{guarantee_line(self.guarantee, 'All together: ')}{void}{table}"
 
 
-def privacy_of(obj: Any) -> PrivacyReport:
+def privacy_of(obj: object) -> PrivacyReport:
     """What a fitted estimator, pipeline or hyper-parameter search reveals.
 
     A completion makes its release in `fit`, and a noise mechanism makes one at every
@@ -159,7 +159,7 @@ def privacy_of(obj: Any) -> PrivacyReport:
     return report_of(obj, collect(obj, Context()))
 
 
-def report_of(obj: Any, findings: Findings) -> PrivacyReport:
+def report_of(obj: object, findings: Findings) -> PrivacyReport:
     """The report about an object, from what was found in it.
 
     Raises
@@ -209,7 +209,7 @@ def guarantee_of_fits(fits: Iterable[Any]) -> PrivacyGuarantee | None:
     return max(guarantees, key=lambda guarantee: guarantee.epsilon)
 
 
-def _voids(obj: Any, findings: Findings) -> list[str]:
+def _voids(obj: object, findings: Findings) -> list[str]:
     """Reasons for which no finite epsilon holds, whatever the releases guarantee."""
     protected = {what for release in findings.releases for what in release.protects}
     learners = findings.learners if "X" in protected else []

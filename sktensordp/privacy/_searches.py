@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from .._sklearn_compat import splitter_of
 
 _SEARCHES = (
@@ -84,7 +86,7 @@ _UNKNOWN_SCORING = (
 )
 
 
-def is_search(obj: Any) -> bool:
+def is_search(obj: object) -> bool:
     """Whether `obj` is a search whose fits are all in its `cv_results_`.
 
     Subclasses may do more.
@@ -96,7 +98,9 @@ def is_search(obj: Any) -> bool:
     )
 
 
-def candidates_of(search: Any, *, planned: bool) -> list[dict[str, Any]] | None:
+def candidates_of(
+    search: BaseEstimator, *, planned: bool
+) -> list[dict[str, Any]] | None:
     """Parameters of all candidates; None if chance or the data decide them."""
     from sklearn.model_selection import GridSearchCV, ParameterGrid, RandomizedSearchCV
 
@@ -114,7 +118,7 @@ def candidates_of(search: Any, *, planned: bool) -> list[dict[str, Any]] | None:
     return list(ParameterGrid(grids))
 
 
-def parameters_changed(search: Any) -> bool:
+def parameters_changed(search: BaseEstimator) -> bool:
     """Whether the best candidate and the refitted estimator have other parameters."""
     from sklearn.base import clone
 
@@ -130,7 +134,7 @@ def parameters_changed(search: Any) -> bool:
     )
 
 
-def _compares_by_repr(value: Any) -> bool:
+def _compares_by_repr(value: object) -> bool:
     """Whether values of this type are equal exactly if their texts are."""
     if isinstance(value, (tuple, list)):
         return all(map(_compares_by_repr, value))
@@ -226,7 +230,7 @@ class RecordCounts:
         return _UNKNOWN_SPLITS
 
 
-def record_counts(search: Any, *, planned: bool) -> RecordCounts | None:
+def record_counts(search: BaseEstimator, *, planned: bool) -> RecordCounts | None:
     """Counts of a fitted or planned search; None if the data decide `n_splits`."""
     from sklearn.base import is_classifier
     from sklearn.model_selection import check_cv
@@ -254,7 +258,7 @@ def record_counts(search: Any, *, planned: bool) -> RecordCounts | None:
     )
 
 
-def _passes_per_score(scoring: Any) -> int | None:
+def _passes_per_score(scoring: object) -> int | None:
     """How often, at most, scoring passes samples through the estimator.
 
     None if not known.

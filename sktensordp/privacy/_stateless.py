@@ -14,17 +14,19 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from sklearn.base import BaseEstimator
 
-def _always(_: Any) -> bool:
+
+def _always(_: object) -> bool:
     return True
 
 
-def _has_components(step: Any) -> bool:
+def _has_components(step: BaseEstimator) -> bool:
     """Whether it does not choose the number of components by that of the rows."""
     return bool(step.n_components != "auto")
 
 
-def _declares_categories(step: Any) -> bool:
+def _declares_categories(step: BaseEstimator) -> bool:
     """Whether categories are no matter of the data, and no refusal tells of them."""
     return (
         not isinstance(step.categories, str)
@@ -108,18 +110,18 @@ _IGNORE_Y = frozenset(
 )
 
 
-def reads_nothing(step: Any) -> bool:
+def reads_nothing(step: object) -> bool:
     """Whether a fitted or planned step has learned nothing from any value."""
     condition = _READ_NOTHING.get(_name_in_sklearn(step))
     return condition is not None and condition(step)
 
 
-def ignores_y(step: Any) -> bool:
+def ignores_y(step: object) -> bool:
     """Whether the fit of a step reads no value of y, whatever its parameters are."""
     return _name_in_sklearn(step) in _READ_NOTHING.keys() | _IGNORE_Y
 
 
-def _name_in_sklearn(step: Any) -> str:
+def _name_in_sklearn(step: object) -> str:
     """Name of the class of a step; "" if it is not a class of scikit-learn itself.
 
     A subclass may read more, whatever its name is.

@@ -28,7 +28,7 @@ from scipy import sparse
 
 from ._average_row import with_average
 from ._coordinates import present
-from ._leading_terms import LocalMatrix, leading_vectors, weights_of
+from ._leading_terms import LocalMatrix, SplitMatrix, leading_vectors, weights_of
 
 # A singular value stands out above the first multiple of the largest at random, and
 # clearly above the second. Fits to values take all that stand out. Noisy sums take the
@@ -212,7 +212,7 @@ def _normalised(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def leading_pattern(
-    incidence: Any, n_values: int
+    incidence: SplitMatrix, n_values: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Largest singular values of a scaled incidence, and right singular vectors.
 

@@ -82,7 +82,7 @@ class TableDpEvent(DpEvent):
     )
 
     @weights.validator
-    def _check_weights(self, _: Any, weights: tuple[tuple[int, ...], ...]) -> None:
+    def _check_weights(self, _: object, weights: tuple[tuple[int, ...], ...]) -> None:
         if len({sum(row) for row in weights}) != 1 or min(map(min, weights)) < 0:
             raise ValueError(
                 "`weights` must be >= 0, and all rows must have the same sum."
@@ -139,7 +139,7 @@ class ParallelDpEvent(DpEvent):
     )
 
 
-def hashable(event: Any) -> Any:
+def hashable(event: DpEvent) -> DpEvent:
     """The same event, with tuples in place of lists: dp-accounting composes lists.
 
     What is no event stays as it is.

@@ -10,6 +10,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
+from sklearn.base import BaseEstimator
+
 from ...exceptions import BudgetExceededError
 from .._conditions import clauses
 from .._guarantee import (
@@ -443,7 +445,7 @@ class PrivacyBudget:
                     OPEN.mark_threads(self._ledger.mark, set(self._older_threads))
                 OPEN.stack.remove(self)
 
-    def covers(self, estimator: Any) -> Self:
+    def covers(self, estimator: BaseEstimator) -> Self:
         """Count releases of this object and of its copies, and of no others.
 
         A budget counts every release that is made while it is open, in any thread. If

@@ -174,7 +174,7 @@ def marks_of_copy(marks: Marks = frozenset()) -> Marks:
 
 
 def contents(
-    obj: Any, stop: Callable[[Any], bool] = lambda item: False
+    obj: object, stop: Callable[[Any], bool] = lambda item: False
 ) -> Iterator[Any]:
     """An object, and what it holds as parameters, attributes or elements.
 
@@ -216,7 +216,7 @@ class Markable:
     """The budgets to which this object belongs. If it was no copy: none."""
 
 
-def marked(obj: Any) -> Iterator[Markable]:
+def marked(obj: object) -> Iterator[Markable]:
     """What an object holds that can belong to budgets."""
     for item in list(contents(obj)):
         if isinstance(item, Markable):
@@ -244,7 +244,7 @@ def _was_handed_estimator(thread: threading.Thread) -> bool:
     return any(isinstance(item, Markable) for item in handed)
 
 
-def _is_looked_into(item: Any) -> bool:
+def _is_looked_into(item: object) -> bool:
     holds = isinstance(item, dict | list | tuple | set | np.ndarray | functools.partial)
     return holds or inspect.ismethod(item) or hasattr(type(item), "get_params")
 

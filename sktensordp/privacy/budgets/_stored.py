@@ -38,7 +38,7 @@ def _names_of_fields(kind: type) -> list[str]:
     return [attribute.name for attribute in attrs.fields(kind)]
 
 
-def _encoded(value: Any) -> Any:
+def _encoded(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_encoded(one) for one in value]
     if isinstance(value, Fraction):
@@ -55,7 +55,7 @@ def _encoded(value: Any) -> Any:
     )
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: object) -> Any:
     if isinstance(value, list):
         return tuple(_decoded(one) for one in value)
     if not isinstance(value, dict):

@@ -604,7 +604,7 @@ def _with_biases_of_rows(
     model: SharedModel,
     block: int,
     biases: NDArray[np.float64],
-    spread: NDArray[np.float64],
+    spread: NDArray[np.floating],
     regression: _Regression,
 ) -> SharedModel:
     """Take over biases of rows, and what errors of the rows add to values.
