@@ -161,7 +161,7 @@ def numbers_of(values: Any, name: str) -> NDArray[Any]:
 def are_equal(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether values are the same in two columns of equal length, pair by pair."""
     pairs = zip(_keys_of(first), _keys_of(second), strict=True)
-    # As in a dictionary: what has another hash is not even compared.
+    # As in a dictionary, values with different hashes are not even compared.
     return np.array([a is not None and a in {b} for a, b in pairs], dtype=bool)
 
 
