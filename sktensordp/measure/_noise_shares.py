@@ -31,8 +31,8 @@ that of ``completion/measurements/units/_units.py`` and of ``moments/_base.py``.
 **Rounding.** Sums that are not whole steps (of products, of moments) are rounded to the
 lattice once by each party, before it adds its noise. One person is at one party. So all
 other parties round the same exact sums in both neighbouring data sets, and the total
-moves as far as that one party's rounded sums: by at most the root of the shares, plus
-the root of the number of rounded cells times a step, as if there were one sum over all
+moves as far as that one party's rounded sums: by at most the root of the shares, plus a
+step times the root of the number of rounded cells, as if there were one sum over all
 people. `n_changed` counts the rounded sums of all releases.
 """
 

@@ -149,7 +149,7 @@ def plan_gaussian_sums(
     n_changed : int, default=0
         Number of sums in one release that rounding moves between neighbours.
     n_releases : int, default=1
-        Number of releases of length one; those of `Releases` have shares of one.
+        Number of releases of length one, each with a share of one in `Releases`.
 
     Returns
     -------

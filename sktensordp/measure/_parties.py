@@ -246,7 +246,7 @@ def party(
     **Trust.** Without `noise_shares`, you trust the server: it sees exact sums over all
     parties, and must add the noise that it declares. With `noise_shares`, the noise and
     the bound on a person's contributions are the party's own, whatever the server
-    declares; for all else see `fit_aggregated`.
+    declares; for everything else, see `fit_aggregated`.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ def party(
         If a parameter that all must know is not declared; if epsilon is infinite, so
         that sums would not be integers; if a coordinate is outside the shape, or a
         value is not finite; if noise cannot be divided among so many parties; or if
-        `random_state` is no seed.
+        `random_state` is not a seed.
     TypeError
         If `estimator` is not one of these.
 
@@ -319,7 +319,7 @@ def fit_aggregated(
     Parameters
     ----------
     estimator : estimator
-        With the parameters that all share; see `party`. It is fitted.
+        The estimator to fit, with the parameters that all share; see `party`.
     ask : callable
         Maps a request to the sum of the parties' answers, an array of integers as long
         as each answer. Sums of unsigned 64-bit integers may wrap around: what counts is

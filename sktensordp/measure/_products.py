@@ -3,8 +3,8 @@
 Let x be the n choices of a user among m items. With the items' expected shares q of the
 choices, y = x - n q. The user adds c T to a sum, where T is the upper triangle of y y'
 with half of its diagonal, and c = sqrt(s) / max(|T|, a length). The squared length of T
-is the sum of y_i^2 y_j^2 over i < j plus a quarter of the sum of y_i^4, that is, |y|^4
-/ 2 less a quarter of the sum of y_i^4. So the vector of a user is no longer than
+is the sum of y_i^2 y_j^2 over i < j plus a quarter of the sum of y_i^4, that is,
+|y|^4 / 2 less a quarter of the sum of y_i^4. So the vector of a user is no longer than
 sqrt(s), the root of the release's share of the squared budget.
 
 **Integers.** With P = 2^14 q in whole numbers and Y = 2^14 x - n P, the sum of C Y Y'
@@ -23,10 +23,10 @@ result fits 64 bits. Sums of blocks of 2^14 users are added in two limbs.
 **Rounding.** The sum over users is exact, in whatever order its parts are added. It is
 rounded to the lattice of the noise once, or once by each party that adds noise of its
 own: either way, one user is in one sum that is rounded. Rounding two sums moves them
-apart by at most a step in each cell. So one user moves the result by at most sqrt(s) +
-e, where e is the step times the root of the number of cells. The diagonal is halved
-where the sum is rounded: it is divided by twice the number by which the other cells are
-divided.
+apart by at most a step in each cell. So one user moves the result by at most
+sqrt(s) + e, where e is the step times the root of the number of cells. The diagonal is
+halved where the sum is rounded: it is divided by twice the number by which the other
+cells are divided.
 """
 
 import math

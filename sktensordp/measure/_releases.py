@@ -129,7 +129,7 @@ class Asked:
     share : float
         Sum of all shares; see `Sums`.
     n_cells, n_changed : int
-        Numbers of sums, and of those that rounding moves.
+        Number of all sums, and of those that rounding moves.
     """
 
     share: float = 0.0
