@@ -78,7 +78,7 @@ def mean(
     Warns
     -----
     NoiseOnlyWarning
-        If most standard errors are larger than the widths of the ranges in `bounds`.
+        If most standard errors exceed the widths of the ranges in `bounds`.
 
     Raises
     ------
