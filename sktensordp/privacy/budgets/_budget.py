@@ -72,9 +72,10 @@ def record(
 ) -> None:
     """Record a release in all open budgets, or refuse it.
 
-    Budgets that cover certain objects record the releases of these alone. Budgets with
-    a path also record releases by copies that were made while they were open, wherever
-    and whenever these are made. `marks` are those of the budgets of an object.
+    Budgets that cover certain objects record only the releases of those. Budgets with a
+    path also record releases by copies that were made while the budget was open,
+    wherever and whenever these copies release. `marks` name the budgets to which the
+    object belongs.
 
     Raises
     ------
@@ -85,8 +86,8 @@ def record(
         they do not compose; or if its noise is `seeded` and a budget has a path.
     RuntimeError
         If a budget belongs to another process, which would not learn of the release;
-        or if a budget without a path covers the estimator, or was open where a copy of
-        it was made, or where the thread was started, and is closed now.
+        or if a budget without a path is closed now, but covers the estimator, was open
+        where the estimator was copied, or was open where the thread was started.
     OSError
         If a budget has a path, and its file cannot record the release.
     """
@@ -116,7 +117,7 @@ def check_seed(name: str, marks: Marks, *, seeded: bool) -> None:
 
 @patient
 def record_ids(name: str, unprotected: Iterable[str], marks: Marks) -> None:
-    """Tell all open budgets that the ids in the data are about to be published.
+    """Record in all open budgets that the ids in the data are about to be published.
 
     A guarantee for all data of a user does not cover that.
 
@@ -125,7 +126,7 @@ def record_ids(name: str, unprotected: Iterable[str], marks: Marks) -> None:
     BudgetExceededError
         If an open budget protects all data of a user.
     RuntimeError, OSError
-        As `record`.
+        As in `record`.
     """
     with OPEN.lock:
         _record(_concerned(marks | OPEN.marks_of_thread()), None, name, unprotected)
@@ -173,7 +174,7 @@ def _stored(path: str, number: str) -> "PrivacyBudget":
 
 @patient
 def _opened(path: str, number: str) -> "PrivacyBudget":
-    """What a pickle or copy of a budget becomes."""
+    """The budget that a pickle or copy of a budget turns into."""
     return _stored(path, number)
 
 
@@ -193,7 +194,7 @@ def _record(
     name: str,
     unprotected: Iterable[str],
 ) -> None:
-    """Record a release in these budgets, or in none; None publishes ids.
+    """Record a release in these budgets, or in none; None stands for published ids.
 
     If this stops half-way, some budgets count too much.
     """
@@ -206,7 +207,7 @@ def _record(
 
     for budget in budgets:
         budget._read()
-    # Before a file is locked, since this may take longer than to write.
+    # Before a file is locked, since this may take longer than writing.
     admitted = admit()
     with ExitStack() as stack:
         for budget in budgets:
@@ -503,7 +504,8 @@ class PrivacyBudget:
                     f"Nothing in this {type(estimator).__name__} can make a release: "
                     f"pass an estimator of this package, or an object that holds one."
                 )
-            # First: an interruption in between leaves objects that release nothing.
+            # Do this first: an interruption in between leaves objects that release
+            # nothing.
             for item in found:
                 mark(item, frozenset({self._ledger.mark}))
             self._covers_some = True
@@ -599,9 +601,9 @@ class PrivacyBudget:
         return found
 
     def _read(self) -> bool:
-        """Count what was recorded since, here or elsewhere; whether that was anything.
+        """Count records since the last call; return whether there were any.
 
-        Since the last call, that is.
+        They may have been made here or in other processes.
         """
         is_news = False
         for label, guarantee, sentences, limits in self._ledger.news():
@@ -830,14 +832,14 @@ class PrivacyBudget:
     ) -> "tuple[Totals, Limits | None] | None":
         """Totals and limits of a release; None if it does not fit."""
         self._ledger.check_process()
-        # Raises if they differ.
+        # This raises if they differ.
         unit_and_relation([guarantee, *self._account.guarantees()])
         if self._user_ids_published(guarantee.unit) and math.isfinite(self._epsilon):
             return None
         return self._admitted(guarantee.event)
 
     def _admitted(self, event: "DpEvent") -> "tuple[Totals, Limits | None] | None":
-        """The same for an event, whatever its unit."""
+        """Totals and limits of an event, whatever its unit; None if it does not fit."""
         return self._limit.admit_to(self._account, self._current_account(), event)
 
     def _user_ids_published(self, unit: str | int) -> bool:
