@@ -21,8 +21,8 @@ from scipy.optimize import linprog
 # Probabilities of the outputs, with a row for each level; and the outputs.
 _Channel = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-# Beyond this the programme is ill-conditioned. Its solution at this epsilon remains a
-# candidate, next to k-ary response, which is about as good.
+# Beyond this, the programme is ill-conditioned. Its solution at this epsilon remains a
+# candidate, besides k-ary response, which is about as good.
 _LARGEST_PROGRAMME_EPSILON = 8.0
 # The largest log odds that 60-bit weights can tell from certainty.
 _LARGEST_EPSILON = 35.0
