@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 _KEY_BYTES = 16
-# Number of values that share a stream, where nothing else divides them into blocks.
+# Number of values per stream, unless something else divides them into blocks.
 BLOCK = 2**16
 
 

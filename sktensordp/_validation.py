@@ -246,7 +246,7 @@ def check_numeric(values: Any, name: str) -> Any:
 
 
 def filled(values: Any) -> Any:
-    """Data with NaN in place of pandas.NA, which is no number.
+    """Data with NaN in place of pandas.NA, which does not convert to a number.
 
     A list becomes an array of doubles or, if some elements are not numbers, of objects,
     which are converted to doubles one by one. If NumPy chose one type for all of them,
