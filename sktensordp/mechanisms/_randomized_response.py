@@ -56,9 +56,9 @@ class TensorRandomizedResponse(LocalMechanism):
         also beyond the grid.
     weights : array-like, default=None
         Public sensitivities of the entries, in [0, 1]: an entry of weight w is kept
-        with probability (1 - w) p. An array that broadcasts to a sample, or one with
-        fewer axes, for the first modes: a matrix of shape (A, B) for samples of shape
-        (A, B, 3).
+        with probability (1 - w) p. Pass an array that broadcasts to a sample, or one
+        with fewer axes, for the first modes: a matrix of shape (A, B) for samples of
+        shape (A, B, 3).
     keep_probability : float, default=None
         Probability p of keeping an entry of weight 0, in [0, 1). None lets `fit` choose
         it, and likewise `scale`, to spend the budget with the least expected squared

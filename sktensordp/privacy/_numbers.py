@@ -18,7 +18,7 @@ def check_number(value: Any, name: str) -> None:
 
 
 def checked_integer(value: Any, name: str) -> int:
-    """A parameter as an integer, which True is not."""
+    """A parameter as an integer; True does not count as one."""
     if type(value).__name__ not in _BOOLEANS:
         with suppress(TypeError):
             return operator.index(value)

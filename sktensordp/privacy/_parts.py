@@ -519,7 +519,7 @@ def _selects_none(columns: Any) -> bool:
 
 
 def _same_columns(obj: Any, like: Any) -> bool:
-    """Whether a union surely selects what the fitted `like` did, even of fewer rows."""
+    """Whether a union surely selects what fitted `like` did, even from fewer rows."""
     if type(like) is not type(obj) or any(map(_selects_by_function, (obj, like))):
         return False
     if not hasattr(like, "transformer_list") and not hasattr(like, "transformers_"):

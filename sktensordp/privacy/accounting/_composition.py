@@ -145,7 +145,7 @@ class Composition:
 
         - Gaussian noise of mu becomes size mu;
         - Laplace noise, discrete or not, is as if its sensitivity were size times as
-          large: of two shifts, the best tests are the same, so that F_s(F_t) = F_{s+t};
+          large: two shifts have the same best tests, so that F_s(F_t) = F_{s+t};
         - a pure release becomes discrete Laplace noise of rate epsilon on integers that
           are `size` apart, because for randomised response F(a) = min(e^epsilon a,
           1 - e^-epsilon (1 - a)), whose iterates are the curves of that noise.

@@ -13,8 +13,9 @@ where N_j is the number of ones among j people who send 1 with probability 1 - c
 n - 1 - j who send 1 with probability c_1. It is attained if two values have these
 probabilities.
 
-It holds for any part of the crowd, too: leaving somebody out shows their message. So
-many people are taken in ranges of j; those who differ within a range are left out.
+It also holds for any part of the crowd: leaving people out amounts to showing their
+messages. So a large crowd is evaluated in ranges of j; people who differ within a range
+are left out.
 
 doc/shuffling.md has the proof.
 """
@@ -29,7 +30,7 @@ from scipy.stats import binom
 
 from ._convex import lower_envelope
 
-# Ranges of j; up to as many people, the result is exact.
+# Number of ranges of j; for up to this many people, the result is exact.
 _RANGES = 256
 # People beyond this number, or beyond this variance of their sum, are left out.
 _MOST_PEOPLE, _MOST_VARIANCE = 2**27, 2e4

@@ -353,7 +353,8 @@ class ShuffledCurve:
     def _least(self) -> tuple[float, float]:
         """An epsilon where delta is small, and that delta.
 
-        It is 0 for a pure randomizer. For others the bound falls and rises again.
+        The delta is 0 for a pure randomizer; for others, the bound falls and then
+        rises.
         """
         if math.isfinite(self.pure_epsilon):
             return self.pure_epsilon, 0.0

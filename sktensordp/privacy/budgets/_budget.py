@@ -279,7 +279,7 @@ class PrivacyBudget:
     counts in all of them.
 
     By default, all results so far may decide which release you make next, and whether
-    you make one. Three sums remain valid then, each up to a limit that is fixed before
+    you make one. Three sums then remain valid, each up to a limit that is fixed before
     the first release: pure epsilons, mu^2 of Gaussian noise (see `gaussian_mu`), and
     Rényi divergences at one order. If all releases and their parameters are fixed
     beforehand, pass ``adaptive=False``: the budget then admits what the whole privacy
@@ -291,15 +291,15 @@ class PrivacyBudget:
     values or the output of other libraries; record those with `spend`. Each fit of a
     search counts in full, although every record is held out of some of the fits.
 
-    The limit holds if no record decides which other records a release uses, what is in
-    them (by scaling, or renumbered ids), or whether and how often a release happens. A
-    budget does not see the splitter of a cross-validation: where all data of a user are
-    protected, use `UserKFold`.
+    The limit holds if no record decides which other records a release uses, what these
+    contain (by scaling, or renumbered ids), or whether and how often a release happens.
+    A budget does not see the splitter of a cross-validation: where all data of a user
+    are protected, use `UserKFold`.
 
     A copy of an estimator (a clone, a client, a pickle, ...) that is made while budgets
-    are open belongs to them. Once one without a path is closed, the copy refuses to
-    release until that budget is open again. An estimator that is not a copy is counted
-    only while the budget is open: wait for the threads that use it. See
+    are open belongs to them. Once a budget without a path is closed, the copy refuses
+    to release until that budget is open again. An estimator that is not a copy is
+    counted only while the budget is open: wait for the threads that use it. See
     `detach_from_budgets`.
 
     Without a path, an estimator that is sent to another process while the budget is

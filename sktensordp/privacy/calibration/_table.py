@@ -5,8 +5,8 @@ x. It is epsilon-locally private when Q[x, y] <= e^epsilon Q[x', y] for all x, x
 and unbiased when the mean output at every level is the level. A linear programme finds
 the channel of least average variance under a public prior, among those whose outputs
 lie on a grid. Its rows are then mixed with their average, just enough to keep the
-budget exactly, and rounded to integer weights. From these the realised epsilon is
-computed again.
+budget exactly, and rounded to integer weights. The realised epsilon is computed from
+these weights.
 """
 
 import math
