@@ -441,7 +441,7 @@ class PrivateEstimatorMixin(SentMixin):
             self.__dict__ = {**kept, "_seeded": set(), **replacements}
 
     _of_fit: tuple[str, ...] = ()
-    """Attributes set by a fit whose names do not end with an underscore."""
+    """Attributes that a fit sets, but whose names do not end with an underscore."""
 
     def _validate_params(self) -> None:
         super()._validate_params()

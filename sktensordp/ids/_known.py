@@ -108,7 +108,7 @@ def check_in_order(rows: Any, known: Any, name: str, of_known: str) -> None:
     rows : array-like
         One row for each known id, in their order.
     known : array-like of shape (n,) or None
-        None for the numbers from 0 on.
+        None if the known ids are the numbers from 0 on.
     name, of_known : str
         What the rows and the known ids are called in messages.
 

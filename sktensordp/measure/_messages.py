@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from .._json import Fields
 
 LARGEST = 1e9
-"""Largest absolute value of a number of an array, unless its reader says otherwise."""
+"""Largest absolute value of a number in an array, unless its reader says otherwise."""
 
-# Bytes of the line, and of a message.
+# Largest numbers of bytes in the line, and in a message.
 _LONGEST_LINE, _LONGEST = 2**20, 2**30
 _MOST_ARRAYS, _ARRAY = 1024, r"[a-z_]{1,20}(\.[0-9]{1,2})?"
 _TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8")}

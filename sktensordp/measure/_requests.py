@@ -29,7 +29,8 @@ from ._noisy_sums import NoisySums
 from ._releases import Question
 
 _FORMAT, _WHAT = 1, "a request of fit_aggregated of this version"
-# Most sums of a question: those of a tensor with as many modes as NumPy has axes.
+# Largest number of sums in a question, for a tensor with as many modes as NumPy has
+# axes.
 _MOST_SUMS = 64
 
 LEAST = 1e-12
