@@ -1,4 +1,4 @@
-"""The base of clients: what is shipped to where the private data are."""
+"""Base class of clients, which are shipped to where the private data are."""
 
 from typing import Any, Protocol
 
@@ -32,7 +32,7 @@ class Client(PrivateEstimatorMixin):
     randomizer : object
         ``randomizer.randomize(data, streams)`` clips and randomises checked data.
     guarantee : PrivacyGuarantee
-        Of one call of `privatize`.
+        Guarantee of one call of `privatize`.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers.
@@ -56,8 +56,8 @@ class Client(PrivateEstimatorMixin):
         return tags
 
     def _privatize(self, data: ArrayLike) -> NDArray[Any]:
-        """Check the data, then randomise them; no data, no release."""
-        # A warning of NumPy, which may be an error here, would tell of the data.
+        """Check the data, then randomise them; without data, nothing is released."""
+        # A NumPy warning, or the error into which users turn it, would reveal data.
         with np.errstate(all="ignore"):
             checked = self._checked(data)
             if not len(checked):

@@ -1,4 +1,4 @@
-"""Samples in Dask arrays and frames. This module never imports Dask: callers have."""
+"""Samples in Dask arrays and frames. Callers import Dask, not this module."""
 
 import math
 import sys

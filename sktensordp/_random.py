@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 _KEY_BYTES = 16
-# Number of values that share a stream, where nothing else divides them into blocks.
+# Number of values per stream, unless something else divides them into blocks.
 BLOCK = 2**16
 
 
@@ -33,9 +33,9 @@ class NoiseSource(Protocol):
 
 
 def fresh_bits() -> np.random.BitGenerator:
-    """Bits of a new key, for draws that are no noise of a release, but rest on chance.
+    """Random bits from a new key, for draws that are not the noise of a release.
 
-    No seed ever repeats them, and nobody can foretell some from others.
+    No seed repeats them, and nobody can predict some of them from others.
     """
     return _stream(secrets.token_bytes(_KEY_BYTES), 0)
 
@@ -65,9 +65,9 @@ class ReleaseCounter:
     def lock(self) -> threading.RLock:
         """Lock that a thread holds while it fits the object.
 
-        Without it, another thread could leave its model under the guarantee of this
-        one. Each forked process has its own lock, since a lock that a thread of the
-        parent held during the fork would never be freed.
+        Without the lock, the model of one thread could end up with the guarantee of
+        another. Each forked process has its own lock: a lock that a thread of the
+        parent held during the fork would never be released.
         """
         return self._locks.setdefault(os.getpid(), threading.RLock())
 
@@ -146,7 +146,7 @@ class NoiseStreams:
         return StepStreams(self, number)
 
     def take(self, number: int) -> "StepStreams":
-        """Streams of one step, for who takes them first: nobody gets them again.
+        """Streams of one step, which can be taken only once.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class NoiseStreams:
         Raises
         ------
         RuntimeError
-            If they were taken before, so that two results would have the same noise.
+            If they were taken before: two results would have the same noise.
         """
         if number in self._taken:
             raise RuntimeError(
@@ -210,7 +210,7 @@ def check_recorded(streams: NoiseStreams | None) -> NoiseStreams:
     Raises
     ------
     RuntimeError
-        If there are no streams, or if they come from elsewhere.
+        If there are no streams, or no budget was asked to record their release.
     """
     if streams is None or not streams.are_recorded:
         raise RuntimeError(

@@ -51,7 +51,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class _AvailableIf(_AvailableIfDescriptor):
-    """A method that exists only under a condition, and says why it does not."""
+    """A method that exists only under a condition; the error says why it does not."""
 
     def _check(self, obj: object, owner: type) -> None:
         try:
@@ -76,7 +76,7 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 
 
 def only_if(holds: Callable[[Any], bool], otherwise: str) -> Callable[..., Any]:
-    """Decorator of a method that there is only if a condition on the object holds."""
+    """Decorator of a method that exists only if the object meets a condition."""
 
     def check(self: Any) -> bool:
         if not holds(self):
@@ -118,21 +118,21 @@ def wants_frame(estimator: BaseEstimator) -> bool:
 
 
 def framed(estimator: BaseEstimator, rows: object, original: object, names: Any) -> Any:
-    """Rows as the data frame that `set_output` asks for, if it does.
+    """Rows, as a data frame if `set_output` asks for one.
 
     The index is that of `original`, if that is a data frame.
     """
     kind = _get_output_config("transform", estimator)["dense"]
     if kind == "default":
         return rows
-    if kind == "polars":  # whose names are text
+    if kind == "polars":  # column names must be text
         names = [str(name) for name in names]
     adapter = ADAPTERS_MANAGER.adapters[kind]
     return adapter.create_container(rows, original, columns=names)
 
 
 def output_of(estimator: object) -> str:
-    """The container for which `set_output` of an estimator asks, and nothing else."""
+    """The container that `set_output` of this estimator itself asks for."""
     config = getattr(estimator, "_sklearn_output_config", {})
     return config.get("transform", "default")
 
@@ -148,5 +148,5 @@ def splitter_of(search: object) -> Any:
 
 
 def metric_of(scorer: object) -> tuple[Any, int]:
-    """The metric that a scorer computes, and 1, or -1 if less of it is better."""
+    """The metric that a scorer computes, and 1, or -1 if smaller is better."""
     return getattr(scorer, "_score_func", scorer), getattr(scorer, "_sign", 1)

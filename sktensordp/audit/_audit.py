@@ -18,7 +18,7 @@ from ._bounds import Gaussian, Pure, certified_bound, epsilon_of_mu, quick_bound
 from ._report import AuditReport
 from ._scores import Score, candidate_scores, mean_score
 
-# A stage learns from this many outputs on each input, except the last one.
+# Every stage except the last one learns from at least this many outputs on each input.
 _LEAST_LEARNING = 100
 
 # Fewer outputs on an input than this are too few to smooth counts.
@@ -57,7 +57,8 @@ def audit_mechanism(
     second quarter, and from the first half a third one, which it counts in the second
     half. The three pairs of counts certify one bound. Choosing among many events costs
     no confidence, because no output that chose an event is counted for it. With fewer
-    than 800 runs, the audit leaves out events that it would choose from fewer than 100.
+    than 800 runs, the audit leaves out events that it would choose from fewer than 100
+    outputs.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def audit_mechanism(
         Whether one call of the mechanism returns many outputs.
     early_stopping : bool, default=False
         Whether to stop after a quarter or half of the runs if they refute the claim.
-        The report has the number of runs that were made. The bound keeps its
+        The report states the number of runs that were made. The bound keeps its
         `confidence`: the three looks at the counts share the error, so the audit finds
         slightly less with the same number of runs.
 
@@ -245,7 +246,8 @@ def _chosen_event(
         )
         values.append((mean_score(first[name], second[name]), zeros, ones))
     event, share = _best_event(values, claim, parameter, alpha)
-    # Means of two scores vary less than one score: keep the share of the outputs.
+    # The mean of two scores varies less than one score. So keep the share of the
+    # outputs above the threshold, not the threshold.
     means = np.sort(event.score(np.concatenate(arms)))
     n_below = min(max(round((1 - share) * len(means)), 1), len(means) - 1)
     threshold = means[n_below]
@@ -263,7 +265,7 @@ def _extended(
     inputs: tuple[Any, Any],
     batched: bool,
 ) -> _TwoArms:
-    """These outputs on each of the two inputs and further ones, n in all."""
+    """These outputs on each of the two inputs, and further ones up to n in all."""
     have = len(arms[0]) if arms else 0
     if n == have:
         return arms
@@ -409,8 +411,8 @@ def _best_event(
     """The event that refutes most, and the share of outputs above its threshold.
 
     That is the event with the largest bound. If no bound exceeds the claimed parameter,
-    it is the event that speaks most against the claim, by its counts and by smoothed
-    counts together.
+    it is the event with the most evidence against the claim, from its counts and
+    smoothed counts together.
     """
     n = len(values[0][1])
     events: list[tuple[_Event, float]] = []
@@ -451,7 +453,8 @@ def _smoothed(
     """Counts above each threshold, smoothed by a model of two parameters.
 
     The model is a logistic regression on log u and log(1 - u), where u is the rank of a
-    score among all outputs. Unlike the counts themselves, it hardly follows chance.
+    score among all outputs. Unlike the counts themselves, it is hardly affected by
+    chance.
     """
     from sklearn.linear_model import LogisticRegression
 

@@ -44,8 +44,8 @@ def quick_bound(
 ) -> Any:
     """Lower bound on a privacy parameter from counts of an event in two arms.
 
-    The two rates are bounded as Clopper and Pearson do, at alpha / 2 each. Arrays of
-    counts give the bounds of many events at once.
+    The two rates have Clopper-Pearson bounds, at alpha / 2 each. Arrays of counts give
+    the bounds of many events at once.
 
     Parameters
     ----------
@@ -209,8 +209,8 @@ class Pure:
     ) -> NDArray[np.float64]:
         """By how many standard deviations the counts exceed what is possible.
 
-        It is shrunk for rare events, which chance favours among many. A normal prior
-        of standard deviation 0.1 on the log ratio has this effect.
+        It is shrunk for rare events: the best of many rare events may be due to chance.
+        A normal prior of standard deviation 0.1 on the log ratio has this effect.
         """
         hits, false_hits = np.asarray(hits), np.asarray(false_hits)
         factor = math.exp(parameter)
@@ -256,7 +256,7 @@ class Gaussian:
     def evidence(
         self, hits: ArrayLike, false_hits: ArrayLike, n: int, parameter: float
     ) -> NDArray[np.float64]:
-        """As `Pure.evidence`, with the standard deviations of quantiles."""
+        """Like `Pure.evidence`, with the standard deviations of quantiles."""
         counts = np.asarray([hits, false_hits])
         rates = np.clip((counts + 0.5) / (n + 1), 1e-9, 1 - 1e-9)
         quantiles = ndtri(rates)

@@ -1,4 +1,4 @@
-"""Lists of ids in any container: of those who ask, and of what they may be given."""
+"""Lists of ids in any container: of users who ask, or of what they may be given."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,14 +11,14 @@ from ._each import has_a_type, one_each
 
 
 def one_or_each(values: Any, name: str) -> tuple[bool, NDArray[Any]]:
-    """Whether a single id is asked for, and an array of all; each keeps its type.
+    """Whether this is a single id, and an array of all ids; each keeps its type.
 
-    A tuple is a list of ids, and an id only within a list.
+    A tuple is a list of ids; only within a list is it an id.
 
     Raises
     ------
     ValueError
-        If it has no order, as a set has none, or more than one axis.
+        If it has no order (a set), or more than one axis.
     """
     if values is None or isinstance(values, str | bytes):
         return True, _objects([values])
@@ -37,9 +37,9 @@ def one_or_each(values: Any, name: str) -> tuple[bool, NDArray[Any]]:
 
 
 def lists_of(values: object, n_lists: int, name: str) -> list[NDArray[Any]]:
-    """Split what was passed into lists: a single one for all, or one for each.
+    """Split `values` into lists: a single list for all who ask, or one for each.
 
-    The order of a list has no say, so it may be a set.
+    The order within a list does not matter, so it may be a set.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def lists_of(values: object, n_lists: int, name: str) -> list[NDArray[Any]]:
     Raises
     ------
     ValueError
-        If it is neither a list nor as many lists as there are to be.
+        If it is neither one list nor `n_lists` lists.
     """
     check_unmasked(values, name)
     if names_of(values) is not None:
@@ -77,7 +77,7 @@ def lists_of(values: object, n_lists: int, name: str) -> list[NDArray[Any]]:
 def _listed(values: object, name: str) -> NDArray[Any]:
     """A list as an array of its type, if it has one, or of objects.
 
-    Other than in `one_each`, a tuple is an id.
+    Unlike in `one_each`, a tuple is an id.
     """
     if has_a_type(values):
         return one_each(values, name)

@@ -33,7 +33,7 @@ from ..privacy import gaussian_mu
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
-# In which distances of sums are measured.
+# Norm in which distances between sums are measured.
 Norm = Literal["l1", "l2"]
 # Maps a chunk of the entries to their contributions, of shape (n, n_columns).
 OfChunk = Callable[[slice], NDArray[np.floating]]
@@ -63,14 +63,14 @@ class NoisySums:
     event : dp_accounting.DpEvent or None
         All releases together; None for no noise.
     n_cells : float
-        Number of sums in all releases together that the noise was planned for; infinite
-        for Laplace noise, whose sampler is exact.
+        Number of sums, in all releases together, for which the noise was planned;
+        infinite for Laplace noise, whose sampler is exact.
     n_changed : int
-        Number of those that rounding moves between neighbours; see `Sums`.
+        Number of those sums that rounding moves between neighbours; see `Sums`.
     norm : {"l1", "l2"}, default="l2"
-        In which distances count: those of Laplace noise in L1, of Gaussian noise in L2.
+        Norm in which distances count: L1 for Laplace noise, L2 for Gaussian noise.
     share : float, default=1.0
-        What the shares of all releases may add up to.
+        Largest sum of the shares of all releases.
     """
 
     lattice: GaussianLattice | LaplaceLattice | None = None
@@ -112,7 +112,7 @@ class NoisySums:
 def row_sums(
     rows: NDArray[np.integer], shape: tuple[int, ...], contributions: OfChunk
 ) -> NDArray[np.float64]:
-    """Sums by row of what follows from public quantities alone."""
+    """Sums by row of numbers that depend on public quantities alone."""
     total, size = np.zeros(shape), max(_CHUNK // shape[1], 1)
     for start in range(0, len(rows), size):
         chunk = slice(start, start + size)
@@ -121,7 +121,7 @@ def row_sums(
 
 
 def incidence(rows: NDArray[np.integer], n_rows: int) -> sparse.csc_array:
-    """Ones where an entry, which has a column, is in a row."""
+    """A matrix with a column for each entry, and a 1 in the entry's row."""
     n = len(rows)
     return sparse.csc_array((np.ones(n), rows, np.arange(n + 1)), shape=(n_rows, n))
 
@@ -143,15 +143,15 @@ def plan_gaussian_sums(
     epsilon, delta : float
         Infinity for no noise.
     within : float
-        Epsilon of the whole composition that these releases belong to.
+        Epsilon of the whole composition to which these releases belong.
     n_cells : int
         Number of sums in all releases together.
     n_entries : int
-        Bound on the number of entries, or people, that may come.
+        Bound on the number of entries, or of people.
     n_changed : int, default=0
         Number of sums in one release that rounding moves between neighbours.
     n_releases : int, default=1
-        Number of releases of length one; those of `Releases` have shares of one.
+        Number of releases of length one, each with a share of one in `Releases`.
 
     Returns
     -------
@@ -252,7 +252,8 @@ def planned_event(epsilon: float, delta: float, *, within: float) -> "DpEvent":
     """Event of releases that satisfy (epsilon, delta), before their sums are known.
 
     It dominates the events of `plan_gaussian_sums` for up to a billion sums: their
-    ideal noise leaves room for the sampler, and their sampler is closer to ideal noise.
+    ideal noise leaves room for the sampler, and their sampler is closer to ideal noise
+    than this event assumes.
     """
     lattice = gaussian_lattice(1.0, _MOST_SUMS, within, delta)
     return gaussian_event(gaussian_mu(epsilon, delta), lattice)

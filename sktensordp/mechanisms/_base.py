@@ -59,7 +59,7 @@ class ReleasingTransformer(
 
     _unit = "sample"
 
-    # Of all mechanisms; each has some of these parameters.
+    # Constraints for all mechanisms; each has some of these parameters.
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -204,7 +204,7 @@ class ReleasingTransformer(
     def _check_output_container(
         self, samples: ArrayLike, shape: tuple[int, ...]
     ) -> None:
-        """Raise if `set_output` asks for a data frame that the output cannot be."""
+        """Raise if `set_output` asks for a data frame and the output cannot be one."""
         is_lazy = not isinstance(samples, np.ndarray)
         if not (is_lazy or len(shape) > 1) or not wants_frame(self):
             return
@@ -301,8 +301,8 @@ class ReleasingTransformer(
     ) -> PrivacyGuarantee:
         """The planned guarantee, if samples may have another shape than in `fitted`.
 
-        Epsilon and delta are parameters, and hold for every shape. Of all else that the
-        event tells, the shape decides.
+        Epsilon and delta are parameters, and hold for every shape. Everything else in
+        the event depends on the shape.
         """
         from dp_accounting import dp_event
 
@@ -310,7 +310,7 @@ class ReleasingTransformer(
         from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
         if not guarantee.protects:
-            # At some other delta it might protect, but only for this shape.
+            # At another delta it might protect, but only for this shape.
             return replace(guarantee, event=dp_event.NonPrivateDpEvent())
         if guarantee.claimed is not None:
             raise ValueError(
@@ -448,7 +448,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
 
     @property
     def _claimed(self) -> tuple[float, float] | None:
-        """What a theorem claims, where it is not what the noise was calibrated to."""
+        """What a theorem claims, if the noise was calibrated to something else."""
         return None
 
     def _guarantee(

@@ -39,7 +39,7 @@ def checked_rows(
 class _ChunkTask:
     """Checks the values of one chunk of samples and applies a method to its rows.
 
-    Its repr and token show nothing of what it holds.
+    Its repr and token reveal nothing that it holds.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ def in_chunks(
     shape : tuple of int
         Shape of the result for one sample.
     estimator : estimator
-        The tasks get its name alone.
+        Only its name goes into the tasks.
     streams : NoiseStreams, default=None
         Streams of the release, which has been recorded.
     input_name : str, default="X"

@@ -290,7 +290,7 @@ class Strategy:
 def _fixed_point(
     gram: NDArray[np.float64], tol: float, max_iter: int
 ) -> tuple[NDArray[np.float64], float]:
-    """Best X, not yet scaled, and the best lower bound."""
+    """The best X, before scaling, and the best lower bound."""
     lam = np.sqrt(gram.diagonal())
     least_cost, lower, least_gap, power = np.inf, 0.0, np.inf, _POWER
     for _ in range(max_iter):

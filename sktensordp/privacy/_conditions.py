@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
-# A shuffled message, a sampled record and a selected try are protected by what nobody
-# sees, so their events imply these.
+# Shuffled messages, sampled records and selected tries are protected because something
+# stays secret, so their events imply these conditions.
 SHUFFLER = "if the shuffler is trusted"
 SECRET_SAMPLE = "if the sample stays secret"
 SECRET_TRIES = "if the number of tries stays secret"
-# Units whose answers are also computed from their own entries.
+# For units whose answers are also computed from their own entries.
 OWN_ANSWERS = "if answers for a person are shown to that person only"
-# Models that project samples without noise.
+# For models that project samples without noise.
 PROJECTIONS = "if projections of the samples are not shown without noise"
-# Fits to what others send.
+# For fits to what clients send.
 CLIENTS = "if clients randomised each value once, with these parameters"
 EXACT_SUMS = "if nobody but a trusted server sees the exact sums"
 ONE_SUM = "if each request reveals one sum only, of no fewer answers than planned"

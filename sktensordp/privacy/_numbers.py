@@ -18,7 +18,7 @@ def check_number(value: object, name: str) -> None:
 
 
 def checked_integer(value: Any, name: str) -> int:
-    """A parameter as an integer; True is none."""
+    """A parameter as an integer; True does not count as one."""
     if type(value).__name__ not in _BOOLEANS:
         with suppress(TypeError):
             return operator.index(value)
@@ -36,7 +36,7 @@ def shown_below(value: float) -> str:
 
 
 def epsilon_line(epsilon: float) -> str:
-    """An epsilon in a list of releases; infinity is no epsilon that holds."""
+    """An epsilon in a list of releases; infinity is shown as "no protection"."""
     return f"epsilon = {shown(epsilon)}" if math.isfinite(epsilon) else "no protection"
 
 

@@ -1,8 +1,8 @@
-"""One walk through an estimator and all that it fits: what each of them reveals.
+"""One walk through an estimator and everything that it fits: what each part reveals.
 
 Each kind of composition has one rule: steps in sequence, transformers side by side,
-searches, and wrappers. What an estimator without a rule does with the private
-estimators in it is not known, and protects nobody.
+searches, and wrappers. If an estimator without a rule contains private estimators, it
+is unknown what it does with them, and nobody counts as protected.
 """
 
 import pickle
@@ -51,13 +51,12 @@ class Release:
         How often, at most, one record goes into the release while the estimator is
         fitted.
     in_pass : int, default=0
-        The same for one later call that predicts, transforms or scores the record.
+        Likewise for one later call that predicts, transforms or scores the record.
     why : str, default=""
-        Why it is not known what the release reveals. The guarantee then tells the unit
-        alone.
+        Why it is not known what the release reveals. The guarantee then states only the
+        unit.
     protects : {"X", "y", "Xy"}, default=""
-        Of which the values are protected. Nothing that protected values decide is
-        public.
+        Whose values are protected. Nothing that depends on protected values is public.
     """
 
     name: str
@@ -82,11 +81,11 @@ class Findings:
     learners, learners_of_y : list of str
         Classes whose fit learns from X without noise, or may learn so from y.
     divided : bool
-        Whether records were divided among several fits, nobody knows how.
+        Whether records were divided among several fits in an unknown way.
     noisy : bool
         Whether the output is computed only from X with noise.
     raw : bool
-        Whether columns that no mechanism made went on, next to noisy ones.
+        Whether columns that no mechanism made were passed on beside noisy ones.
     fixed : bool
         Whether the output has the shape that it had in the fitted object.
     """
@@ -102,7 +101,7 @@ class Findings:
     fixed: bool = False
 
     def add(self, other: "Findings") -> None:
-        """Add the findings of a component, but for noise and shape of its output."""
+        """Add the findings of a component, except for noise and shape of its output."""
         self.releases += other.releases
         self.unprotected += other.unprotected
         self.publishers += other.publishers
@@ -114,17 +113,17 @@ class Findings:
 
 @dataclass(frozen=True)
 class Context:
-    """Where an estimator stands: in which pipeline or search, and after what.
+    """Where an estimator stands: in which pipeline or search, and after which steps.
 
     Parameters
     ----------
     counts : {"made", "refit", "call", "plan"}, default="made"
-        Which releases count: those that fitted estimators have made; in the refit of a
-        search, the same, but one call of what is frozen; one call of what is fitted;
-        one fit that parameters plan.
+        Which releases count. "made": those that fitted estimators have made. "refit",
+        for the refit of a search: the same, but one call of frozen estimators. "call":
+        one call of fitted estimators. "plan": one fit with these parameters.
     like : object, default=None
-        For a plan, the same estimator, fitted, perhaps with other parameters; None if
-        unknown.
+        For a plan, the same estimator after a fit, perhaps with other parameters; None
+        if there is none.
     noisy : bool, default=False
         Whether its input X already has noise.
     fixed : bool, default=False
@@ -147,7 +146,7 @@ _Rule = Callable[[Any, Context], Findings]
 def collect(obj: object, context: Context) -> Findings:
     """Findings about an estimator: its releases, what they leave out, and its output.
 
-    If its class states a guarantee, that counts, whatever the estimator contains.
+    If the class states a guarantee, it counts, whatever the estimator contains.
 
     Parameters
     ----------
@@ -170,7 +169,7 @@ def collect(obj: object, context: Context) -> Findings:
 
 
 def _is_ours(obj: object) -> bool:
-    """Whether the class of an object is one of this package, and no subclass of one."""
+    """Whether the class of an object is one of this package, not a subclass of one."""
     return type(obj).__module__.startswith(f"{__name__.split('.')[0]}.")
 
 
@@ -219,7 +218,7 @@ def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
         guarantee, why = _planned_or_reason(obj, context)
     elif context.counts != "call":
         made.update(obj.__privacy_releases__().items())
-    # What is not fitted has released nothing.
+    # An estimator that is not fitted has released nothing.
     if not made and (context.planned or guarantee is not None):
         made = {guarantee: 1}
     in_pass = int(method == "transform")
@@ -254,7 +253,7 @@ def learned_by(obj: PrivateEstimator, *, noisy: bool) -> tuple[list[str], list[s
 
 
 def _protected(tags: PrivacyTags, guarantee: PrivacyGuarantee | None) -> str:
-    """Of which a guarantee protects the values: "X", "y", or both."""
+    """Whose values a guarantee protects: those of "X", of "y", or of both."""
     if guarantee is None:
         return ""
     if isinstance(guarantee.unit, int):
@@ -299,10 +298,10 @@ def _collect_other(obj: Any, context: Context) -> Findings:
     It is not known how it uses the private estimators that it contains.
     """
     if _is_identity(obj):
-        # If another step had its place, later steps saw another shape.
+        # If another step was in its place, later steps saw another shape.
         fixed = context.fixed and _is_identity(context.like)
         return Findings(noisy=context.noisy, fixed=fixed)
-    if isinstance(obj, (type, tuple, set, dict)):  # which are no estimators
+    if isinstance(obj, (type, tuple, set, dict)):  # which are not estimators
         return Findings()
     name = type(obj).__name__
     hidden = _hidden_in(obj, context.like, name)
@@ -334,7 +333,7 @@ def _collect_other(obj: Any, context: Context) -> Findings:
 
 
 def _learned_from_y(obj: BaseEstimator) -> str:
-    """What a step after a mechanism learned from y, to which nothing adds noise."""
+    """What a step after a mechanism learned from y, which has no noise."""
     from sklearn.utils import get_tags
 
     name = type(obj).__name__
@@ -352,9 +351,9 @@ def _hidden_in(holder: object, like: object, name: str) -> Findings:
     Parameters
     ----------
     holder : object
-        Holds them as parameters, attributes or elements.
+        Object that holds them as parameters, attributes or elements.
     like : object
-        May hold fitted ones, which tell the unit.
+        Object that may hold fitted ones, which know the unit.
     name : str
     """
 
@@ -410,7 +409,7 @@ def _collect_composite(obj: CompositeEstimator, context: Context) -> Findings:
 def _collect_steps(
     steps: Iterable[tuple[object, object]], context: Context, more: int = 0
 ) -> Findings:
-    """Findings about steps, each of which works on what the one before passes on.
+    """Findings about steps, each of which works on the output of the one before.
 
     Parameters
     ----------
@@ -418,7 +417,7 @@ def _collect_steps(
         Each step, and the fitted one like it.
     context : Context
     more : int, default=0
-        How often each step transforms a record for each of the later steps, besides.
+        How many more times each step transforms a record for each of the later steps.
     """
     findings, before, steps = Findings(), "", list(steps)
     for later, (step, like) in zip(reversed(range(len(steps))), steps, strict=True):
@@ -428,7 +427,7 @@ def _collect_steps(
             for r in in_step.releases
         ]
         units = [r.guarantee.unit for r in in_step.releases if r.guarantee is not None]
-        # The step before may mix the cells of a sample. A whole sample stays one.
+        # The step before may mix the cells of a sample, but not those of two samples.
         if before and not context.noisy and "cell" in units:
             in_step.unprotected.append(
                 f"The guarantee is for {unit_name('cell')} in the output of {before}, "
@@ -445,7 +444,7 @@ def _collect_steps(
 def _is_identity(step: Any) -> bool:
     """Whether a step passes on its input unchanged.
 
-    ColumnTransformer puts a fitted FunctionTransformer in the place of "passthrough".
+    ColumnTransformer replaces "passthrough" by a fitted FunctionTransformer.
     """
     from sklearn.preprocessing import FunctionTransformer
 
@@ -463,7 +462,8 @@ def _collect_union(obj: BaseEstimator, context: Context) -> Findings:
     given, seen = _branches(obj, fitted=not context.planned), _branches(like)
     same = not context.planned or _same_columns(obj, like)
     if same:
-        # As the fit resolved them. If no columns remained, it has no remainder.
+        # The columns as the fit resolved them. Without remaining columns, there is no
+        # remainder.
         known = [columns for _, _, columns in seen] + [()]
         given = [(n, t, c) for (n, t, _), c in zip(given, known, strict=False)]
     like_by_name = {name: transformer for name, transformer, _ in seen}
@@ -498,7 +498,7 @@ _Branch = tuple[str, Any, Any]
 
 
 def _branches(union: BaseEstimator, *, fitted: bool = True) -> list[_Branch]:
-    """Name, transformer and columns of what a union holds; columns None if all."""
+    """Name, transformer and columns of each branch of a union; None for all columns."""
     if hasattr(union, "transformer_list"):
         return [(name, one, None) for name, one in union.transformer_list]
     if fitted:
@@ -507,7 +507,7 @@ def _branches(union: BaseEstimator, *, fitted: bool = True) -> list[_Branch]:
 
 
 def _active(branches: list[_Branch]) -> list[_Branch]:
-    """Those that are fitted: not dropped, and not without columns."""
+    """The branches that are fitted: not dropped, and with columns."""
     return [
         (name, transformer, columns)
         for name, transformer, columns in branches
@@ -528,7 +528,7 @@ def _selects_none(columns: ArrayLike | None) -> bool:
 
 
 def _same_columns(obj: BaseEstimator, like: BaseEstimator) -> bool:
-    """Whether a union surely selects what the fitted `like` did, even of fewer rows."""
+    """Whether a union surely selects what fitted `like` did, even from fewer rows."""
     if type(like) is not type(obj) or any(map(_selects_by_function, (obj, like))):
         return False
     if not hasattr(like, "transformer_list") and not hasattr(like, "transformers_"):
@@ -563,8 +563,8 @@ def _collect_voting(voting: BaseEstimator, context: Context) -> Findings:
         context,
     )
     if isinstance(voting, VotingClassifier):
-        # It passes on numbers of classes in place of labels, all of which one label may
-        # change.
+        # It passes on numbers of classes in place of labels, and one label may change
+        # all of them.
         name = type(voting).__name__
         findings.unprotected += [
             f"The labels that occur in y, which {name} lists as its classes_."
@@ -574,7 +574,7 @@ def _collect_voting(voting: BaseEstimator, context: Context) -> Findings:
 
 
 def _collect_fits(fits: list[object], context: Context) -> Findings:
-    """Findings about fits of their own, such as those of a cross-validation."""
+    """Findings about separate fits, such as those of a cross-validation."""
     findings = _collect_each([(fit, fit) for fit in fits], context)
     findings.divided |= len(fits) > 1
     return findings
@@ -594,14 +594,14 @@ def _collect_each(
 
 
 def _collect_frozen(frozen: BaseEstimator, context: Context) -> Findings:
-    """Findings about what no fit changes: its guarantee is that of the earlier fit.
+    """Findings about a frozen estimator, whose guarantee is that of the earlier fit.
 
-    All fits of a search share it, so that it has counted the releases of all of them.
+    All fits of a search share it, so it has counted the releases of all of them.
     """
     counts: Literal["made", "call"] = "made" if context.counts == "made" else "call"
     findings = collect(frozen.estimator, Context(counts, noisy=context.noisy))
     findings.fixed = context.fixed and context.like is frozen
-    # It learned earlier.
+    # It learned before this fit.
     findings.learners, findings.learners_of_y = [], []
     return findings
 
@@ -704,7 +704,7 @@ def _collect_search(search: BaseEstimator, context: Context) -> Findings:
 
 
 def _refit_of(best: BaseEstimator, name: str, context: Context) -> Findings:
-    """Findings about what a fitted search has refitted."""
+    """Findings about the estimator that a fitted search has refitted."""
     counts: Literal["call", "refit"] = "call" if context.counts == "call" else "refit"
     refit = collect(best, replace(context, like=None, counts=counts))
     refit.releases = [

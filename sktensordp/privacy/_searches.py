@@ -13,9 +13,9 @@ _SEARCHES = (
     "HalvingGridSearchCV",
     "HalvingRandomSearchCV",
 )
-# Of the splitters of scikit-learn, those of which each repetition tests every record
-# once; those whose training and test sets are disjoint and hold no record twice; those
-# that read the values; and those that read groups.
+# Splitters of scikit-learn: those that test every record once in each repetition; those
+# whose training and test sets are disjoint and hold no record twice; those that read
+# the values; and those that read groups.
 _TEST_ONCE = (
     "GroupKFold",
     "KFold",
@@ -168,17 +168,17 @@ class RecordCounts:
     ) -> int | str:
         """How often, at most, one record goes into a release of one candidate.
 
-        A sentence on the reason if not known.
+        If that is not known, a sentence that says why.
 
         Parameters
         ----------
         unit : str or int
         protects_y : bool
-            Whether the target of a record is protected, so that nothing may be split
-            by targets.
+            Whether the target of a record is protected, so that targets must not decide
+            splits.
         in_fit, in_pass : int
-            How often a fit of the candidate uses a record of its training set, and a
-            later call one that it is passed.
+            How often a fit of the candidate uses a record of its training set, and how
+            often a later call uses a record that it is passed.
         """
         if self.draws_rows:
             return _DRAWS_ROWS
@@ -195,7 +195,7 @@ class RecordCounts:
 
     @property
     def unprotected(self) -> list[str]:
-        """Sentences on what the counts suppose to be public."""
+        """Sentences on what the counts assume to be public."""
         name = type(self.cv).__name__
         return [_GROUPS_CAVEAT.format(name)] if name in _BY_GROUPS else []
 
@@ -204,10 +204,10 @@ class RecordCounts:
     ) -> tuple[tuple[int, int], ...] | str:
         """The possible numbers of training sets and of test sets that a record is in.
 
-        A sentence on the reason if they are not known: neighbouring data must differ in
-        one record of the fits that use it, and in no other. So a side may follow from
-        what the guarantee treats as public, and, where all data of a unit are
-        protected, from the record's own ids.
+        If they are not known, a sentence that says why. In the fits that use a record,
+        neighbouring data must differ in that record alone. So the side of a record may
+        depend on what the guarantee treats as public and, if all data of a unit are
+        protected, on the record's own ids.
         """
         from sklearn import model_selection as splitters
 

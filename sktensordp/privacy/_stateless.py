@@ -1,13 +1,14 @@
 """Steps of scikit-learn whose fit reads no value at all, or no value of y.
 
-The first transform each row alone. The tag `requires_fit` is no substitute for their
-list: it is also false for PatchExtractor, which makes several rows of one, and for
-GaussianProcessRegressor, which does learn in `fit`. Without mean and scale,
-StandardScaler still counts the values that are not missing. A test compares what each
-step learns from two data sets.
+Steps of the first list transform each row by itself. The tag `requires_fit` is no
+substitute for that list: it is also false for PatchExtractor, which makes several rows
+from one, and for GaussianProcessRegressor, which does learn in `fit`. Without mean and
+scale, StandardScaler still counts the values that are not missing. A test compares what
+each step learns from two data sets.
 
-Nor do tags tell who reads y: it is not required by SelectKBest, whose function may or
-may not read it. A test fits each step of the second list to a y that nobody may touch.
+Nor do tags say which steps read y: SelectKBest does not require it, although its
+function may read it. A test fits each step of the second list to a y that must not be
+read.
 """
 
 import sys
@@ -22,12 +23,12 @@ def _always(_: object) -> bool:
 
 
 def _has_components(step: BaseEstimator) -> bool:
-    """Whether it does not choose the number of components by that of the rows."""
+    """Whether the number of components does not depend on the number of rows."""
     return bool(step.n_components != "auto")
 
 
 def _declares_categories(step: BaseEstimator) -> bool:
-    """Whether categories are no matter of the data, and no refusal tells of them."""
+    """Whether categories do not depend on the data, and no refusal reveals them."""
     return (
         not isinstance(step.categories, str)
         and step.handle_unknown in ("ignore", "use_encoded_value")
@@ -65,7 +66,7 @@ _READ_NOTHING: dict[str, Callable[[Any], bool]] = {
 }
 
 
-# With any parameters. Those of the list above ignore y, too.
+# Steps that ignore y with any parameters. Those of the list above do so, too.
 _IGNORE_Y = frozenset(
     {
         "BernoulliRBM",

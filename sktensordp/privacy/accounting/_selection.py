@@ -31,7 +31,7 @@ class SelectionCurve:
     Parameters
     ----------
     distribution : RepetitionDistribution
-        Of the number of tries.
+        Distribution of the number of tries.
     epsilon_of_try, delta_of_try : callable
         The curve of one try: epsilon at a delta, and delta at an epsilon.
     """
