@@ -114,6 +114,13 @@ class SampleReleases:
         answers = self._releases.ask(self._samples, question)
         return question.read(answers), answers[0][1]
 
+    def unprotected(self, question: Question) -> NDArray[np.float64] | None:
+        """What each sample contributes, if there is no noise and they are in memory."""
+        if self._releases.step or not self._samples.is_in_memory:
+            return None
+        parts = [question.vectors(*chunk) for chunk in self._samples.chunks()]
+        return np.concatenate(parts)
+
     def spectra(self, question: Question) -> list[Spectrum]:
         """Release moments; the spectrum of every matrix."""
         matrices, sigma = self.ask(question)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -52,8 +52,9 @@ _NOISE = (
     "The model holds little but noise: the released products of samples and targets "
     "are no larger than theirs."
 )
-# Penalties that are compared, in units of the noise's largest eigenvalue.
-_ALPHAS = np.geomspace(1e-2, 1e3, 61)
+# Penalties that are compared, in units of the noise's largest eigenvalue; and without
+# noise, of that of the features.
+_ALPHAS, _FREE_ALPHAS = np.geomspace(1e-2, 1e3, 61), np.geomspace(1e-9, 10, 61)
 
 
 class _Regression(MomentsEstimator):
@@ -178,7 +179,8 @@ class _Regression(MomentsEstimator):
     def fit_batches(self, batches: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
         """Fit to samples and targets that come in batches, such as files.
 
-        The result, noise included, is that of `fit` on all batches concatenated.
+        The result, noise included, is that of `fit` on all batches concatenated. Only
+        without noise may ``alpha="auto"`` take a slightly different penalty.
 
         Parameters
         ----------
@@ -269,15 +271,17 @@ class _Regression(MomentsEstimator):
             bases = tuple(map(whole_basis, factors) if question.step else factors)
             core = replace(core, shares=(1 - _MODES_SHARE,), bases=bases)
         model = _NormalEquations(releases, core, self._constant)
-        alpha = model.best_alpha() if self.alpha == "auto" else float(self.alpha)
-        weights, intercepts = model.solved(alpha)
+        alpha = self.alpha
+        if alpha == "auto":
+            alpha = model.best_alpha(releases.unprotected(core))
+        weights, intercepts = model.solved(float(alpha))
         # Columns with equal noise count alike, however rare a class is.
         if self._normalises:
             weights /= np.maximum(np.linalg.norm(weights, axis=0), 1e-300)
         sides = tuple(factor.shape[1] for factor in factors)
         fitted = {
             "components_": factors,
-            "alpha_": alpha,
+            "alpha_": float(alpha),
             "_cells": projected(weights.T, sides, [factor.T for factor in factors]),
             "_intercepts": intercepts,
         }
@@ -339,6 +343,7 @@ class _NormalEquations:
         unit = question.bound if question.step else 1.0
         first = n + (constant > 0)
         gram, cross = matrix[:n, :n], matrix[:n, first:] / unit
+        self._n_samples, self._has_constant = n_samples, constant > 0
         self._means, self._target_means = np.zeros(n), np.zeros(len(matrix) - first)
         self._cross_deviation = self._deviation / unit
         self.are_noise = sums_are_noise(cross, self._cross_deviation)
@@ -352,6 +357,7 @@ class _NormalEquations:
             self._target_means = matrix[n, first:] / scale
             gram = gram - n_samples * np.outer(self._means, self._means)
             cross = cross - n_samples * np.outer(self._means, self._target_means)
+        self._squares = of_targets - n_samples * self._target_means**2
         self._values, self._vectors = np.linalg.eigh(gram)
         self._along = self._vectors.T @ cross
 
@@ -362,30 +368,71 @@ class _NormalEquations:
         is_known = penalized > least
         return np.where(is_known, 1 / np.where(is_known, penalized, 1.0), 0.0)
 
-    def best_alpha(self) -> float:
-        """The penalty with the least expected squared error.
+    def best_alpha(self, samples: NDArray[np.float64] | None) -> float:
+        """The penalty with the least expected squared error of new predictions.
 
-        With S = (G + alpha)^-1 and w = S c for noisy G and c, the error is a constant
-        plus w' G w - 2 w' c, of which noise is on average responsible for
+        If the samples' own vectors are given, each is left out in turn. Otherwise, with
+        S = (G + alpha)^-1 and w = S c for noisy G and c, the error is a constant plus
+        w' G w - 2 w' c, of which noise is on average responsible for
         -2 s^2 (tr(S) |w|^2 + w' S w) in the first term, up to third orders, and for
-        s_c^2 tr(S) for every target in the second.
+        s_c^2 tr(S) for every target in the second. New samples have errors that are
+        larger by 2 tr(S G) variances of the residuals (Mallows 1973). Half of that is
+        added: where noise is large, penalties leave much of the signal in the
+        residuals. Tuned on digits, on components of low rank, and on sensors.
         """
+        free = (max(float(self._values[-1]), 0.0) * _FREE_ALPHAS).tolist()
+        if samples is not None:
+            return min(free, key=self._left_out(samples))
         if not self._deviation:
-            return 0.0
+            return min(free, key=self._generalised)
         edge = self._deviation * math.sqrt(len(self._values))
+        alphas = (edge * _ALPHAS).tolist()
+        errors = list(map(self._error, alphas))
+        left = max(float(self._squares.sum()) + min(errors), 0.0) / self._n_samples
+        values = np.maximum(self._values, 0.0)
+
+        def new_error(alpha: float, error: float) -> float:
+            return error + left * float(values @ self._inverse(alpha))
+
+        return min(zip(alphas, errors, strict=True), key=lambda one: new_error(*one))[0]
+
+    def _error(self, alpha: float) -> float:
+        """Expected squared error, less a constant, of the samples of the fit."""
+        inverse = self._inverse(alpha)
+        weights = inverse[:, np.newaxis] * self._along
+        squares = np.square(weights).sum(axis=1)
+        trace = float(inverse.sum())
+        found = float(np.sum(weights * self._along))
+        found -= self._along.shape[1] * self._cross_deviation**2 * trace
+        energy = float(self._values @ squares)
+        noise = trace * float(squares.sum()) + float(inverse @ squares)
+        return energy + 2 * self._deviation**2 * noise - 2 * found
+
+    def _generalised(self, alpha: float) -> float:
+        """Generalised cross-validation, from sums (Golub, Heath and Wahba 1979)."""
+        inverse = self._inverse(alpha)
+        explained = (2 * inverse - inverse**2 * self._values) @ self._along**2
+        n_free = self._n_samples - float(self._values @ inverse) - self._has_constant
+        if n_free <= 0:
+            return math.inf
+        return float(np.sum(self._squares - explained)) / n_free**2
+
+    def _left_out(self, samples: NDArray[np.float64]) -> Callable[[float], float]:
+        """Squared errors of predictions of each sample from all others, by penalty."""
+        n = len(self._values)
+        features = (samples[:, :n] - self._means) @ self._vectors
+        targets = samples[:, n + self._has_constant :] - self._target_means
+        of_constant = self._has_constant / self._n_samples
 
         def error(alpha: float) -> float:
             inverse = self._inverse(alpha)
-            weights = inverse[:, np.newaxis] * self._along
-            squares = np.square(weights).sum(axis=1)
-            trace = float(inverse.sum())
-            found = float(np.sum(weights * self._along))
-            found -= self._along.shape[1] * self._cross_deviation**2 * trace
-            energy = float(self._values @ squares)
-            noise = trace * float(squares.sum()) + float(inverse @ squares)
-            return energy + 2 * self._deviation**2 * noise - 2 * found
+            left = 1 - of_constant - np.square(features) @ inverse
+            if np.any(left <= 0):
+                return math.inf
+            errors = targets - features @ (inverse[:, np.newaxis] * self._along)
+            return float(np.square(errors / left[:, np.newaxis]).sum())
 
-        return min((edge * _ALPHAS).tolist(), key=error)
+        return error
 
     def solved(self, alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Weights of features, of shape (n_features, n_targets), and intercepts."""
@@ -411,7 +458,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
     alpha : float or "auto", default="auto"
         Penalty on the squared weights of the components, as in scikit-learn's
         ``Ridge``. "auto" takes the one with the least expected error, by what was
-        released and the known noise.
+        released and the known noise. Without noise, it is the one with which each
+        sample is best predicted from all others, as in scikit-learn's ``RidgeCV``; in
+        batches, generalised cross-validation estimates that from the sums.
     epsilon : float, default=1.0
         Budget of a sample and its target. ``float("inf")`` adds no noise.
     delta : float, default=1e-6
@@ -611,7 +660,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     alpha : float or "auto", default="auto"
         Penalty on the squared weights of the components, as in scikit-learn's
         ``Ridge``. "auto" takes the one with the least expected error, by what was
-        released and the known noise.
+        released and the known noise. Without noise, it is the one with which each
+        sample is best predicted from all others, as in scikit-learn's ``RidgeCV``; in
+        batches, generalised cross-validation estimates that from the sums.
     epsilon : float, default=1.0
         Budget of a sample and its target. ``float("inf")`` adds no noise.
     delta : float, default=1e-6

@@ -346,9 +346,15 @@ class Question:
         for start in range(0, len(rows), size):
             block = slice(start, start + size)
             of_block = None if further is None else further[block]
-            cells = _cells(rows[block], self, of_block)
+            cells = self.vectors(rows[block], of_block)
             for one, total in zip(self.sums, totals, strict=True):
                 one.add(total, cells)
+
+    def vectors(
+        self, rows: NDArray[np.floating], further: NDArray[np.float64] | None
+    ) -> NDArray[np.float64]:
+        """The vector whose moments a sample adds, for each sample."""
+        return _cells(rows, self, further)
 
     def read(
         self, answers: Sequence[tuple[NDArray[np.float64], float]]
