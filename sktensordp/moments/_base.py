@@ -137,7 +137,6 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     epsilon: float
     delta: float
     norm_bound: float | None
-    centre: bool
     tensor_shape: Any
     privacy_guarantee_: PrivacyGuarantee
     sample_shape_: tuple[int, ...]
@@ -240,9 +239,10 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         self._ranks(shape)
         n_cells = math.prod(shape)
+        self._prepared(np.empty((0, n_cells)), shape)
         modes = sum(n * (n + 1) // 2 for n in shape)
         core = min(n_cells, LARGEST_CORE) + n_further
-        total = modes + max(modes, core * (core + 1) // 2) + n_cells * self.centre
+        total = modes + max(modes, core * (core + 1) // 2) + n_cells * self._n_means
         if n_cells > LARGEST_SAMPLE:
             raise ValueError(
                 f"A sample of shape {shape} has more than {LARGEST_SAMPLE} cells. Pass "
@@ -359,6 +359,17 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """Number of further coordinates, from what is public about targets."""
         return 0
 
+    @property
+    def _n_means(self) -> int:
+        """Largest number of releases of a mean."""
+        raise NotImplementedError
+
+    def _prepared(
+        self, rows: NDArray[np.floating], shape: tuple[int, ...]
+    ) -> NDArray[np.floating]:
+        """Samples in public units, each by itself; refuses units of another shape."""
+        return rows
+
     def _is_declared(self) -> bool:
         """Whether everything that a fit needs beside sums is declared."""
         return self.norm_bound is not None
@@ -386,7 +397,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
         def rows_of(batch: Any) -> tuple[Any, Any]:
             rows, _ = self._rows(samples_of(batch), shape)
-            return rows, further_of(rows, batch)
+            return self._prepared(rows, shape), further_of(rows, batch)
 
         first, batches, is_read_once = read_first(batches)
         _, shape = self._rows(samples_of(first))
@@ -456,7 +467,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             "epsilon": float(self.epsilon),
             "delta": float(self.delta),
             "norm_bound": bound,
-            "centre": bool(self.centre),
+            "n_means": self._n_means,
             "tensor_shape": shape,
             **of_targets,
         }
@@ -490,7 +501,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         array = checked(check_array, filled(X), **options)
         self._shape_of(array)
         rows = array.reshape(len(array), math.prod(shape))
-        samples = Samples([(rows, self._further_of(rows, y))])
+        further = self._further_of(rows, y)
+        samples = Samples([(self._prepared(rows, shape), further)])
         samples.check()
         return samples
 

@@ -39,18 +39,43 @@ from ..ids import (
     one_each,
 )
 from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
+from ._means import MEAN_SHARE, MOST_STEPS, released_mean
 from ._samples import Samples
 from ._spectrum import Spectrum, best_ranks, ranks_above, shares_of_modes
-from ._sums import DIAGONAL_NOISE, LARGEST_CORE, Question, projected, whole_basis
+from ._sums import (
+    DIAGONAL_NOISE,
+    LARGEST_CELL,
+    LARGEST_CORE,
+    Question,
+    projected,
+    whole_basis,
+)
 
 # Of the budget, for the moments of the modes, if a core is to be found. A compromise:
 # on digits, less of it is better; on simulated subjects, more.
 _MODES_SHARE = 0.2
 # Length of a constant coordinate, where a target has length 1.
 _CONSTANT = 0.5
+# A model is said to hold little if it is expected to explain less of the variance of
+# its targets, or if its products with them exceed their noise by less of it: models of
+# an R2 of .4 had five times as much. Samples are far from 0 if their mean has more of
+# their energy.
+_LITTLE, _FAINT, _MOST = 0.05, 0.2, 0.8
 _NOISE = (
     "The model holds little but noise: the released products of samples and targets "
     "are no larger than theirs."
+)
+_FADED = (
+    "The model holds little: the penalty that its noise calls for leaves next to "
+    "nothing of the targets. "
+)
+_FAR = (
+    "Most of the energy of the samples is their mean. Pass a public offset (and scale, "
+    "if units differ), or center=True, and the norm_bound of what is left."
+)
+_NO_MEAN = (
+    "The mean of so few samples is noise at this epsilon: its error is expected to be "
+    "larger than norm_bound. Pass a public offset instead of center=True."
 )
 # Penalties that are compared, in units of the noise's largest eigenvalue; and without
 # noise, of that of the features.
@@ -73,7 +98,10 @@ class _Regression(MomentsEstimator):
     _cells: NDArray[np.float64]
     _intercepts: NDArray[np.float64]
 
-    centre = False
+    center: bool
+    offset: Any
+    scale: Any
+    mean_: NDArray[np.float64]
     _protects_y = True
     _declares: str
     _constant = 0.0
@@ -83,13 +111,16 @@ class _Regression(MomentsEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MomentsEstimator._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "offset": [Real, "array-like", None],
+        "scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
+        "center": ["boolean"],
     }
 
     _statement = (
         "Everything that fit publishes follows from sums over the samples, clipped to "
         "norm_bound, of second moments of their modes, and of their core together with "
-        "the targets, to which {noise} was added{by}. The targets are protected "
-        "with the samples. {number} is public."
+        "the targets (and, with center, of the samples), to which {noise} was "
+        "added{by}. The targets are protected with the samples. {number} is public."
     )
 
     def __sklearn_tags__(self) -> Any:
@@ -103,6 +134,39 @@ class _Regression(MomentsEstimator):
             f"{type(self).__name__} protects targets together with their samples: "
             f"splits must not depend on them.",
         ]
+
+    # --- what is public about samples -------------------------------------------------
+
+    def _units(
+        self, shape: tuple[int, ...]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Public offset and scale of every cell."""
+        found = []
+        for name, neutral in (("offset", 0.0), ("scale", 1.0)):
+            given = getattr(self, name)
+            try:
+                cells = np.asarray(neutral if given is None else given, dtype=float)
+                cells = np.broadcast_to(cells, shape).reshape(-1)
+            except (TypeError, ValueError):
+                cells = np.full(1, math.nan)
+            if not np.all(np.isfinite(cells)) or (name == "scale" and cells.min() <= 0):
+                kind = "finite" if name == "offset" else "finite and positive"
+                raise ValueError(
+                    f"{name} must be {kind}: a number, or an array that broadcasts to "
+                    f"the shape {shape} of a sample."
+                )
+            found.append(cells)
+        return found[0], found[1]
+
+    def _prepared(
+        self, rows: NDArray[np.floating], shape: tuple[int, ...]
+    ) -> NDArray[np.floating]:
+        if self.offset is None and self.scale is None:
+            return rows
+        offset, scale = self._units(shape)
+        with np.errstate(over="ignore"):
+            cells = (rows.astype(float) - offset) / scale
+        return np.clip(cells, -LARGEST_CELL, LARGEST_CELL, out=cells)
 
     # --- what is public about targets -------------------------------------------------
 
@@ -172,6 +236,7 @@ class _Regression(MomentsEstimator):
         rows, shape = self._rows(X)
         targets = self._checked_targets(rows, y)
         known, declared = self._known(targets)
+        rows = self._prepared(rows, shape)
         samples = Samples([(rows, self._further(targets, known))])
         return self._fit_to(samples, shape, known, declared=declared)
 
@@ -187,10 +252,10 @@ class _Regression(MomentsEstimator):
         batches : iterable of (X, y)
             Each as for `fit`. Memory holds one batch at a time. They are read once for
             malformed samples, before a budget is asked, and then twice, or once if the
-            core has all cells. So pass a list or another object that can be iterated
-            over again, and that gives the same samples every time. An iterator that is
-            read only once serves one release alone, and what is malformed then ends the
-            fit after its record.
+            core has all cells; with `center`, up to three times more. So pass a list or
+            another object that can be iterated over again, and that gives the same
+            samples every time. An iterator that is read only once serves one release
+            alone, and what is malformed then ends the fit after its record.
 
         Returns
         -------
@@ -225,7 +290,13 @@ class _Regression(MomentsEstimator):
             raise ValueError(
                 f"Pass {self._declares}: all parties must know it beforehand."
             )
-        return {self._declares: [repr(one) for one in np.asarray(known).tolist()]}
+        # The fit refuses what is no array of numbers.
+        units = {
+            name: None if given is None else np.asarray(given, dtype=object).tolist()
+            for name, given in (("offset", self.offset), ("scale", self.scale))
+        }
+        labels = [repr(one) for one in np.asarray(known).tolist()]
+        return {self._declares: labels, **units}
 
     @property
     def _length_of_further(self) -> float:  # type: ignore[override]
@@ -250,26 +321,39 @@ class _Regression(MomentsEstimator):
         return self._ranks(shape) not in (shape, math.prod(shape))
 
     def _n_passes(self, shape: tuple[int, ...]) -> int:
-        return 1 + self._finds_core(shape)
+        return 1 + self._finds_core(shape) + self._n_means
+
+    @property
+    def _n_means(self) -> int:
+        return MOST_STEPS * self.center
 
     def _learn(
         self, releases: SampleReleases, question: Question
     ) -> tuple[dict[str, Any], str]:
-        shape = question.shape
+        shape, left, said = question.shape, 1.0, ""
+        offset, scale = self._units(shape)
+        mean = np.zeros(len(offset))
+        if self.center:
+            left -= MEAN_SHARE
+            mean, error = released_mean(releases, question, MEAN_SHARE)
+            question = replace(question, mean=mean)
+            if error > question.bound:
+                said = _NO_MEAN
         core = replace(
             question,
-            shares=(1.0,),
+            shares=(left,),
             further=self._length_of_further,
             is_joint=True,
         )
         factors = [np.eye(n) for n in shape]
         if self._finds_core(shape):
-            shares = shares_of_modes(shape, _MODES_SHARE)
+            of_modes = _MODES_SHARE * left
+            shares = shares_of_modes(shape, of_modes)
             spectra = releases.spectra(replace(question, shares=shares))
             ranks = self._ranks_of(spectra, releases.n_samples)
             factors = [s.vectors[:, :r] for s, r in zip(spectra, ranks, strict=True)]
             bases = tuple(map(whole_basis, factors) if question.step else factors)
-            core = replace(core, shares=(1 - _MODES_SHARE,), bases=bases)
+            core = replace(core, shares=(left - of_modes,), bases=bases)
         model = _NormalEquations(releases, core, self._constant)
         alpha = self.alpha
         if alpha == "auto":
@@ -279,17 +363,31 @@ class _Regression(MomentsEstimator):
         if self._normalises:
             weights /= np.maximum(np.linalg.norm(weights, axis=0), 1e-300)
         sides = tuple(factor.shape[1] for factor in factors)
+        cells = projected(weights.T, sides, [factor.T for factor in factors])
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = offset + scale * mean
+            cells /= scale
+            intercepts = intercepts - cells @ mean
         fitted = {
             "components_": factors,
             "alpha_": float(alpha),
-            "_cells": projected(weights.T, sides, [factor.T for factor in factors]),
+            "mean_": mean.reshape(shape),
+            "_cells": cells,
             "_intercepts": intercepts,
         }
-        return fitted, self._said_of_noise(model) if model.are_noise else ""
+        return fitted, said or self._said_of(model, float(alpha))
 
-    def _said_of_noise(self, model: _NormalEquations) -> str:
-        """Said if the right-hand sides of the equations are noise."""
-        return f"{_NOISE} {SHORT_SAMPLES}"
+    def _said_of(self, model: _NormalEquations, alpha: float) -> str:
+        """Said of a model that may be noise, or nothing; "" of others."""
+        if model.are_noise:
+            return f"{_NOISE}{self._said_of_targets(model)} {SHORT_SAMPLES}"
+        if not model.fades(alpha):
+            return ""
+        return _FADED + (_FAR if model.are_far else SHORT_SAMPLES)
+
+    def _said_of_targets(self, model: _NormalEquations) -> str:
+        """Said in addition if targets are noise, too."""
+        return ""
 
     def _ranks_of(self, spectra: list[Spectrum], n_samples: int) -> tuple[int, ...]:
         """Numbers of components of the modes; one for each."""
@@ -331,6 +429,8 @@ class _NormalEquations:
         are within their noise of nothing.
     have_no_targets : bool
         Whether the sums of squared targets are; of classes, these are their counts.
+    are_far : bool
+        Whether most of the energy of the features is that of their mean.
     """
 
     def __init__(
@@ -350,6 +450,11 @@ class _NormalEquations:
         of_targets = np.diag(matrix)[first:] / unit**2
         deviation = self._deviation / unit**2 * DIAGONAL_NOISE
         self.have_no_targets = counts_are_noise(of_targets, deviation)
+        # Sums of the features of all who have a target, less what noise adds.
+        summed = matrix[:, n : n + 1] / constant if constant else matrix[:, n:]
+        far = float(np.square(summed[:n].sum(axis=1) / unit).sum())
+        far -= n * summed.shape[1] * (self._cross_deviation / (constant or 1.0)) ** 2
+        self.are_far = far > _MOST * n_samples * float(np.trace(gram))
         if constant:
             # The intercept has no penalty: what it explains is taken off.
             self._means = matrix[:n, n] / (constant * unit * n_samples)
@@ -360,6 +465,12 @@ class _NormalEquations:
         self._squares = of_targets - n_samples * self._target_means**2
         self._values, self._vectors = np.linalg.eigh(gram)
         self._along = self._vectors.T @ cross
+        # Variances of their noise: of all targets, and of the means that are taken off.
+        variances = np.full(n, float(self._along.shape[1]))
+        if constant:
+            variances += np.square(self._target_means / constant).sum()
+            variances += np.square(self._vectors.T @ self._means / (constant * unit))
+        self._variances = variances * self._cross_deviation**2
 
     def _inverse(self, alpha: float) -> NDArray[np.float64]:
         """Inverses of the eigenvalues, none of which is negative, and the penalty."""
@@ -375,10 +486,11 @@ class _NormalEquations:
         S = (G + alpha)^-1 and w = S c for noisy G and c, the error is a constant plus
         w' G w - 2 w' c, of which noise is on average responsible for
         -2 s^2 (tr(S) |w|^2 + w' S w) in the first term, up to third orders, and for
-        s_c^2 tr(S) for every target in the second. New samples have errors that are
-        larger by 2 tr(S G) variances of the residuals (Mallows 1973). Half of that is
-        added: where noise is large, penalties leave much of the signal in the
-        residuals. Tuned on digits, on components of low rank, and on sensors.
+        s_c^2 tr(S) for every target in the second, or more with an intercept. New
+        samples have errors that are larger by 2 tr(S G) variances of the residuals
+        (Mallows 1973). Half of that is added: where noise is large, penalties leave
+        much of the signal in the residuals. All, half and none of it were compared on
+        digits, on components of low rank, and on sensors.
         """
         free = (max(float(self._values[-1]), 0.0) * _FREE_ALPHAS).tolist()
         if samples is not None:
@@ -387,7 +499,7 @@ class _NormalEquations:
             return min(free, key=self._generalised)
         edge = self._deviation * math.sqrt(len(self._values))
         alphas = (edge * _ALPHAS).tolist()
-        errors = list(map(self._error, alphas))
+        errors = [self._error(alpha, self._along) for alpha in alphas]
         left = max(float(self._squares.sum()) + min(errors), 0.0) / self._n_samples
         values = np.maximum(self._values, 0.0)
 
@@ -396,17 +508,37 @@ class _NormalEquations:
 
         return min(zip(alphas, errors, strict=True), key=lambda one: new_error(*one))[0]
 
-    def _error(self, alpha: float) -> float:
+    def _error(self, alpha: float, along: NDArray[np.float64]) -> float:
         """Expected squared error, less a constant, of the samples of the fit."""
         inverse = self._inverse(alpha)
-        weights = inverse[:, np.newaxis] * self._along
+        weights = inverse[:, np.newaxis] * along
         squares = np.square(weights).sum(axis=1)
         trace = float(inverse.sum())
-        found = float(np.sum(weights * self._along))
-        found -= self._along.shape[1] * self._cross_deviation**2 * trace
+        found = float(np.sum(weights * along)) - float(self._variances @ inverse)
         energy = float(self._values @ squares)
         noise = trace * float(squares.sum()) + float(inverse @ squares)
         return energy + 2 * self._deviation**2 * noise - 2 * found
+
+    def fades(self, alpha: float) -> bool:
+        """Whether the penalty is expected to leave next to nothing of the targets.
+
+        Models of classes explain their shares, too, by the mean of the features: less
+        that, and only if features are far from 0.
+        """
+        if not self._deviation:
+            return False
+        along, squares = self._along, float(self._squares.sum())
+        if not self._has_constant:
+            if not self.are_far or squares <= 0:
+                return False
+            shares = self._squares / squares
+            along = along - np.outer(along.sum(axis=1), shares)
+            squares *= 1 - float(np.square(shares).sum())
+        inverse = self._inverse(alpha)
+        noise = float(self._variances @ inverse)
+        found = float(inverse @ np.square(along).sum(axis=1)) - noise
+        explained = -self._error(alpha, along)
+        return explained < _LITTLE * squares or found < _FAINT * noise
 
     def _generalised(self, alpha: float) -> float:
         """Generalised cross-validation, from sums (Golub, Heath and Wahba 1979)."""
@@ -473,6 +605,16 @@ class MultilinearRidge(RegressorMixin, _Regression):
         Public range of the targets; targets outside of it are moved to its ends. If
         None, it is read off the data with a `PrivacyLeakWarning`, and no finite epsilon
         holds.
+    offset, scale : float or array-like, default=None
+        Public units: a sample is fitted less `offset` and divided by `scale`, and
+        `norm_bound` and `alpha` are of what is left. A number, or an array that
+        broadcasts to a sample, such as one number for each channel, of shape
+        (n_channels, 1). Choose them without a look at the data. None stands for 0
+        and 1.
+    center : bool, default=False
+        Whether to release a noisy mean with a tenth of the budget, in up to three
+        steps, and fit samples less that mean. Then `norm_bound` bounds samples less
+        their mean, which may be up to 100 times as long.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -491,6 +633,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
         Orthonormal factors of the modes.
     alpha_ : float
         The penalty that was taken.
+    mean_ : ndarray of the shape of a sample
+        What samples are fitted less of: the released mean with `center`, or else
+        `offset`.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int
@@ -545,6 +690,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
         delta: float = 1e-6,
         norm_bound: float | None = None,
         target_bounds: tuple[float, float] | None = None,
+        offset: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        center: bool = False,
         tensor_shape: Sequence[int] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -554,6 +702,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
         self.delta = delta
         self.norm_bound = norm_bound
         self.target_bounds = target_bounds
+        self.offset = offset
+        self.scale = scale
+        self.center = center
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
@@ -675,6 +826,16 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         Public, of one kind, all different. A sample with another label, of whatever
         type, counts as one without a label. If None, they are read off the data with a
         `PrivacyLeakWarning`, and no finite epsilon holds.
+    offset, scale : float or array-like, default=None
+        Public units: a sample is fitted less `offset` and divided by `scale`, and
+        `norm_bound` and `alpha` are of what is left. A number, or an array that
+        broadcasts to a sample, such as one number for each channel, of shape
+        (n_channels, 1). Choose them without a look at the data. None stands for 0
+        and 1.
+    center : bool, default=False
+        Whether to release a noisy mean with a tenth of the budget, in up to three
+        steps, and fit samples less that mean. Then `norm_bound` bounds samples less
+        their mean, which may be up to 100 times as long.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -692,6 +853,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         Orthonormal factors of the modes.
     alpha_ : float
         The penalty that was taken.
+    mean_ : ndarray of the shape of a sample
+        What samples are fitted less of: the released mean with `center`, or else
+        `offset`.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int
@@ -747,6 +911,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         delta: float = 1e-6,
         norm_bound: float | None = None,
         classes: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        center: bool = False,
         tensor_shape: Sequence[int] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -756,6 +923,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         self.delta = delta
         self.norm_bound = norm_bound
         self.classes = classes
+        self.offset = offset
+        self.scale = scale
+        self.center = center
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
@@ -857,12 +1027,12 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
             raise malformed("labels", "Input y contains NaN or infinity.")
         return labels
 
-    def _said_of_noise(self, model: _NormalEquations) -> str:
+    def _said_of_targets(self, model: _NormalEquations) -> str:
         if not model.have_no_targets:
-            return super()._said_of_noise(model)
+            return ""
         return (
-            f"{_NOISE} So are the numbers of samples of each class: check how labels "
-            f"are spelt in y and in classes. {SHORT_SAMPLES}"
+            " So are the numbers of samples of each class: check how labels are spelt "
+            "in y and in classes."
         )
 
     def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:

@@ -71,7 +71,7 @@ BASIS_BITS = 24
 _LIMB = 2**32 - 1
 # Bits of the lower half of a square.
 _HALF_BITS = 22
-_LARGEST = float(np.finfo(float).max)
+LARGEST_CELL = float(np.finfo(float).max)
 
 # Samples, and their further coordinates or None.
 Chunk = tuple[NDArray[np.floating], NDArray[np.float64] | None]
@@ -398,7 +398,7 @@ def _cells(
     if question.mean is not None:
         with np.errstate(over="ignore"):
             cells -= question.mean
-        np.clip(cells, -_LARGEST, _LARGEST, out=cells)
+        np.clip(cells, -LARGEST_CELL, LARGEST_CELL, out=cells)
     if math.isfinite(bound):
         # Of this size, squares are finite, and no cell is larger than 1.
         cells /= np.maximum(np.abs(cells).max(axis=1, keepdims=True), bound)

@@ -46,6 +46,8 @@ WAYS = {
     "in all": {"n_components": 4},
     "any": {},
     "fixed penalty": {"n_components": (2, 3), "alpha": 0.3},
+    "centred": {"n_components": (2, 2), "center": True},
+    "units": {"n_components": (2, 2), "offset": [[0.1], [0.0], [-0.2]], "scale": 0.9},
 }
 ways = pytest.mark.parametrize("way", WAYS)
 makers = pytest.mark.parametrize("make", [ridge, classifier], ids=["ridge", "classes"])
@@ -96,7 +98,7 @@ def test_the_guarantee_is_that_of_the_noise(make, way):
         guarantee = model.fit(*people()).privacy_guarantee_
     further = 2 if make is ridge else 3
     core = 12 + further
-    rounded = 6 + 10 + core * (core + 1) // 2
+    rounded = 6 + 10 + core * (core + 1) // 2 + 3 * 12 * model.center
     mu = (1 + found.step * math.sqrt(rounded)) / found.sigma
     assert 0.99e-5 < divergence.gaussian_stick(mu, 1.0) <= 1e-5
     assert accounted(guarantee)[1] == pytest.approx(mu, rel=1e-6)
