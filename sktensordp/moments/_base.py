@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -65,6 +66,11 @@ from ._samples import OfParties, Samples, read_first
 from ._spectrum import Spectrum
 from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
 
+_ANY_SHAPE = (
+    "This is the loosest guarantee with this epsilon and delta, because the noise is "
+    "not known before the shape of the samples. Declare tensor_shape to plan what fit "
+    "will state; it does not depend on the number of samples."
+)
 # A coarser lattice would round the moments of few samples to nothing.
 _LARGEST_STEP = 2.0**-6
 # What may help if a fit releases no more than noise.
@@ -339,7 +345,11 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         elif math.isfinite(epsilon):
             # Both hold for every shape; the rest of the curve may not.
             event = RevealingDpEvent(delta, PureDpEvent(epsilon))
-        return self._guarantee(event, declared=declared)
+        guarantee = self._guarantee(event, declared=declared)
+        if declared and shape is None and event is not None:
+            said = f"{guarantee.statement} {_ANY_SHAPE}"
+            guarantee = replace(guarantee, statement=said)
+        return guarantee
 
     def _for_any_shape(
         self, guarantee: PrivacyGuarantee, fitted: object

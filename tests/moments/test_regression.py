@@ -105,8 +105,15 @@ def test_the_guarantee_is_that_of_the_noise(make, way):
     assert (guarantee.epsilon, guarantee.unit) == (1.0, "sample")
     assert "targets are protected" in guarantee.statement
     planned = planned_guarantee(clone(model).set_params(tensor_shape=(3, 4)))
-    assert planned.event == guarantee.event
-    assert planned_guarantee(clone(model)).epsilon == 1.0
+    assert planned == guarantee
+    # Before the shape is known: never smaller, and it says what is missing.
+    loose = planned_guarantee(clone(model))
+    assert loose.epsilon == 1.0
+    assert "Declare tensor_shape" in loose.statement
+    assert "Declare tensor_shape" not in planned.statement
+    for delta in (1e-12, 1e-7, 1e-5, 1e-3, 0.1):
+        assert loose.epsilon_at(delta) >= guarantee.epsilon_at(delta)
+    assert loose.max_accuracy() > planned.max_accuracy() == guarantee.max_accuracy()
 
 
 @makers
