@@ -32,7 +32,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
 from .._dask import is_dask
-from .._noise_only import warn_of_noise
+from .._noise_only import is_one_of_many, warn_of_noise
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval
 from .._validation import (
@@ -44,7 +44,7 @@ from .._validation import (
     is_integer,
     warn,
 )
-from ..base import EstimatorMixin, PrivateEstimatorMixin
+from ..base import LOGGER, EstimatorMixin, PrivateEstimatorMixin
 from ..exceptions import PrivacyLeakWarning
 from ..measure import (
     NoisySums,
@@ -80,6 +80,12 @@ SHORT_SAMPLES = (
 )
 # Fits compute with the fourth powers of bounds, the variances of moments.
 _NORMS = 1e-50, 1e50
+
+
+def _size(n_samples: int, shape: tuple[int, ...]) -> str:
+    """How many samples there are, and of which shape; "" before they were counted."""
+    plural = "" if n_samples == 1 else "s"
+    return f"{n_samples} sample{plural} of shape {shape}" if n_samples else ""
 
 
 class SampleReleases:
@@ -166,7 +172,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     _statement = (
         "Everything that fit publishes follows from sums over the samples, clipped to "
         "norm_bound, of their second moments (and, with centre, of the samples), to "
-        "which {noise} was added{by}. {number} is public."
+        "which {noise} was added{by}. {number} is public{size}."
     )
 
     def __sklearn_tags__(self) -> Any:
@@ -294,15 +300,20 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         declared: bool,
         conditions: tuple[str, ...] = (),
         shared_noise: SharedNoise | None = None,
+        size: str = "",
     ) -> PrivacyGuarantee:
         from dp_accounting import dp_event
 
+        of_size = f": {size}" if size else ""
         fields: dict[str, Any] = {
             "unit": "sample",
             "source": "Dong, Roth and Su (2022), Corollary 3.3",
             "conditions": (*self._conditions, *conditions),
             "statement": self._statement.format(
-                noise="Gaussian noise", by="", number="The number of samples"
+                noise="Gaussian noise",
+                by="",
+                number="The number of samples",
+                size=of_size,
             ),
             "local": False,
         }
@@ -312,6 +323,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 noise=shared_noise.name,
                 by=shared_noise.by,
                 number="Every party's number of samples",
+                size=of_size,
             )
             fields["source"] += shared_noise.source
             fields["conditions"] += shared_noise.conditions
@@ -320,7 +332,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         if event is not None and declared:
             return PrivacyGuarantee(event=event, epsilon=epsilon, delta=delta, **fields)
         if event is None:
-            fields["statement"] = "Moments of the samples were used without noise."
+            said = "Moments of the samples{} were used without noise."
+            fields["statement"] = said.format(f" ({size})" if size else "")
         else:
             fields["claimed"] = epsilon, delta
             fields["statement"] += (
@@ -433,6 +446,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         noise = samples.noise or self._planned_noise(shape, n_further)
         samples.check()
+        size = _size(samples.n_samples, shape)
         bound, bound_is_declared = self._bound(samples)
         question = Question(shape, bound, noise.step, n_further=n_further)
         guarantee = self._guarantee(
@@ -440,6 +454,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             declared=declared and bound_is_declared,
             conditions=samples.conditions,
             shared_noise=samples.noise,
+            size=size,
         )
         draws, recorded = noise.event is not None, samples.noise is not None
         # Locked, or another thread might store its model under this guarantee.
@@ -454,6 +469,14 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             fitted = {**learned, "sample_shape_": shape, **facts}
             self.__dict__ = {**vars(self), **fitted}
             on_step()
+        if not is_one_of_many():
+            LOGGER.info("%s: %s", type(self).__name__, _size(samples.n_samples, shape))
+            if len(shape) > 1 and samples.n_samples < max(shape):
+                warn(
+                    f"The fit got {_size(samples.n_samples, shape)}: fewer than its "
+                    f"longest mode has. If the first axis of X is not that of "
+                    f"the samples, move it there, such as by np.moveaxis(X, -1, 0)."
+                )
         warn_of_noise(bool(said), said)
         return self
 

@@ -120,7 +120,8 @@ class _Regression(MomentsEstimator):
         "Everything that fit publishes follows from sums over the samples, clipped to "
         "norm_bound, of second moments of their modes, and of their core together with "
         "the targets (and, with center, of the samples), to which {noise} was "
-        "added{by}. The targets are protected with the samples. {number} is public."
+        "added{by}. The targets are protected with the samples. {number} is "
+        "public{size}."
     )
 
     def __sklearn_tags__(self) -> Any:
@@ -379,14 +380,17 @@ class _Regression(MomentsEstimator):
 
     def _said_of(self, model: _NormalEquations, alpha: float) -> str:
         """Said of a model that may be noise, or nothing; "" of others."""
+        said = self._said_of_targets(model)
         if model.are_noise:
-            return f"{_NOISE}{self._said_of_targets(model)} {SHORT_SAMPLES}"
+            return f"{_NOISE} {said}{SHORT_SAMPLES}"
+        if said:
+            return f"The model holds nothing. {said}".rstrip()
         if not model.fades(alpha):
             return ""
         return _FADED + (_FAR if model.are_far else SHORT_SAMPLES)
 
     def _said_of_targets(self, model: _NormalEquations) -> str:
-        """Said in addition if targets are noise, too."""
+        """Said of targets that are noise themselves, or that nobody has."""
         return ""
 
     def _ranks_of(self, spectra: list[Spectrum], n_samples: int) -> tuple[int, ...]:
@@ -1031,8 +1035,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         if not model.have_no_targets:
             return ""
         return (
-            " So are the numbers of samples of each class: check how labels are spelt "
-            "in y and in classes."
+            "As far as the released numbers tell, no sample has one of the classes: "
+            "check how labels are spelt in y and in classes. "
         )
 
     def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:

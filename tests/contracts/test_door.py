@@ -44,6 +44,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     # Of samples that are pandas' or of other types, nothing is said here.
     pytest.mark.filterwarnings("ignore:.*at one end|.*end of the declared range"),
+    pytest.mark.filterwarnings("ignore:The fit got:UserWarning"),
 ]
 
 

@@ -1,7 +1,10 @@
 """`MultilinearRidge` and its classifier: targets are protected with their samples."""
 
+import logging
 import math
 import pickle
+import warnings
+from dataclasses import replace
 from functools import partial
 from unittest import mock
 
@@ -21,7 +24,7 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
-from sktensordp.exceptions import PrivacyLeakWarning
+from sktensordp.exceptions import NoiseOnlyWarning, PrivacyLeakWarning
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.moments import (
     MultilinearRidge,
@@ -105,7 +108,7 @@ def test_the_guarantee_is_that_of_the_noise(make, way):
     assert (guarantee.epsilon, guarantee.unit) == (1.0, "sample")
     assert "targets are protected" in guarantee.statement
     planned = planned_guarantee(clone(model).set_params(tensor_shape=(3, 4)))
-    assert planned == guarantee
+    assert replace(planned, statement=guarantee.statement) == guarantee
     # Before the shape is known: never smaller, and it says what is missing.
     loose = planned_guarantee(clone(model))
     assert loose.epsilon == 1.0
@@ -209,6 +212,7 @@ def test_without_noise_batches_generalise_as_well(make):
     assert other.alpha_ == pytest.approx(min(penalties(features, y), key=error))
 
 
+@pytest.mark.filterwarnings("ignore:The fit got:UserWarning")
 def test_as_many_features_as_samples_have_a_penalty_without_noise():
     X, y = low_rank(100)
     for fit in (
@@ -362,6 +366,19 @@ def test_unknown_labels_count_as_none():
         assert np.count_nonzero(moved) == 2  # its products with a label, and the count
 
 
+@pytest.mark.parametrize("epsilon", [2.0, math.inf])
+@pytest.mark.parametrize("container", [list, tuple, lambda y: np.array(y, object)])
+def test_labels_that_are_all_of_another_kind_warn(epsilon, container):
+    """A list is not refused: one label in it would decide. All of them are told."""
+    model = classifier((8, 8), epsilon=epsilon, classes=range(10))
+    labels = [str(label) for label in LABELS]
+    with pytest.warns(NoiseOnlyWarning, match="check how labels are spelt"):
+        model.fit(IMAGES, container(labels))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(IMAGES, container(LABELS.tolist()))
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, None, "text"])
 def test_bad_targets_cost_nothing(bad):
     X, y = people()
@@ -419,6 +436,22 @@ def test_a_private_search_chooses_among_numbers_of_components():
     search.fit(IMAGES, LABELS)
     assert search.privacy_guarantee_.epsilon == planned.epsilon
     assert math.isfinite(planned.epsilon)
+
+
+def test_a_private_search_does_not_tell_how_many_fits_had_few_samples(recwarn, caplog):
+    X, y = np.random.default_rng(0).standard_normal((12, 3, 30)), np.arange(12) % 3
+    options = {"random_state": None, "epsilon": 4.0}
+    with pytest.warns(UserWarning, match="fewer than its longest mode"):
+        ridge((1, 1), **options).fit(X, y)
+    recwarn.clear()
+    grid = {"n_components": [(1, 1), (2, 2)]}
+    search = PrivateSearchCV(
+        ridge(**options), grid, n_iter=3, score_bounds=(-4, 0), score_epsilon=1.0
+    )
+    with caplog.at_level(logging.DEBUG, "sktensordp"):
+        search.fit(X, y)
+    assert not any("fewer than" in str(one.message) for one in recwarn.list)
+    assert not any(line.startswith("MultilinearRidge: 1") for line in caplog.messages)
 
 
 def test_scores_and_shapes():
