@@ -471,7 +471,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             on_step()
         if not is_one_of_many():
             LOGGER.info("%s: %s", type(self).__name__, _size(samples.n_samples, shape))
-            if len(shape) > 1 and samples.n_samples < max(shape):
+            is_guessed = self.tensor_shape is None and len(shape) > 1
+            if is_guessed and samples.n_samples < max(shape):
                 warn(
                     f"The fit got {_size(samples.n_samples, shape)}: fewer than its "
                     f"longest mode has. If the first axis of X is not that of "

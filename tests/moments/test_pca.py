@@ -243,6 +243,7 @@ def test_an_audit_finds_no_more_than_the_claim(times):
 
 
 @pytest.mark.thorough
+@FEW
 def test_with_half_the_noise_an_audit_would_tell():
     """Released moments, less the exact ones: 1,200 numbers of the stated size.
 
