@@ -54,6 +54,7 @@ from ..measure import (
     plan_gaussian_sums,
 )
 from ..mechanisms._chunks import AS_SAMPLES
+from ..mechanisms._gaussian_noise import event_for_any_length
 from ..mechanisms._samples import (
     check_sample_shape,
     checked_tensor_shape,
@@ -66,11 +67,15 @@ from ._samples import OfParties, Samples, read_first
 from ._spectrum import Spectrum
 from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
 
-_ANY_SHAPE = (
-    "This is the loosest guarantee with this epsilon and delta, because the noise is "
-    "not known before the shape of the samples. Declare tensor_shape to plan what fit "
-    "will state; it does not depend on the number of samples."
+# Most numbers that a fit releases, if its plan does not know the shape of samples:
+# those of modes of 4,000 rows.
+_MOST_NUMBERS = 2**24
+_EXACT = (
+    "Declare tensor_shape to plan what fit will state, which does not depend on the "
+    "number of samples."
 )
+_ANY_SHAPE = f"This holds for fits that release up to {{:,}} numbers. {_EXACT}"
+_LOOSE = f"This is the loosest guarantee with this epsilon and delta. {_EXACT}"
 # A coarser lattice would round the moments of few samples to nothing.
 _LARGEST_STEP = 2.0**-6
 # What may help if a fit releases no more than noise.
@@ -260,20 +265,24 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 f"A sample of shape {shape} has more than {LARGEST_SAMPLE} cells. Pass "
                 f"smaller samples."
             )
-        noise = plan_gaussian_sums(
-            float(self.epsilon),
-            float(self.delta),
-            within=float(self.epsilon),
-            n_cells=total,
-            n_changed=total,
-            n_entries=CAPACITY,
-        )
+        noise = self._noise_of(total)
         if noise.step > _LARGEST_STEP:
             raise ValueError(
                 f"epsilon = {self.epsilon} and delta = {self.delta} are so small that "
                 f"the noise would hide everything. Pass larger ones."
             )
         return noise
+
+    def _noise_of(self, n_numbers: int) -> NoisySums:
+        """Noise for releases of so many numbers."""
+        return plan_gaussian_sums(
+            float(self.epsilon),
+            float(self.delta),
+            within=float(self.epsilon),
+            n_cells=n_numbers,
+            n_changed=n_numbers,
+            n_entries=CAPACITY,
+        )
 
     def _bound(self, samples: Samples) -> tuple[float, bool]:
         """The norm bound, and whether it was declared."""
@@ -343,26 +352,36 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         return PrivacyGuarantee.of(dp_event.NonPrivateDpEvent(), **fields)
 
     def _planned_guarantee(self, fitted: object = None) -> PrivacyGuarantee:
-        from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
-
-        event: Any
-        event, declared, known = None, self._is_declared(), self._declared()
+        declared, known = self._is_declared(), self._declared()
         shape = getattr(fitted, "sample_shape_", None)
         if self.tensor_shape is not None:
             shape = checked_tensor_shape(self.tensor_shape)
         if shape is not None:
             self._ranks(shape)  # refuses some
-        epsilon, delta = float(self.epsilon), float(self.delta)
-        if shape is not None and declared:
+        if not declared or math.isinf(self.epsilon):
+            event = None if math.isinf(self.epsilon) else self._noise_of(1).event
+            return self._guarantee(event, declared=declared)
+        if shape is not None:
             event = self._planned_noise(shape, self._n_further(known)).event
-        elif math.isfinite(epsilon):
+            return self._guarantee(event, declared=True)
+        return self._guarantee_for_any_shape()
+
+    def _guarantee_for_any_shape(self) -> PrivacyGuarantee:
+        """That of a fit to samples of a shape that is not known yet."""
+        from ..privacy.accounting._curves import event_epsilon
+        from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
+
+        epsilon, delta = float(self.epsilon), float(self.delta)
+        guarantee = self._guarantee(self._noise_of(1).event, declared=True)
+        found = event_for_any_length(guarantee.event, epsilon, delta, _MOST_NUMBERS)
+        if found is None:
             # Both hold for every shape; the rest of the curve may not.
-            event = RevealingDpEvent(delta, PureDpEvent(epsilon))
-        guarantee = self._guarantee(event, declared=declared)
-        if declared and shape is None and event is not None:
-            said = f"{guarantee.statement} {_ANY_SHAPE}"
-            guarantee = replace(guarantee, statement=said)
-        return guarantee
+            event, said = RevealingDpEvent(delta, PureDpEvent(epsilon)), _LOOSE
+        else:
+            event, said = found[0], _ANY_SHAPE.format(found[1])
+            epsilon = max(event_epsilon(event, delta), epsilon)
+        statement = f"{guarantee.statement} {said}"
+        return replace(guarantee, event=event, epsilon=epsilon, statement=statement)
 
     def _for_any_shape(
         self, guarantee: PrivacyGuarantee, fitted: object

@@ -1,4 +1,11 @@
-"""Means of samples, released in steps that come closer, and shrunk by their noise."""
+"""Means of samples, released in steps that come closer, and shrunk by their noise.
+
+**Guarantee.** One sample that is replaced moves all releases of a mean together by no
+more than their share of the budget: each sums one vector for each sample, which follows
+from that sample, from earlier releases and from public numbers alone, and is scaled
+down to a public radius, in units of which it is released (``_sums.py``). Radii decide
+how accurate a mean is, and nothing of what protects a sample.
+"""
 
 import math
 from dataclasses import replace

@@ -324,11 +324,12 @@ def test_planned_guarantees(way, tensor_shape):
     model = make(**WAYS[way], tensor_shape=tensor_shape, random_state=None)
     planned = planned_guarantee(model)
     fitted = model.fit(people()).privacy_guarantee_
-    assert planned.epsilon == fitted.epsilon
+    assert fitted.epsilon <= planned.epsilon < fitted.epsilon * 1.006
     # What is planned for any shape is an upper bound at any delta.
     for delta in (1e-9, 1e-5, 1e-3):
         assert planned.epsilon_at(delta) >= fitted.epsilon_at(delta) * (1 - 1e-9)
     if tensor_shape:
+        assert planned.epsilon == fitted.epsilon
         assert planned.event == fitted.event
     assert 0.3 < epsilon_per_release(1.0, 3e-6, 3, model) < 1
 
