@@ -20,6 +20,7 @@ from .._validation import check_numeric, checked
 from ..mechanisms._chunks import in_chunks
 from ..privacy._conditions import PROJECTIONS
 from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
+from ._means import shrunk
 from ._samples import LazySamples, Samples
 from ._spectrum import (
     Spectrum,
@@ -158,6 +159,7 @@ class MultilinearPCA(
     if projections of the samples are not shown without noise.
     """
 
+    centre: bool
     _conditions = (PROJECTIONS,)
     _of_fit = ("_projection",)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -254,6 +256,10 @@ class MultilinearPCA(
         found = self._in_batches(batches, lambda batch: batch, lambda *_: None)
         return self._fit(*found)
 
+    @property
+    def _n_means(self) -> int:
+        return int(self.centre)
+
     def _n_passes(self, shape: tuple[int, ...]) -> int:
         return 1 + self.centre + isinstance(self._ranks(shape), int)
 
@@ -267,7 +273,7 @@ class MultilinearPCA(
             of_mean = replace(question, shares=(_MEAN_SHARE,), is_mean=True)
             (summed,), sigma = releases.ask(of_mean)
             are_noise = sums_are_noise(summed, of_mean.deviations(sigma)[0])
-            mean = _shrunk(summed, of_mean, sigma) / releases.n_samples
+            mean = shrunk(summed, of_mean, sigma) / releases.n_samples
             question = replace(question, mean=mean)
         ranks, method, rotation = self._ranks(shape), "modes", None
         if isinstance(ranks, int):
@@ -498,14 +504,3 @@ def _chosen(
         spectra = list(map(joined, spectra, releases.spectra(again)))
         _, ranks = best_ranks(spectra, n_components, deviations)
     return spectra, ranks, "modes"
-
-
-def _shrunk(
-    total: NDArray[np.float64], question: Question, sigma: float
-) -> NDArray[np.float64]:
-    """A noisy sum, shrunk towards zero by its share of noise (James and Stein)."""
-    if not sigma:
-        return total
-    noise = len(total) * (2 * sigma * question.unit) ** 2 / question.shares[0]
-    energy = float(np.square(total).sum())
-    return total * max(1 - noise / energy, 0.0) if energy else total

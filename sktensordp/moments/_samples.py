@@ -59,6 +59,11 @@ class Samples:
     ) -> None:
         self._chunks, self._rows_of, self._read_once = chunks, rows_of, read_once
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether they are one chunk in memory."""
+        return isinstance(self._chunks, list) and self._rows_of is None
+
     def check(self) -> None:
         """Refuse malformed samples, and count them."""
         if not self._read_once:

@@ -663,7 +663,10 @@ class PrivacyGuarantee:
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, count: int) -> Self:
-        """Guarantee of `count` such releases about the same data: `repeated`."""
+        """Guarantee of `count` such releases about the same data: `repeated`.
+
+        Not that of one release for a person who has `count` samples in it: `for_group`.
+        """
         is_count = isinstance(count, Integral) and not isinstance(count, bool)
         return self.repeated(int(count)) if is_count else NotImplemented
 

@@ -43,6 +43,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     # Of samples that are pandas' or of other types, nothing is said here.
     pytest.mark.filterwarnings("ignore:.*at one end|.*end of the declared range"),
+    pytest.mark.filterwarnings("ignore:The fit got:UserWarning"),
 ]
 
 
@@ -159,6 +160,16 @@ MOMENTS = {
     "ridge, any": of_samples(RIDGE, (4, 2), 0.5, 40, batched=True),
     "ridge, tiny": of_samples(RIDGE, (2, 2), 0.999, bound=1e-50, n_components=4),
     "ridge, huge": of_samples(RIDGE, (2, 2), 0.999, bound=1e50, n_components=(2, 2)),
+    "ridge, centred": of_samples(RIDGE, (3, 2), 0.7, n_components=6, center=True),
+    "ridge, centred core": of_samples(
+        RIDGE, (3, 4), 0.5, 40, batched=True, center=True
+    ),
+    "ridge, units": of_samples(
+        RIDGE, (3, 4), 0.999, n_components=(3, 4), offset=0.0, scale=1e-3
+    ),
+    "classes, centred": of_samples(
+        CLASSIFIER, (3, 2), 0.7, n_components=6, center=True, offset=0.5, scale=2.0
+    ),
     "classes": of_samples(CLASSIFIER, (3, 2), 0.999, n_components=(3, 2)),
     "classes, core": of_samples(CLASSIFIER, (3, 4), 0.5, 30, n_components=3),
     "classes, batches": of_samples(

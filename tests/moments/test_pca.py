@@ -1,7 +1,9 @@
 """`MultilinearPCA`: what it reveals, what it finds, and how it is used."""
 
+import logging
 import math
 import pickle
+import warnings
 from dataclasses import replace
 from functools import partial
 from unittest import mock
@@ -42,6 +44,7 @@ from tests.support.seams import Question, Spectrum, shares_of_modes
 
 DIGITS = load_digits()
 IMAGES = DIGITS.images / np.linalg.norm(DIGITS.images, axis=(1, 2), keepdims=True)
+FEW = pytest.mark.filterwarnings("ignore:The fit got:UserWarning")
 make = partial(MultilinearPCA, norm_bound=1.0, random_state=0)
 free = partial(MultilinearPCA, epsilon=math.inf)
 WAYS = {
@@ -67,6 +70,41 @@ def same(one, other):
     assert_array_equal(one.mean_, other.mean_)
     if one.rotation_ is not None:
         assert_array_equal(one.rotation_, other.rotation_)
+
+
+# --- which samples there are ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("axes", [(1, 2, 0), (1, 0, 2)])
+def test_samples_along_another_axis_are_told(axes, caplog):
+    X = np.random.default_rng(0).standard_normal((300, 8, 8)).transpose(axes)
+    size = f"{len(X)} samples of shape {X.shape[1:]}"
+    for fit in (
+        lambda: make((1, 1)).fit(X),
+        lambda: make((1, 1), epsilon=math.inf).fit(X),
+        lambda: make((1, 1)).fit_batches([X[:3], X[3:]]),
+        lambda: make((1, 1)).fit_batches(iter([X[:3], X[3:]])),
+    ):
+        caplog.clear()
+        with (
+            caplog.at_level(logging.INFO, "sktensordp"),
+            pytest.warns(
+                UserWarning, match="fewer than its longest.*np.moveaxis"
+            ) as told,
+        ):
+            model = fit()
+        assert any(size in str(one.message) for one in told)
+        assert f"MultilinearPCA: {size}" in caplog.messages
+    assert size not in model.privacy_guarantee_.statement  # counted after the record
+
+
+def test_the_guarantee_says_how_many_samples_of_which_shape_there_were():
+    X = people()
+    for params in ({}, {"norm_bound": None}, {"epsilon": math.inf}):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyLeakWarning)
+            guarantee = make(**params).fit(X).privacy_guarantee_
+        assert "8 samples of shape (3, 4)" in guarantee.statement
 
 
 # --- what it reveals -----------------------------------------------------------------
@@ -116,6 +154,7 @@ def test_the_same_of_samples_of_other_orders(shape):
     assert 0.999 < ratio <= 1
 
 
+@FEW
 def test_one_of_the_largest_samples_does_not_show():
     """Of 2^20 cells, all at the bound; unclipped, it would be the first component.
 
@@ -203,6 +242,7 @@ def test_an_audit_finds_no_more_than_the_claim(times):
 
 
 @pytest.mark.thorough
+@FEW
 def test_with_half_the_noise_an_audit_would_tell():
     """Released moments, less the exact ones: 1,200 numbers of the stated size.
 
@@ -283,11 +323,12 @@ def test_planned_guarantees(way, tensor_shape):
     model = make(**WAYS[way], tensor_shape=tensor_shape, random_state=None)
     planned = planned_guarantee(model)
     fitted = model.fit(people()).privacy_guarantee_
-    assert planned.epsilon == fitted.epsilon
+    assert fitted.epsilon <= planned.epsilon < fitted.epsilon * 1.006
     # What is planned for any shape is an upper bound at any delta.
     for delta in (1e-9, 1e-5, 1e-3):
         assert planned.epsilon_at(delta) >= fitted.epsilon_at(delta) * (1 - 1e-9)
     if tensor_shape:
+        assert planned.epsilon == fitted.epsilon
         assert planned.event == fitted.event
     assert 0.3 < epsilon_per_release(1.0, 3e-6, 3, model) < 1
 
@@ -652,6 +693,7 @@ def test_samples_of_another_shape_are_refused():
         model.inverse_transform(np.zeros((2, 5)))
 
 
+@FEW
 def test_zeros_and_single_samples_have_components():
     for X in (np.zeros((5, 3, 4)), people(1)):
         for params in WAYS.values():

@@ -111,7 +111,8 @@ PLACES = {
     "model_selection._groups": "Rows Split use_counts Users",
     "model_selection._scores": "row_score STEPS",
     # moments
-    "moments._base as moments_base": "MomentsEstimator",
+    "moments._base as moments_base": "MomentsEstimator SampleReleases",
+    "moments._means": "FAR MOST_STEPS released_mean",
     "moments._pca as moments_pca": "",
     "moments._regression as moments_regression": "",
     "moments._requests as moments_requests": "",
