@@ -29,13 +29,12 @@ from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.moments import (
     MultilinearRidge,
     MultilinearRidgeClassifier,
-    _regression,
 )
 from sktensordp.privacy import PrivacyBudget, planned_guarantee, privacy_of
 from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.replaying import accounted, largest_ratios, recorded
-from tests.support.seams import SampleReleases
+from tests.support.seams import SampleReleases, moments_regression
 
 DIGITS = load_digits()
 IMAGES = DIGITS.images / np.linalg.norm(DIGITS.images, axis=(1, 2), keepdims=True)
@@ -184,7 +183,7 @@ def test_without_noise_all_components_are_ridge_regression(alpha):
 def penalties(X, y):
     """Those that are compared without noise."""
     largest = np.linalg.eigvalsh(X.T @ X)[-1]
-    return largest * _regression._FREE_ALPHAS
+    return largest * moments_regression._FREE_ALPHAS
 
 
 def test_without_noise_the_penalty_is_that_of_ridge_cv():
