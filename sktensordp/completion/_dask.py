@@ -1,12 +1,12 @@
 """Observed entries in Dask collections.
 
-A task answers a question about the entries of one partition, or of one chunk: all
-entries of some rows of one mode, brought together by a shuffle. Answers are added up in
-a tree. Workers keep chunks in memory and, while a model is fitted, the rows that belong
-to them. Every answer is a function of the entries, of the question and, where values
-are randomised, of the key of the release and the number of the partition's first entry.
-So it does not matter which worker computes it, or how often: whatever was lost is
-computed again.
+A task answers a question about the entries of one partition or one chunk. A chunk has
+all entries of some rows of one mode; a shuffle brings them together. Answers are added
+up in a tree. Workers keep chunks in memory and, while a model is fitted, the rows that
+belong to them. Every answer is a function of the entries, of the question and, where
+values are randomised, of the key of the release and the number of the partition's first
+entry. So it does not matter which worker computes an answer, or how often: lost answers
+are computed again.
 """
 
 import math
@@ -60,20 +60,20 @@ class _Part(NamedTuple):
 
 
 class _Description(NamedTuple):
-    """What is counted in a partition when it is read first.
+    """Counts of a partition, made when it is first read.
 
     Attributes
     ----------
     n_entries : int
     counts : list by mode of (ndarray, ndarray)
-        Rows that have entries, ascending, and their numbers of entries: no larger than
-        the coordinates, however many rows the mode has.
+        Rows that have entries, ascending, and their numbers of entries. These arrays
+        are no larger than the coordinates, however many rows the mode has.
     dtype : dtype
         Type of the values.
     low, high : float
         Least and largest value.
     digest : bytes
-        Keyed hash of the entries, by which they are recognised.
+        Keyed hash, which shows later whether the entries are still the same.
     """
 
     n_entries: int
@@ -180,7 +180,7 @@ class PartitionedEntries:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What a guarantee of a fit to these entries rests on besides."""
+        """Further conditions of the guarantee of a fit to these entries."""
         return (CLIENTS,) * self.received
 
     def check_supported(self, measurement: Any) -> None:
@@ -229,9 +229,9 @@ class PartitionedEntries:
 
     @property
     def mode(self) -> int:
-        """The mode of whose rows a chunk has all entries.
+        """The mode by whose rows entries are divided into chunks.
 
-        It is that of protected units, or else the larger of the first two.
+        It is the mode of protected units, or else the larger of the first two.
         """
         return int(np.argmax(self.shape[:2])) if self.unit is None else self.unit
 
@@ -251,13 +251,13 @@ class PartitionedEntries:
         return np.unique([0, *inside, len(counts)])
 
     def ask(self, question: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
-        """Answers to a question, one of every partition; see `Entries.ask`."""
+        """Answers to a question, one from each partition; see `Entries.ask`."""
         return computed(*self._map(_answer, self.shape, question, *arguments))
 
     def summed(
         self, contribute: Callable[..., Any], question: Any
     ) -> tuple[list[NDArray[Any]], None]:
-        """What all entries contribute to a release; see `People`."""
+        """Sum the contributions of all entries to a release; see `People`."""
         totals = [one.zeros() for one in question.sums]
         known = self.shape, contribute, question
         for of_part in computed(*self._map(_contributed, *known)):
@@ -274,7 +274,7 @@ class PartitionedEntries:
     def _shuffled(
         self, join: Callable[..., Any], columns: Callable[..., Any], *arguments: Any
     ) -> Iterator[Delayed]:
-        """Bring columns of the entries of every chunk together, lazily."""
+        """Bring the entries of each chunk together, column by column, lazily."""
         split_by = self.cuts, self.mode, columns
         pieces = self._map(_split, *split_by, *arguments)
         rows = [d.counts[self.mode][0] for d in self.described]
@@ -325,7 +325,7 @@ class PartitionedEntries:
         )
 
     def by_unit(self, domain: Domain, unit: int) -> "PartitionedUnits":
-        """All entries of every unit together, on the workers.
+        """Group the entries by unit, on the workers.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class PartitionedEntries:
         return PartitionedUnits(self._shuffled(join, _clipped, unit, domain), self.cuts)
 
     def with_rows_of(self, units: "PartitionedUnits", fitted: Any) -> Any:
-        """A fit to these entries; the rows of units stay where their entries are."""
+        """The fitted model; the workers keep the rows of units."""
         return replace(fitted, local=LocalRows(elsewhere=units))
 
 
@@ -349,9 +349,9 @@ def _on_the_same(
     checks: tuple[Any, ...],
     *arguments: Any,
 ) -> Any:
-    """Apply a function to a partition that still holds what was checked.
+    """Apply a function to a partition, if it still holds the entries that were checked.
 
-    The same noise on other values would reveal differences.
+    The same noise on changed values would reveal the differences.
     """
     where, values, digest = _read(partition, *checks)
     if digest != digests[number]:
@@ -368,7 +368,7 @@ def _answer(
 def _contributed(
     part: _Part, shape: tuple[int, ...], contribute: Callable[..., Any], question: Any
 ) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
-    """The sums over a partition that are not 0, and their places."""
+    """The nonzero sums over a partition, and their positions."""
     totals = contribute(Entries(part.where, part.values, shape), question)
     places = map(np.flatnonzero, totals)
     return [(own, total[own]) for own, total in zip(places, totals, strict=True)]
@@ -381,7 +381,7 @@ def _split(
     columns: Callable[..., Any],
     *arguments: Any,
 ) -> tuple[tuple[NDArray[Any], ...], ...]:
-    """Columns of the entries of a partition by chunk, in their order."""
+    """Split columns of a partition's entries by chunk; entries keep their order."""
     numbers = np.searchsorted(cuts, part.where[:, mode], side="right") - 1
     ends = np.cumsum(np.bincount(numbers, minlength=len(cuts) - 1))[:-1]
     order, found = np.argsort(numbers, kind="stable"), columns(part, *arguments)
@@ -403,7 +403,7 @@ def _draws(
     first: list[int],
     received: bool,
 ) -> tuple[NDArray[Any], ...]:
-    """Coordinates, what is drawn, and signs, doubled for values to compare."""
+    """Coordinates, draws and signs; signs are doubled for values to compare."""
     start, end = first[part.number : part.number + 2]
     drawn = randomizer.draw(part.values, streams, start, first[-1], received=received)
     every, tags = math.ceil(first[-1] / MOST_COMPARED), signs(start, end)
@@ -412,7 +412,7 @@ def _draws(
 
 
 def _clipped(part: _Part, unit: int, domain: Domain) -> tuple[NDArray[Any], ...]:
-    """Coordinates, that of the unit first, and values."""
+    """Coordinates, with the unit's mode first, and clipped values."""
     others = [k for k in range(part.where.shape[1]) if k != unit]
     return part.where[:, [unit, *others]], domain.kept(part.values)
 
@@ -434,7 +434,7 @@ class SharedEntries(NamedTuple):
     Attributes
     ----------
     chunks : sequence of Delayed of csr_array
-        A row with ones for every entry: at its rows in all modes.
+        Each entry has a row, with a one in the column of its row in every mode.
     counts : ndarray of shape (n_rows,), int
     """
 
@@ -548,8 +548,8 @@ class PartitionedDraws:
     entries : PartitionedEntries
     randomizer : EntryRandomizer
     chunks : sequence of Delayed
-        Coordinates, what was drawn, and signs, which are doubled for values to compare.
-        In memory.
+        Coordinates, draws, and signs, which are doubled for values to compare. In
+        memory.
     """
 
     entries: PartitionedEntries
@@ -567,7 +567,7 @@ class PartitionedDraws:
         return float(computed(tree_sum(sums))[0][0] / self.entries.n_entries)
 
     def compared(self) -> tuple[NDArray[Any], ...]:
-        """Some of what was drawn; see `Draws.compared`."""
+        """A subsample of the draws; see `Draws.compared`."""
         return _joined(*computed(*map(task(_compared), self.chunks)))
 
     def observations(
@@ -625,8 +625,8 @@ def _energy(chunk: Observations) -> tuple[float]:
 class ChunkedObservations:
     """Values at coordinates, in chunks; see `Observations`.
 
-    Every chunk has all entries of some rows of the split mode. While a model is fitted,
-    these rows stay with it.
+    Every chunk has all entries of some rows of the split mode, and keeps these rows
+    while a model is fitted.
 
     Attributes
     ----------
@@ -639,7 +639,7 @@ class ChunkedObservations:
     used, counts, dtype
         See `Observations`.
     energy : float
-        Sum of the squared values to begin with.
+        Sum of the squares of the initial values.
     own : tuple of Delayed of OfMode
         The rows of the split mode, in memory; empty before `with_rows`.
     """
@@ -659,7 +659,7 @@ class ChunkedObservations:
         return int(self.counts[0].sum())
 
     def has_rows(self, mode: int) -> bool:
-        """Whether each row of a mode has all of its entries in one chunk."""
+        """Whether all entries of each row of a mode are in one chunk."""
         return mode == self.mode
 
     def total(
@@ -680,7 +680,7 @@ class ChunkedObservations:
         *arguments: Any,
         reads: Collection[int] | None = None,
     ) -> tuple[Any, Self, Any]:
-        """Change the rows that are with the entries; see `Observations`."""
+        """Change the rows that the chunks keep; see `Observations`."""
         question = function, _read_alone(rows, reads), arguments
         own, total = self._changed(_with_changed_rows, *question)
         return rows, replace(self, own=own), total
@@ -700,7 +700,7 @@ class ChunkedObservations:
         return rows, replace(self, own=in_memory(*map(shared, parts)))
 
     def gathered(self, rows: Any) -> Any:
-        """Undo `with_rows`: rows that have those of all modes."""
+        """Undo `with_rows`: collect the rows of the split mode from the chunks."""
         found = zip(*computed(*self.own), strict=True)
         own: Any = (None if p[0] is None else np.concatenate(p) for p in found)
         return rows.with_rows(self.mode, OfMode(*own))
@@ -711,12 +711,12 @@ class ChunkedObservations:
         return Observations.of(where, values, self.used)
 
     def residuals(self, rows: Any) -> ChunkedMatrix:
-        """What rows leave of a matrix."""
+        """Residuals of a matrix."""
         left = self._tasks(_answered, _residual_matrix, rows, (self.mode,))
         return ChunkedMatrix(in_memory(*left), self.cuts, [*self.counts], self.mode)
 
     def _changed(self, *question: Any) -> tuple[tuple[Delayed, ...], Any]:
-        """What changes in every chunk, in memory, and sums over the chunks."""
+        """The changed part of every chunk, in memory, and sums over the chunks."""
         pairs = self._tasks(*question, nout=2)
         delayed, totals = zip(*pairs, strict=True)
         *changed, total = in_memory(*delayed, tree_sum(totals))
@@ -725,7 +725,7 @@ class ChunkedObservations:
     def _tasks(
         self, answer: Callable[..., Any], *question: Any, **options: Any
     ) -> list[Delayed]:
-        """Answers of every chunk, with its rows, to a question."""
+        """Ask every chunk, with its rows, a question."""
         run, sent = task(answer, **options), shared((self.mode, *question))
         pairs = zip(self.chunks, self.own, strict=True)
         return [run(chunk, own, sent) for chunk, own in pairs]
@@ -736,7 +736,7 @@ def _listed(chunk: Observations) -> tuple[NDArray[Any], ...]:
 
 
 def _read_alone(rows: Any, modes: Collection[int] | None) -> Any:
-    """The same rows without what a chunk does not read: features, and other modes."""
+    """Rows without the features and modes that a chunk does not read."""
     rows, every = replace(rows, features=rows.features[:0]), range(rows.n_modes)
     for mode in set(every).difference(every if modes is None else modes):
         means, covariances = rows.means[mode][:0], rows.covariances[mode][:0]
@@ -786,13 +786,13 @@ class PartitionedUnits:
 
     def __init__(self, chunks: Iterable[Delayed], cuts: NDArray[np.int64]) -> None:
         self._chunks, self._cuts = in_memory(*chunks), cuts
-        # Errors in a partition are raised here, before anything else is done.
+        # Computing now raises the errors of partitions before anything else is done.
         computed(*map(task(_nothing), self._chunks))
 
     def summed(
         self, contribute: Callable[..., Any], question: Any
     ) -> tuple[Sequence[NDArray[Any]], None]:
-        """What all units contribute to a release; see `People`."""
+        """Sum the contributions of all units to a release; see `People`."""
         question = shared(question)
         totals = (task(contribute)(chunk, question) for chunk in self._chunks)
         return computed(tree_sum(totals))[0], None
@@ -814,7 +814,7 @@ class PartitionedUnits:
         coordinates : ndarray of shape (n, n_modes), int
             Their units are known.
         *wanted : Wanted
-            What `recommend` may answer.
+            Restricts the answers of `recommend`.
 
         Yields
         ------
@@ -840,13 +840,13 @@ class PartitionedUnits:
 
 
 def _nothing(_: UnitEntries) -> None:
-    """Wait until a chunk is there."""
+    """Do nothing: computing this task waits for the chunk."""
 
 
 def _unit_answer(
     units: UnitEntries, question: Any, coordinates: NDArray[np.integer], *wanted: Any
 ) -> NDArray[Any]:
-    """What the method returns, with the rows of the units that are asked about."""
+    """Answer with a fitted model that has the rows of the requested units."""
     fitted, method = question
     own = units.of(np.unique(coordinates[:, fitted.unit]))
     return getattr(fitted.with_units(own), method)(coordinates, *wanted)
@@ -856,13 +856,13 @@ def _unit_answer(
 
 
 def task(function: Callable[..., Any], **options: Any) -> Any:
-    """A function whose calls are tasks; nothing is derived from their arguments."""
+    """Make each call of a function a task whose name does not reveal its arguments."""
     return dask.delayed(function, pure=False, **options)
 
 
 def shared(value: Any) -> Delayed:
     """An argument that is sent once for all tasks that take it."""
-    # Of a tuple that begins with a function, Dask would send every task a copy.
+    # Dask would send every task a copy of a tuple that begins with a function.
     return dask.delayed(value, traverse=False)
 
 
@@ -890,7 +890,7 @@ def _large_graphs() -> Iterator[None]:
 
 
 def tree_sum(delayed: Iterable[Any]) -> Any:
-    """The sum of delayed tuples of numbers or arrays; a task adds up to eight."""
+    """Sum delayed tuples of numbers or arrays; each task adds up to eight of them."""
     delayed = list(delayed)
     while len(delayed) > 1:
         groups = range(0, len(delayed), 8)
@@ -932,10 +932,10 @@ def _of_one_frame(X: Any, y: Any) -> bool:
 
 
 def _aligned(joined: Any, X: Any, y: Any) -> bool:
-    """Whether Dask has joined all of two frames by their index, and in one order.
+    """Whether Dask joined two frames by their index completely, and in a fixed order.
 
-    With unknown divisions, rows are shuffled, in an order that can change each time. If
-    indices differ, values are left out, or coordinates are added.
+    With unknown divisions, it shuffles rows in an order that can change each time. If
+    indices differ, it drops values or adds coordinates.
     """
     if not (X.known_divisions and y.known_divisions):
         return False
