@@ -1,4 +1,4 @@
-"""The mechanisms that release a code in the unit ball, and what they guarantee."""
+"""The mechanisms that release a code in the unit ball, and their guarantees."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 PURE = ("laplace", "l2", "privunit")
-# How each mechanism releases a code, and the theorem that the guarantee rests on.
+# How each mechanism releases a code, and the theorem behind its guarantee.
 _MECHANISMS = {
     "laplace": (
         "with discrete Laplace noise on a public lattice",
@@ -178,7 +178,7 @@ def _largest_cap(dimension: int, epsilon: float) -> CalibratedCap:
 
 
 def no_noise(n_entries: int, *, clipped: bool) -> CodeNoise:
-    """For epsilon = inf: codes without noise, clipped to the unit ball or as is."""
+    """For epsilon = inf: codes without noise, clipped to the unit ball or unchanged."""
     from dp_accounting import dp_event
 
     domain = SensitivitySet(n_entries, norm_bound=1.0 if clipped else None)

@@ -3,8 +3,8 @@
 A sample x with covariance L L^T is whitened, h = L^+ (x - mean), so that a task K of x
 is the task P = K L of h. The code E h receives noise w of variance s^2 in every entry,
 and D decodes it. The task's loss is the mean of |P (D (E h + w) - h)|^2. Propositions
-and equations have the paper's numbers. For a code that is clipped to a ball, the
-decoder is the best one given the moments of the clipped code.
+and equations have the paper's numbers. If the code is clipped to a ball, the decoder is
+the best one for the moments of the clipped code.
 """
 
 import math

@@ -22,7 +22,7 @@ def in_columns(
     mean, scale : ndarray of shape (n,)
         Of the original columns.
     columns : ndarray of int, shape (n_features,)
-        Columns that `rows` hold; the others get their mean.
+        The columns of `rows`; the other columns get their mean.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def in_columns(
 class MapShape:
     """Shape of a map x A + b + tanh(x V + c) B, with its parameters in one vector.
 
-    A subclass may have another ufunc as `activation`, with its `derivative`.
+    A subclass may have another ufunc as `activation`, and its `derivative`.
 
     Attributes
     ----------

@@ -56,17 +56,17 @@ def task_matrix(
 
 
 def is_model(task: Any) -> bool:
-    """Whether a task is a model or another object, and no matrix."""
+    """Whether a task is a model or another object, not a matrix."""
     return hasattr(task, "predict") or hasattr(task, "value_and_gradient")
 
 
 def checked_matrix(task: Any, n_features: int | None) -> NDArray[np.float64]:
-    """A matrix that is a task, for samples of so many entries; None if not known.
+    """Check a task that is a matrix; `n_features` is None if it is not known.
 
     Raises
     ------
     ValueError
-        If it is no matrix of finite numbers, or has another number of columns.
+        If it is not a matrix of finite numbers, or has another number of columns.
     """
     check_numeric(task, "task")
     matrix = np.asarray(task, dtype=float)
@@ -126,7 +126,7 @@ def _targets(y: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_linear_model(model: Any) -> None:
-    """Refuse a model that is no linear regression, or has not been fitted."""
+    """Refuse a model that is not a linear regression, or has not been fitted."""
     if is_classifier(model) or not hasattr(model, "coef_"):
         raise ValueError(_refusal(model))
 
