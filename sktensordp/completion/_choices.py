@@ -18,7 +18,7 @@ def items_by_place(
     Parameters
     ----------
     coordinates : ndarray of shape (n, n_modes), int
-        Of observed entries; items are in mode 1.
+        Coordinates of observed entries; items are in mode 1.
     keys : sequence of int
         The modes that make up a place; see `places_at`.
     shape : tuple of int

@@ -4,8 +4,8 @@ Guarantee. The client randomises each value once and independently. Take two dat
 that differ in the value of one observed entry, at the same coordinates. The
 probabilities of anything that the client sends are within e^epsilon of each other under
 the two, whatever is computed elsewhere (`_values.py` draws the values). Fitting a model
-to what was sent is post-processing, whenever, however often and with whosever values it
-is done.
+to what was sent is post-processing, at any time, any number of times, and to anybody's
+values.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CompletionClient(Client):
     Attributes
     ----------
     privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `privatize`.
+        Guarantee of one call of `privatize`.
 
     Examples
     --------

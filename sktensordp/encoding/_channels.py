@@ -159,9 +159,9 @@ class BallChannel:
     n_outputs : int
         Number of entries of a code.
     variance : float
-        Of the noise in each entry.
+        Variance of the noise in each entry.
     order : {1, 2}
-        Of the norm.
+        Order of the norm.
     """
 
     name: str

@@ -58,7 +58,7 @@ class BallNoise:
     Attributes
     ----------
     order : {1, 2}
-        Of the norm.
+        Order of the norm.
     lattice : LaplaceLattice or KNormLattice
     """
 
@@ -102,11 +102,11 @@ class CodeNoise:
     randomizer : BallNoise, AddedNoise, LiftedRelease or Clipping
         Its `randomize` clips codes and releases them.
     event : dp_accounting.DpEvent
-        Of the release of one code, for accounting.
+        Event of the release of one code, for accounting.
     variance : float
-        Of the noise in an entry, the same for every code; the ball has radius 1.
+        Variance of the noise in an entry, for any code in the ball of radius 1.
     order : {1, 2}
-        Of the norm in which codes are clipped.
+        Order of the norm in which codes are clipped.
     """
 
     name: str
@@ -196,9 +196,9 @@ def code_guarantee(
     mechanism : str
         The mechanism; "auto" before `fit` has chosen it.
     event : dp_accounting.DpEvent
-        Of the release of one code.
+        Event of the release of one code.
     epsilon, delta : float
-        Requested.
+        The requested budget.
 
     Returns
     -------

@@ -40,7 +40,7 @@ class KNormLattice:
         Z.
     scale : float
     step : float
-        Of the lattice; a power of two.
+        Step of the lattice; a power of two.
     """
 
     n_entries: int

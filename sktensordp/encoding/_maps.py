@@ -20,7 +20,7 @@ def in_columns(
     rows : ndarray of shape (n_samples, n_features)
         Standardised.
     mean, scale : ndarray of shape (n,)
-        Of the original columns.
+        Mean and scale of the original columns.
     columns : ndarray of int, shape (n_features,)
         The columns of `rows`; the other columns get their mean.
 

@@ -203,9 +203,9 @@ def loss_and_gradient(
     values : ndarray of shape (k,)
         Eigenvalues of P^T P.
     order : {1, 2}
-        Of the ball's norm.
+        Order of the ball's norm.
     variance : float
-        Of the noise in an entry.
+        Variance of the noise in an entry.
 
     Returns
     -------

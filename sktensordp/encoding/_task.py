@@ -36,7 +36,7 @@ def task_matrix(
     y : array-like of shape (n_samples,) or (n_samples, m), or None
         Read only if `task` is None. Labels become an indicator of every class.
     white : Whitening
-        Of `rows`.
+        Whitening of `rows`.
 
     Returns
     -------

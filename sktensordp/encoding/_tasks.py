@@ -42,10 +42,10 @@ class NetworkTask:
     Attributes
     ----------
     weights : tuple of ndarray of shape (n_in, n_out)
-        Of each layer.
+        Weights of each layer.
     biases : tuple of ndarray of shape (n_out,)
     activation : {"identity", "logistic", "tanh", "relu"}
-        Of the hidden layers.
+        Activation of the hidden layers.
     link : {"identity", "logistic", "softmax"}
         Activation of the last layer.
     """

@@ -70,7 +70,7 @@ class Trainer:
     task : object
         With `value_and_gradient`.
     white : Whitening
-        Of the training data.
+        Whitening of the training data.
     columns : ndarray of int, shape (n_features,)
         Columns that vary; the mean estimates the others.
     rows : ndarray of shape (n_samples, n_features)

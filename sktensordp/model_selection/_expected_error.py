@@ -42,7 +42,7 @@ class ExpectedError:
     Attributes
     ----------
     epsilons : ndarray of shape (n_epsilons,)
-        In the order in which they were passed.
+        Epsilons in the order in which they were passed.
     errors : ndarray of shape (n_epsilons,)
         Expected error at each epsilon.
     what : str

@@ -39,9 +39,9 @@ def epsilon_before_shuffling(
     X : array-like
         Samples. Only the shape of one is read, so zeros will do.
     epsilon : float
-        Of the guarantee of the shuffled messages; positive.
+        Epsilon of the guarantee of the shuffled messages; positive.
     delta : float, default=1e-6
-        Of the same guarantee, in (0, 1).
+        Delta of the same guarantee, in (0, 1).
     n_messages : int
         Number of messages that are randomised as agreed and shuffled together, one from
         each person; at least 2.

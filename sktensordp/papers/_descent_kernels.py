@@ -74,7 +74,8 @@ def sgd_pass(
         The rows of every entry, as rows of `factors`.
     values : ndarray of shape (n,), float64
     factors : ndarray of shape (n_rows, largest rank), float64
-        Rows of all modes, with as many columns in use as the rank of the mode. Written.
+        Rows of all modes; the rank of the mode is the number of columns in use.
+        Written.
     ranks : ndarray of shape (n_modes,), int
     core : ndarray of shape (n_cells,), float64
         Written.

@@ -125,7 +125,7 @@ class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian)
     Parameters and attributes are those of `MatrixVariateGaussian`, but you must pass
     `bounds` or `norm_bound`. The scale is that of Theorem 3 of [1]_. Its claim,
     (epsilon, delta), is true, but the noise is larger than the claim needs:
-    `privacy_guarantee_` states the epsilon that holds beside the claimed one.
+    `privacy_guarantee_` states the true epsilon next to the claimed one.
 
     References
     ----------
@@ -216,7 +216,7 @@ def matrix_variate_bound(
     shape : tuple of (int, int)
     epsilon, delta : float
     sensitivity : float
-        Of the matrix in Frobenius norm.
+        Sensitivity of the matrix in Frobenius norm.
     radius : float
         Largest Frobenius norm of a matrix.
 

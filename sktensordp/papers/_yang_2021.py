@@ -61,8 +61,8 @@ class PublishedTensorVariateGaussian(PublishedDirections, TensorVariateGaussian)
     Parameters and attributes are those of
     :class:`~sktensordp.mechanisms.TensorVariateGaussian`. The variances are those of
     Theorem 1 with Equation 25 of [1]_. Its claim, (epsilon, delta), is true, but the
-    noise is larger than the claim needs: `privacy_guarantee_` states the epsilon
-    that holds beside the claimed one.
+    noise is larger than the claim needs: `privacy_guarantee_` states
+    the true epsilon next to the claimed one.
 
     References
     ----------
@@ -115,8 +115,8 @@ class PublishedUnimodalDirectionalNoise(_PublishedOneMode, UnimodalDirectionalNo
     Parameters and attributes are those of
     :class:`~sktensordp.mechanisms.UnimodalDirectionalNoise`. The variances are those of
     Theorem 2 with Equation 28 of [1]_. Its claim, (epsilon, delta), is true, but the
-    noise is larger than the claim needs: `privacy_guarantee_` states the epsilon
-    that holds beside the claimed one.
+    noise is larger than the claim needs: `privacy_guarantee_` states
+    the true epsilon next to the claimed one.
 
     References
     ----------
@@ -151,8 +151,8 @@ class PublishedIndependentDirectionalNoise(
     Theorem 3 of [1]_, for I entries in [a, b]. Its constant s is (b - a) sqrt(I) here,
     as its proof needs; the journal prints (b - a) / sqrt(I), which is too small by a
     factor I. With the right constant the claim is true, but the noise is larger than
-    the claim needs: `privacy_guarantee_` states the epsilon that holds beside the
-    claimed one.
+    the claim needs: `privacy_guarantee_` states
+    the true epsilon next to the claimed one.
 
     References
     ----------

@@ -417,14 +417,14 @@ class CoordinateEncoder(
         Parameters
         ----------
         indices : array-like of int
-            Of any shape, with -1 for unknown.
+            Indices, in any shape, with -1 for unknown.
         column : int
             Number of the column.
 
         Returns
         -------
         ids : ndarray of object
-            Of the shape of `indices`: ids, or starts of the bins of times; None for -1.
+            In the shape of `indices`: ids, or starts of time bins; None for -1.
         """
         # The type is always object; another type would reveal that no index is -1.
         indices = np.asarray(indices)

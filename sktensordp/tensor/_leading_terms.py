@@ -33,7 +33,7 @@ class LocalMatrix(NamedTuple):
     Attributes
     ----------
     matrix : csr_array of shape (size of `mode`, size of the other mode)
-        Of float32 or float64.
+        Its type is float32 or float64.
     counts : list of ndarray of shape (size of the mode,)
         Number of entries of every row of both modes.
     mode : int

@@ -68,7 +68,7 @@ class TableLikelihood:
         Returns
         -------
         values : ndarray of shape (n,)
-            Of the type of the predictions.
+            They have the type of the predictions.
         counts : ndarray of shape (n_grid, n_outputs)
             Number of entries by prediction and output, for `learn`.
         """

@@ -70,7 +70,8 @@ class Pattern(NamedTuple):
     def features(self) -> NDArray[np.float64]:
         """All features of the rows and, last, of an unknown row.
 
-        A row without entries is unknown, too. It has the features of the average entry.
+        A row without entries counts as unknown: it has the features of the average
+        entry.
         """
         return self._features(self.vectors.shape[1])
 

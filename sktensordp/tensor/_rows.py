@@ -113,7 +113,7 @@ class Rows:
     Attributes
     ----------
     shape : tuple of int
-        Of the tensor.
+        Shape of the tensor.
     used : tuple by mode of ndarray of shape (n_rows,), int
         The index of every row, ascending. Other indices have the row `unknown`.
     fixed : ndarray of shape (n_modes, n_columns), bool
@@ -1120,7 +1120,7 @@ def weighing(
     noise : float
         Variance of the values around the model, averaged over all entries.
     found : Spread
-        Of the first mode.
+        Spread of the first mode.
     counts : ndarray of shape (n_rows,), int
         Numbers of entries of the first mode's rows.
     floor : float

@@ -182,10 +182,10 @@ class Core:
     ----------
     mean, prior_mean : ndarray of shape (rank of every mode)
     precision : float
-        Of every element, in the prior.
+        Prior precision of every element.
     covariances : tuple of ndarray of shape (n, n)
-        Of consecutive elements; blocks are independent of one another. Zero if there
-        are none.
+        Of blocks of consecutive elements, which are independent. Zero if there are
+        none.
     """
 
     mean: NDArray[np.float64]

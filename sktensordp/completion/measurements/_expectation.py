@@ -51,9 +51,9 @@ class Variances:
     Attributes
     ----------
     bias : float
-        Of one mode other than the first.
+        Variance of the biases of one mode other than the first.
     first_bias : float
-        Of the first mode.
+        Variance of the biases of the first mode.
     interaction, weights, residual : float
     """
 

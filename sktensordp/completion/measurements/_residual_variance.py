@@ -145,7 +145,7 @@ def _moved_values(
 
 
 def _restated(model: Rows, before: float, known: float, noise: float) -> Rows:
-    """The model with the noise of the randomised values instead of replaced ones.
+    """The model with the noise of the randomised values, not of their replacements.
 
     Rows keep their shares of the unknown part of the noise.
 

@@ -73,7 +73,7 @@ class First:
         The unit's mode first.
     totals : UnitTotals
     counts : list of RowCounts
-        Of the other modes.
+        Counts of the other modes.
     pattern : ndarray of shape (n_rows, n_features)
         Features of the rows of the first other mode, computed from which units have
         them.
