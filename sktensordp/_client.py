@@ -1,12 +1,24 @@
-"""The base of clients: what is shipped to where the private data are."""
+"""Base class of clients, which are shipped to where the private data are."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from ._random import NoiseStreams
 from ._validation import check_noise_seed
 from .base import PrivateEstimatorMixin, recorded_call
 from .privacy import PrivacyGuarantee, PrivacyTags
+
+
+class Randomizes(Protocol):
+    """What clips and randomises data that a client has checked.
+
+    `EntryRandomizer` of completions, and the randomizer of encoders.
+    """
+
+    def randomize(self, data: Any, streams: NoiseStreams, /) -> NDArray[Any]:
+        """Draw what leaves the client."""
 
 
 class Client(PrivateEstimatorMixin):
@@ -20,7 +32,7 @@ class Client(PrivateEstimatorMixin):
     randomizer : object
         ``randomizer.randomize(data, streams)`` clips and randomises checked data.
     guarantee : PrivacyGuarantee
-        Of one call of `privatize`.
+        Guarantee of one call of `privatize`.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers.
@@ -28,7 +40,7 @@ class Client(PrivateEstimatorMixin):
 
     def __init__(
         self,
-        randomizer: Any,
+        randomizer: Randomizes,
         guarantee: PrivacyGuarantee,
         random_state: int | None = None,
     ) -> None:
@@ -43,9 +55,9 @@ class Client(PrivateEstimatorMixin):
         tags.released_by = "privatize"
         return tags
 
-    def _privatize(self, data: Any) -> Any:
-        """Check the data, then randomise them; no data, no release."""
-        # A warning of NumPy, which may be an error here, would tell of the data.
+    def _privatize(self, data: ArrayLike) -> NDArray[Any]:
+        """Check the data, then randomise them; without data, nothing is released."""
+        # A NumPy warning, or the error into which users turn it, would reveal data.
         with np.errstate(all="ignore"):
             checked = self._checked(data)
             if not len(checked):
@@ -53,6 +65,6 @@ class Client(PrivateEstimatorMixin):
             with recorded_call(self, self.privacy_guarantee_) as streams:
                 return self.randomizer.randomize(checked, streams)
 
-    def _checked(self, data: Any) -> Any:
+    def _checked(self, data: ArrayLike) -> NDArray[Any]:
         """The data as an array that `randomizer` takes; raises if they are invalid."""
         raise NotImplementedError

@@ -74,7 +74,7 @@ def parts_of(path, source=None):
 
 
 # What foreign objects have: named tuples, and data frames of Dask.
-FOREIGN = {"_replace", "_asdict", "_fields", "_meta"}
+FOREIGN = {"_replace", "_asdict", "_fields", "_make", "_meta"}
 
 
 def private_names_of(part):

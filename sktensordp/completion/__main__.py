@@ -23,10 +23,25 @@ def _entries(n: int, n_modes: int = 2) -> tuple[Any, Any]:
     return X, rng.integers(1, 6, size=n).astype(float)
 
 
-def _ratings(n: int, n_modes: int = 2, **options: Any) -> None:
+def _ratings(
+    n: int,
+    n_modes: int = 2,
+    *,
+    epsilon: float = 1.0,
+    perturbation: str = "auto",
+    unit: str | int = "entry",
+) -> None:
     X, y = _entries(n, n_modes)
     shape = (*_SHAPE, 3)[:n_modes]
-    model = CPCompletion(rank=2, levels=range(1, 6), shape=shape, max_iter=7, **options)
+    model = CPCompletion(
+        rank=2,
+        epsilon=epsilon,
+        perturbation=perturbation,
+        unit=unit,
+        levels=range(1, 6),
+        shape=shape,
+        max_iter=7,
+    )
     model.fit(X, y)
     if model.unit == "entry":
         model.predict(X[:5], return_std=True)

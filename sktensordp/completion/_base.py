@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from .._validation import check_aligned, check_modes, r2_of_any_size
 from ..base import NoiseBy, exchanged, recorded_fit, recorded_update
 from ..measure import PartySums, SharedNoise
 from ..privacy import PrivacyGuarantee, PrivacyTags
-from ..tensor import CPForm, TuckerForm
+from ..tensor import CPForm, Rows, TuckerForm
 from ..tensor._unit_entries import UnitEntries
 from ._checks import (
     check_request,
@@ -36,9 +36,9 @@ from ._checks import (
 from ._client import CompletionClient
 from ._dense import DenseMixin
 from ._entries import check_values
-from ._fitted import fitted_to, keeping_names_if_refused
+from ._fitted import Fitted, FittedToUnits, fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_before
-from ._own_rows import for_own_eyes
+from ._own_rows import UnitModel, for_own_eyes
 from ._parties import PartyEntries, declared_shape_and_unit, terms_of, units_of
 from ._problem import (
     Problem,
@@ -49,6 +49,7 @@ from ._problem import (
 )
 from ._ranking import RankingEstimator
 from ._requests import UnitTerms
+from ._sources import EntrySource
 from ._synthetic import Request, sample_entries
 from ._values import plan_entry_randomizer
 from .measurements._choice import (
@@ -57,6 +58,10 @@ from .measurements._choice import (
     planned_guarantee,
 )
 from .measurements._measurement import Measurement
+
+if TYPE_CHECKING:
+    from tensorly.cp_tensor import CPTensor
+    from tensorly.tucker_tensor import TuckerTensor
 
 # The rank that `rank=None` takes, if the shape admits it.
 USUAL_RANK = 10
@@ -256,7 +261,8 @@ or list of these and None, default=None
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
-    rank: Any
+    rank: int | Sequence[int] | None
+    _fitted: Fitted
     n_features_in_: int
     _folds_in = True
 
@@ -376,7 +382,7 @@ or list of these and None, default=None
         tags.protects = "Xy" if self._dense else "y"
         return tags
 
-    def _fit(self, entries: Any, perturbation: str | None = None) -> Self:
+    def _fit(self, entries: EntrySource[Any], perturbation: str | None = None) -> Self:
         """Fit to entries in memory, in partitions, or with parties that add noise."""
         problem = Problem.of(self, entries.shape, entries)
         measurement = self._measurement(problem, perturbation, entries.noise)
@@ -416,7 +422,7 @@ or list of these and None, default=None
     def _terms(self) -> UnitTerms:
         return terms_of(self)
 
-    def _people(self, X: Any, y: Any) -> UnitEntries:
+    def _people(self, X: ArrayLike, y: ArrayLike | None) -> UnitEntries:
         return units_of(self, X, y)
 
     def _fit_sums(self, sums: PartySums) -> Self:
@@ -673,7 +679,9 @@ or list of these and None, default=None
             fitted = self._fitted
             if fitted.unit != 0:
                 raise ValueError("unit must be that of the fit; call fit to change it.")
+            assert isinstance(fitted, FittedToUnits)
             population, n_items = fitted.model.population, fitted.shape[1]
+            assert population is not None
             request = Request.of(n_users, lengths, random_state, population, n_items)
             if request.lengths is not None:
                 self._fitted = replace(fitted, has_public_lengths=True)
@@ -856,7 +864,7 @@ or list of these and None, default=None
         return r2_of_any_size(values, self.predict(X), sample_weight)
 
     @property
-    def decomposition_(self) -> Any:
+    def decomposition_(self) -> CPTensor | TuckerTensor:
         """The fitted model without its offset, as a TensorLy object."""
         return self._decomposition(self._fitted.released)
 
@@ -918,7 +926,7 @@ or list of these and None, default=None
         """
         raise NotImplementedError
 
-    def _decomposition(self, model: Any) -> Any:
+    def _decomposition(self, model: Rows | UnitModel) -> CPTensor | TuckerTensor:
         """Convert a model to TensorLy's form."""
         raise NotImplementedError
 
@@ -943,7 +951,7 @@ or list of these and None, default=None
 
     @fit_context(prefer_skip_nested_validation=True)
     def __expected_error__(
-        self, X: ArrayLike, y: Any = None, n_users: int | None = None
+        self, X: ArrayLike, y: ArrayLike | None = None, n_users: int | None = None
     ) -> tuple[str, Callable[[float], float]]:
         """The expected RMSE.
 

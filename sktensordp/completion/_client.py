@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from ..privacy import PrivacyTags
 from ..privacy._numbers import shown
 from ._domain import Domain, declared_domain
 from ._entries import check_values
-from ._values import plan_entry_randomizer
+from ._values import EntryRandomizer, plan_entry_randomizer
 
 _FORMAT, _WHAT = 1, "a CompletionClient of this version"
 
@@ -66,6 +66,9 @@ class CompletionClient(Client):
     >>> CompletionClient.from_json(client.to_json())
     CompletionClient(epsilon=2)
     """
+
+    if TYPE_CHECKING:
+        randomizer: EntryRandomizer
 
     def __init__(
         self, epsilon: float, domain: Domain, random_state: int | None = None
@@ -154,7 +157,7 @@ class CompletionClient(Client):
         """
         return self._privatize(y)
 
-    def _privatize(self, data: Any) -> NDArray[np.floating]:
+    def _privatize(self, data: ArrayLike) -> NDArray[np.floating]:
         if self.randomizer.mechanism is not None:
             return super()._privatize(data)
         values = self._checked(data)
@@ -164,7 +167,7 @@ class CompletionClient(Client):
         with recorded_call(self, self.privacy_guarantee_, draws=False):
             return self.randomizer.domain.clip(values)
 
-    def _checked(self, data: Any) -> NDArray[np.floating]:
+    def _checked(self, data: ArrayLike) -> NDArray[np.floating]:
         return check_values(data)
 
     def __privacy_tags__(self) -> PrivacyTags:

@@ -9,6 +9,8 @@ entry. So it does not matter which worker computes an answer, or how often: lost
 are computed again.
 """
 
+from __future__ import annotations
+
 import math
 import secrets
 import uuid
@@ -19,30 +21,43 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import dask
 import numpy as np
 from dask.delayed import Delayed
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from .._extras import imported
 from .._random import NoiseStreams
 from .._validation import malformed, range_of
+from ..measure import Question
 from ..privacy._conditions import CLIENTS
 from ..tensor._leading_terms import product, scaled_gram, with_random_signs
-from ..tensor._observations import Observations
+from ..tensor._observations import Observations, Total
 from ..tensor._pattern import Pattern, leading_pattern, pattern_from
-from ..tensor._rows import OfMode
+from ..tensor._rows import OfMode, Rows, SomeRows
 from ..tensor._threads import one_blas_thread
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
 from ._entries import MOST_COMPARED, Entries, entries_of, signs
 from ._likely_mistakes import check_extent
-from ._local import LocalRows
+from ._local import AnswersUnits, ForSomeRows
+from ._sources import Answer, Answering, Supported
 from ._values import EntryRandomizer
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+DaskCollection = Any
+"""A frame, series or array of Dask, whose methods have no annotations."""
+
+_Checks = tuple[tuple[int, ...] | None, str, bytes]
+# What reads columns of the entries of a partition.
+_Columns = Callable[..., tuple[NDArray[Any], ...]]
+# The split mode, a function of rows and a chunk, the rows, and further arguments.
+_Question = tuple[int, Callable[..., Any], Rows, tuple[object, ...]]
 # Name of the column of values in a frame that also holds the coordinates.
 _VALUE = "value that is observed"
 _CHANGED = (
@@ -85,8 +100,12 @@ class _Description(NamedTuple):
 
 
 def partitioned_entries(
-    X: Any, y: Any, shape: tuple[int, ...] | None, name: str, unit: int | None = None
-) -> "PartitionedEntries":
+    X: DaskCollection,
+    y: DaskCollection,
+    shape: tuple[int, ...] | None,
+    name: str,
+    unit: int | None = None,
+) -> PartitionedEntries:
     """Check all entries of Dask collections, and count them.
 
     Parameters
@@ -123,7 +142,9 @@ def partitioned_entries(
     return PartitionedEntries(partitions, checks, described, counts, unit)
 
 
-def _described(partition: Any, _: int, checks: tuple[Any, ...]) -> _Description:
+def _described(
+    partition: DataFrame | list[ArrayLike], _: int, checks: _Checks
+) -> _Description:
     """Check a partition, and count its entries."""
     where, values, digest = _read(partition, *checks)
     counts = [np.unique(column, return_counts=True) for column in where.T]
@@ -133,7 +154,10 @@ def _described(partition: Any, _: int, checks: tuple[Any, ...]) -> _Description:
 
 
 def _read(
-    partition: Any, shape: tuple[int, ...] | None, name: str, key: bytes
+    partition: DataFrame | list[ArrayLike],
+    shape: tuple[int, ...] | None,
+    name: str,
+    key: bytes,
 ) -> tuple[NDArray[np.int32], NDArray[np.floating], bytes]:
     """Checked coordinates and values of a partition, and their digest."""
     if isinstance(partition, list):
@@ -169,8 +193,8 @@ class PartitionedEntries:
         Whether clients have randomised the values.
     """
 
-    partitions: Any
-    checks: tuple[Any, ...] = field(repr=False)
+    partitions: DaskCollection | list[list[Delayed]]
+    checks: _Checks = field(repr=False)
     described: Sequence[_Description] = field(repr=False)
     counts: list[NDArray[np.int64]]
     unit: int | None = None
@@ -183,7 +207,7 @@ class PartitionedEntries:
         """Further conditions of the guarantee of a fit to these entries."""
         return (CLIENTS,) * self.received
 
-    def check_supported(self, measurement: Any) -> None:
+    def check_supported(self, measurement: Supported) -> None:
         """Refuse a measurement that needs all entries in one place."""
         if self.mode in measurement.problem.smooth_modes:
             raise ValueError(
@@ -196,7 +220,7 @@ class PartitionedEntries:
                 "side_information, or a pattern (n_pattern_components > 0)."
             )
 
-    def without_values(self) -> "PartitionedEntries":
+    def without_values(self) -> PartitionedEntries:
         """These entries; see `Entries`. Their values stay in the partitions."""
         return self
 
@@ -243,19 +267,21 @@ class PartitionedEntries:
         there is one for each partition. At most 256 are made.
         """
         counts = self.counts[self.mode]
-        client: Any = getattr(dask.base.get_scheduler(), "__self__", None)
-        n_workers = len(client.nthreads()) if hasattr(client, "nthreads") else 0
+        client = getattr(dask.base.get_scheduler(), "__self__", None)
+        n_workers = len(getattr(client, "nthreads", dict)())
         n = min(n_workers or len(self.described), 256)
         ends = np.linspace(0, self.n_entries, n + 1)[1:-1]
         inside = np.searchsorted(np.cumsum(counts), ends, side="right")
         return np.unique([0, *inside, len(counts)])
 
-    def ask(self, question: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+    def ask(
+        self, question: Callable[..., Answer], *arguments: object
+    ) -> tuple[Answer, ...]:
         """Answers to a question, one from each partition; see `Entries.ask`."""
         return computed(*self._map(_answer, self.shape, question, *arguments))
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[list[NDArray[Any]], None]:
         """Sum the contributions of all entries to a release; see `People`."""
         totals = [one.zeros() for one in question.sums]
@@ -265,14 +291,14 @@ class PartitionedEntries:
                 total[places] += sums
         return totals, None
 
-    def _map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    def _map(self, function: Callable[..., object], *arguments: object) -> list[Any]:
         """Apply a function to the entries of every partition, lazily."""
         known = function, [d.digest for d in self.described], self.checks
         name = function.__name__
         return map_partitions(self.partitions, name, _on_the_same, *known, *arguments)
 
     def _shuffled(
-        self, join: Callable[..., Any], columns: Callable[..., Any], *arguments: Any
+        self, join: Callable[..., object], columns: _Columns, *arguments: object
     ) -> Iterator[Delayed]:
         """Bring the entries of each chunk together, column by column, lazily."""
         split_by = self.cuts, self.mode, columns
@@ -285,7 +311,7 @@ class PartitionedEntries:
 
     def randomized(
         self, randomizer: EntryRandomizer, streams: NoiseStreams | None
-    ) -> "PartitionedDraws":
+    ) -> PartitionedDraws:
         """Randomise the values in the partitions; see `EntryRandomizer.draw`."""
         first = np.cumsum([0, *(d.n_entries for d in self.described)]).tolist()
         sent = None if streams is None else streams.sent()
@@ -317,14 +343,14 @@ class PartitionedEntries:
         found = ChunkedMatrix(in_memory(*matrices), cuts, of_modes, self.mode)
         return leading_pattern(found, n_values)
 
-    def shared(self) -> "SharedEntries":
+    def shared(self) -> SharedEntries:
         """Numbers of entries that two rows share; see `shared_entries`."""
         join = partial(_rows_of_entries, self.shape)
         return SharedEntries(
             in_memory(*self._shuffled(join, _coordinates)), np.concatenate(self.counts)
         )
 
-    def by_unit(self, domain: Domain, unit: int) -> "PartitionedUnits":
+    def by_unit(self, domain: Domain, unit: int) -> PartitionedUnits:
         """Group the entries by unit, on the workers.
 
         Parameters
@@ -336,19 +362,19 @@ class PartitionedEntries:
         join = partial(_joined_units, domain.centred_levels)
         return PartitionedUnits(self._shuffled(join, _clipped, unit, domain), self.cuts)
 
-    def with_rows_of(self, units: "PartitionedUnits", fitted: Any) -> Any:
+    def with_rows_of(self, units: PartitionedUnits, fitted: Answering) -> Answering:
         """The fitted model; the workers keep the rows of units."""
-        return replace(fitted, local=LocalRows(elsewhere=units))
+        return fitted.with_units_elsewhere(units)
 
 
 def _on_the_same(
-    partition: Any,
+    partition: DataFrame | list[ArrayLike],
     number: int,
-    function: Callable[..., Any],
+    function: Callable[..., Answer],
     digests: Sequence[bytes],
-    checks: tuple[Any, ...],
-    *arguments: Any,
-) -> Any:
+    checks: _Checks,
+    *arguments: object,
+) -> Answer:
     """Apply a function to a partition, if it still holds the entries that were checked.
 
     The same noise on changed values would reveal the differences.
@@ -360,13 +386,19 @@ def _on_the_same(
 
 
 def _answer(
-    part: _Part, shape: tuple[int, ...], question: Callable[..., Any], *arguments: Any
-) -> Any:
+    part: _Part,
+    shape: tuple[int, ...],
+    question: Callable[..., Answer],
+    *arguments: object,
+) -> Answer:
     return question(Entries(part.where, part.values, shape), *arguments)
 
 
 def _contributed(
-    part: _Part, shape: tuple[int, ...], contribute: Callable[..., Any], question: Any
+    part: _Part,
+    shape: tuple[int, ...],
+    contribute: Callable[..., Sequence[NDArray[Any]]],
+    question: Question,
 ) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
     """The nonzero sums over a partition, and their positions."""
     totals = contribute(Entries(part.where, part.values, shape), question)
@@ -378,8 +410,8 @@ def _split(
     part: _Part,
     cuts: NDArray[np.int64],
     mode: int,
-    columns: Callable[..., Any],
-    *arguments: Any,
+    columns: _Columns,
+    *arguments: object,
 ) -> tuple[tuple[NDArray[Any], ...], ...]:
     """Split columns of a partition's entries by chunk; entries keep their order."""
     numbers = np.searchsorted(cuts, part.where[:, mode], side="right") - 1
@@ -487,20 +519,26 @@ class ChunkedMatrix(NamedTuple):
     mode: int
 
     def gram(
-        self, weights: Any, vectors: NDArray[np.float64], flipped: bool = False
+        self,
+        weights: list[NDArray[np.float64]],
+        vectors: NDArray[np.float64],
+        flipped: bool = False,
     ) -> NDArray[np.float64]:
         """A' A times vectors; see `LocalMatrix`."""
         products = self._tasks(_matrix_gram, weights, vectors, flipped)
         return computed(tree_sum(products))[0][0]
 
     def project(
-        self, weights: Any, vectors: NDArray[np.float64]
+        self, weights: list[NDArray[np.float64]], vectors: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """A times vectors; see `LocalMatrix`."""
         return np.concatenate(computed(*self._tasks(_matrix_product, weights, vectors)))
 
     def _tasks(
-        self, function: Callable[..., Any], weights: Any, *arguments: Any
+        self,
+        function: Callable[..., object],
+        weights: list[NDArray[np.float64]],
+        *arguments: object,
     ) -> list[Delayed]:
         (own, other), run = weights, task(function)
         sent = shared((other, *arguments))
@@ -509,7 +547,10 @@ class ChunkedMatrix(NamedTuple):
 
 
 def _matrix_gram(
-    matrix: sparse.csr_array, own: NDArray[np.float64], number: int, sent: Any
+    matrix: sparse.csr_array,
+    own: NDArray[np.float64],
+    number: int,
+    sent: tuple[NDArray[np.float64], NDArray[np.float64], bool],
 ) -> tuple[NDArray[np.float64]]:
     other, vectors, flipped = sent
     signed = with_random_signs(matrix, (0, number)) if flipped else matrix
@@ -517,13 +558,19 @@ def _matrix_gram(
 
 
 def _matrix_product(
-    matrix: sparse.csr_array, own: NDArray[np.float64], _: int, sent: Any
+    matrix: sparse.csr_array,
+    own: NDArray[np.float64],
+    _: int,
+    sent: tuple[NDArray[np.float64], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
     return own[:, np.newaxis] * product(matrix, *sent)
 
 
 def _incidence(
-    chunk: tuple[NDArray[np.int32]], rows: NDArray[np.integer], columns: Any, k: int
+    chunk: tuple[NDArray[np.int32]],
+    rows: NDArray[np.integer],
+    columns: tuple[tuple[int, int], NDArray[np.integer], NDArray[np.float64] | None],
+    k: int,
 ) -> sparse.csr_array:
     """Incidence of the rows of a chunk, or one with random columns."""
     (where,), ((mode, other), used, chance) = chunk, columns
@@ -572,7 +619,7 @@ class PartitionedDraws:
 
     def observations(
         self, offset: float, scale: float, smooth_modes: Collection[int] = ()
-    ) -> "ChunkedObservations":
+    ) -> ChunkedObservations:
         """Shifted and scaled values at their coordinates; see `Draws.observations`."""
         all_counts, mode = self.entries.counts, self.entries.mode
         used = [
@@ -607,7 +654,11 @@ def _compared(chunk: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
 
 
 def _observed(
-    chunk: tuple[NDArray[Any], ...], own: NDArray[np.integer], sent: Any
+    chunk: tuple[NDArray[Any], ...],
+    own: NDArray[np.integer],
+    sent: tuple[
+        list[NDArray[np.integer]], int, EntryRandomizer, np.dtype[Any], float, float
+    ],
 ) -> Observations:
     """The randomised values of a chunk, at their coordinates."""
     (where, drawn, tags), (used, mode, randomizer, dtype, offset, scale) = chunk, sent
@@ -664,69 +715,74 @@ class ChunkedObservations:
 
     def total(
         self,
-        function: Callable[..., Any],
-        rows: Any,
-        *arguments: Any,
+        function: Callable[..., Total],
+        rows: Rows,
+        *arguments: object,
         reads: Collection[int] | None = None,
-    ) -> Any:
+    ) -> Total:
         """Sums over chunks; see `Observations.total`."""
         question = function, _read_alone(rows, reads), arguments
         return computed(tree_sum(self._tasks(_answered, *question)))[0]
 
     def change_rows(
         self,
-        function: Callable[..., Any],
-        rows: Any,
-        *arguments: Any,
+        function: Callable[..., tuple[SomeRows, Total]],
+        rows: SomeRows,
+        *arguments: object,
         reads: Collection[int] | None = None,
-    ) -> tuple[Any, Self, Any]:
+    ) -> tuple[SomeRows, Self, Total]:
         """Change the rows that the chunks keep; see `Observations`."""
         question = function, _read_alone(rows, reads), arguments
         own, total = self._changed(_with_changed_rows, *question)
         return rows, replace(self, own=own), total
 
     def change_values(
-        self, function: Callable[..., Any], rows: Any, *arguments: Any
-    ) -> tuple[Self, Any]:
+        self,
+        function: Callable[..., tuple[NDArray[np.floating], Total]],
+        rows: Rows,
+        *arguments: object,
+    ) -> tuple[Self, Total]:
         """Change the values; see `Observations`."""
         chunks, total = self._changed(_with_changed_values, function, rows, arguments)
         return replace(self, chunks=chunks), total
 
-    def with_rows(self, rows: Any) -> tuple[Any, Self]:
+    def with_rows(self, rows: SomeRows) -> tuple[SomeRows, Self]:
         """Send the rows of the split mode to the chunks; see `Observations`."""
         own = rows.of_mode(self.mode)
         parts = (own.taken(slice(a, b)) for a, b in pairwise(self.cuts))
         rows = rows.with_rows(self.mode, own.taken(slice(0, 0)))
         return rows, replace(self, own=in_memory(*map(shared, parts)))
 
-    def gathered(self, rows: Any) -> Any:
+    def gathered(self, rows: SomeRows) -> SomeRows:
         """Undo `with_rows`: collect the rows of the split mode from the chunks."""
         found = zip(*computed(*self.own), strict=True)
-        own: Any = (None if p[0] is None else np.concatenate(p) for p in found)
-        return rows.with_rows(self.mode, OfMode(*own))
+        own = (None if p[0] is None else np.concatenate(p) for p in found)
+        return rows.with_rows(self.mode, OfMode._make(own))
 
     def here(self) -> Observations:
         """All entries, in the memory of this process; see `Observations`."""
         where, values = _joined(*computed(*map(task(_listed), self.chunks)))
         return Observations.of(where, values, self.used)
 
-    def residuals(self, rows: Any) -> ChunkedMatrix:
+    def residuals(self, rows: Rows) -> ChunkedMatrix:
         """Residuals of a matrix."""
         left = self._tasks(_answered, _residual_matrix, rows, (self.mode,))
         return ChunkedMatrix(in_memory(*left), self.cuts, [*self.counts], self.mode)
 
-    def _changed(self, *question: Any) -> tuple[tuple[Delayed, ...], Any]:
+    def _changed(
+        self, answer: Callable[..., object], *question: object
+    ) -> tuple[tuple[Delayed, ...], Any]:
         """The changed part of every chunk, in memory, and sums over the chunks."""
-        pairs = self._tasks(*question, nout=2)
+        pairs = self._tasks(answer, *question, nout=2)
         delayed, totals = zip(*pairs, strict=True)
         *changed, total = in_memory(*delayed, tree_sum(totals))
         return tuple(changed), computed(total)[0]
 
     def _tasks(
-        self, answer: Callable[..., Any], *question: Any, **options: Any
+        self, answer: Callable[..., object], *question: object, nout: int | None = None
     ) -> list[Delayed]:
         """Ask every chunk, with its rows, a question."""
-        run, sent = task(answer, **options), shared((self.mode, *question))
+        run, sent = task(answer, nout), shared((self.mode, *question))
         pairs = zip(self.chunks, self.own, strict=True)
         return [run(chunk, own, sent) for chunk, own in pairs]
 
@@ -735,7 +791,7 @@ def _listed(chunk: Observations) -> tuple[NDArray[Any], ...]:
     return chunk.coordinates, chunk.values[0]
 
 
-def _read_alone(rows: Any, modes: Collection[int] | None) -> Any:
+def _read_alone(rows: SomeRows, modes: Collection[int] | None) -> SomeRows:
     """Rows without the features and modes that a chunk does not read."""
     rows, every = replace(rows, features=rows.features[:0]), range(rows.n_modes)
     for mode in set(every).difference(every if modes is None else modes):
@@ -744,27 +800,27 @@ def _read_alone(rows: Any, modes: Collection[int] | None) -> Any:
     return rows
 
 
-def _answered(chunk: Observations, own: OfMode, question: Any) -> Any:
+def _answered(chunk: Observations, own: OfMode, question: _Question) -> Any:
     mode, function, rows, arguments = question
     with one_blas_thread:
         return function(rows.with_rows(mode, OfMode(*own)), chunk, *arguments)
 
 
 def _with_changed_rows(
-    chunk: Observations, own: OfMode, question: Any
+    chunk: Observations, own: OfMode, question: _Question
 ) -> tuple[OfMode, Any]:
     rows, total = _answered(chunk, own, question)
     return rows.of_mode(question[0]), total
 
 
 def _with_changed_values(
-    chunk: Observations, own: OfMode, question: Any
+    chunk: Observations, own: OfMode, question: _Question
 ) -> tuple[Observations, Any]:
     values, total = _answered(chunk, own, question)
     return chunk.with_values(values), total
 
 
-def _residual_matrix(rows: Any, chunk: Observations, mode: int) -> sparse.csr_array:
+def _residual_matrix(rows: Rows, chunk: Observations, mode: int) -> sparse.csr_array:
     return chunk.residual_matrix(rows, mode)
 
 
@@ -790,7 +846,7 @@ class PartitionedUnits:
         computed(*map(task(_nothing), self._chunks))
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], None]:
         """Sum the contributions of all units to a release; see `People`."""
         question = shared(question)
@@ -799,10 +855,10 @@ class PartitionedUnits:
 
     def answers(
         self,
-        fitted: Any,
+        fitted: AnswersUnits,
         method: str,
         coordinates: NDArray[np.integer],
-        *wanted: Any,
+        *wanted: ForSomeRows,
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[Any]]]:
         """Answer questions about units where their entries are.
 
@@ -844,7 +900,10 @@ def _nothing(_: UnitEntries) -> None:
 
 
 def _unit_answer(
-    units: UnitEntries, question: Any, coordinates: NDArray[np.integer], *wanted: Any
+    units: UnitEntries,
+    question: tuple[AnswersUnits, str],
+    coordinates: NDArray[np.integer],
+    *wanted: ForSomeRows,
 ) -> NDArray[Any]:
     """Answer with a fitted model that has the rows of the requested units."""
     fitted, method = question
@@ -855,24 +914,26 @@ def _unit_answer(
 # --- tasks, and the collections whose partitions they read ----------------------------
 
 
-def task(function: Callable[..., Any], **options: Any) -> Any:
+def task(
+    function: Callable[..., object], nout: int | None = None
+) -> Callable[..., Delayed]:
     """Make each call of a function a task whose name does not reveal its arguments."""
-    return dask.delayed(function, pure=False, **options)
+    return dask.delayed(function, pure=False, nout=nout)
 
 
-def shared(value: Any) -> Delayed:
+def shared(value: object) -> Delayed:
     """An argument that is sent once for all tasks that take it."""
     # Dask would send every task a copy of a tuple that begins with a function.
     return dask.delayed(value, traverse=False)
 
 
-def computed(*delayed: Any) -> tuple[Any, ...]:
+def computed(*delayed: object) -> tuple[Any, ...]:
     """The results of delayed values, in this process; see `dask.compute`."""
     with _large_graphs():
         return dask.compute(*delayed)
 
 
-def in_memory(*delayed: Any) -> tuple[Any, ...]:
+def in_memory(*delayed: Delayed) -> tuple[Delayed, ...]:
     """Compute delayed values now, and keep the results in the memory of the workers."""
     with _large_graphs():
         return dask.persist(*delayed)
@@ -889,7 +950,7 @@ def _large_graphs() -> Iterator[None]:
         yield
 
 
-def tree_sum(delayed: Iterable[Any]) -> Any:
+def tree_sum(delayed: Iterable[Delayed]) -> Delayed:
     """Sum delayed tuples of numbers or arrays; each task adds up to eight of them."""
     delayed = list(delayed)
     while len(delayed) > 1:
@@ -903,7 +964,9 @@ def added(*terms: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(sum(rest, first) for first, *rest in zip(*terms, strict=True))
 
 
-def paired_partitions(X: Any, y: Any) -> Any:
+def paired_partitions(
+    X: DaskCollection, y: DaskCollection
+) -> DaskCollection | list[list[Delayed]]:
     """Pair the partitions: a frame of coordinates and values, or delayed pairs."""
     if not dask.is_dask_collection(y):
         raise ValueError("X is a Dask collection, so y must be one too.")
@@ -925,13 +988,13 @@ def paired_partitions(X: Any, y: Any) -> Any:
     return [list(pair) for pair in zip(coordinates, values, strict=True)]
 
 
-def _of_one_frame(X: Any, y: Any) -> bool:
+def _of_one_frame(X: DaskCollection, y: DaskCollection) -> bool:
     """Whether both have the partitions of one frame, row by row."""
     expressions = imported("dask.dataframe.dask_expr._expr", "dask")
     return expressions.are_co_aligned(X.expr, y.expr)
 
 
-def _aligned(joined: Any, X: Any, y: Any) -> bool:
+def _aligned(joined: DaskCollection, X: DaskCollection, y: DaskCollection) -> bool:
     """Whether Dask joined two frames by their index completely, and in a fixed order.
 
     With unknown divisions, it shuffles rows in an order that can change each time. If
@@ -947,7 +1010,7 @@ def _aligned(joined: Any, X: Any, y: Any) -> bool:
     return len(set(counts[:3])) == len(set(counts[3:])) == 1
 
 
-def _delayed_partitions(collection: Any) -> list[Delayed]:
+def _delayed_partitions(collection: DaskCollection) -> list[Delayed]:
     """The partitions of a collection, each a delayed array or frame."""
     if not hasattr(collection, "rechunk"):
         return collection.to_delayed()
@@ -956,7 +1019,10 @@ def _delayed_partitions(collection: Any) -> list[Delayed]:
 
 
 def map_partitions(
-    partitions: Any, name: str, function: Callable[..., Any], *arguments: Any
+    partitions: DaskCollection | list[list[Delayed]],
+    name: str,
+    function: Callable[..., object],
+    *arguments: object,
 ) -> list[Delayed]:
     """Apply a function to every partition, with its number, lazily.
 
@@ -965,7 +1031,7 @@ def map_partitions(
     """
     of_partition = _Task(name, function, arguments)
     if isinstance(partitions, list):
-        of_pair = task(of_partition, traverse=False)
+        of_pair = dask.delayed(of_partition, pure=False, traverse=False)
         return [of_pair(pair, {"number": k}) for k, pair in enumerate(partitions)]
     options = {"enforce_metadata": False, "align_dataframes": False}
     results = partitions.map_partitions(of_partition, meta=(None, object), **options)
@@ -976,12 +1042,12 @@ class _Task:
     """A function of partitions, whose name does not show its arguments."""
 
     def __init__(
-        self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+        self, name: str, function: Callable[..., object], arguments: tuple[object, ...]
     ) -> None:
         self._function, self._arguments = function, arguments
         self._name = f"{name}-{uuid.uuid4().hex}"
 
-    def __call__(self, partition: Any, partition_info: dict[str, Any]) -> Any:
+    def __call__(self, partition: object, partition_info: dict[str, int]) -> object:
         number = partition_info["number"]
         return self._function(partition, number, *self._arguments)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, column_or_1d
 
 from .._random import BLOCK, NoiseStreams
@@ -25,12 +25,14 @@ from .._validation import (
     malformed,
     range_of,
 )
+from ..measure import Question
 from ..privacy._conditions import CLIENTS
 from ..tensor import Observations, Pattern, as_coordinates, pattern_of
 from ..tensor._coordinates import present
-from ..tensor._sums import shared_entries
+from ..tensor._sums import SharedCounts, shared_entries
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
+from ._sources import Answer, Answering
 from ._values import EntryRandomizer
 
 # Largest number of values that are compared with a model.
@@ -81,10 +83,10 @@ class Entries:
         """The public coordinates that a fit stores; None if they are elsewhere."""
         return (self.without_values(),)
 
-    def check_supported(self, measurement: Any) -> None:
+    def check_supported(self, measurement: object) -> None:
         """Support every measurement."""
 
-    def ask(self, question: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+    def ask(self, question: Callable[..., Answer], *arguments: object) -> tuple[Answer]:
         """Answers to a question, one from each chunk; here there is one chunk."""
         return (question(self, *arguments),)
 
@@ -93,7 +95,7 @@ class Entries:
         yield self
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], None]:
         """Sum the contributions of all entries to a release; see `People`."""
         return contribute(self, question), None
@@ -140,7 +142,7 @@ class Entries:
         """Features of the rows of the second mode; see `pattern_of`."""
         return pattern_of(self.coordinates, self.shape, n_components)
 
-    def shared(self) -> Any:
+    def shared(self) -> SharedCounts:
         """Numbers of entries that two rows share; see `shared_entries`."""
         return shared_entries(self.coordinates, self.shape)
 
@@ -159,7 +161,7 @@ class Entries:
             where = where[:, [unit, *others]]
         return UnitEntries(where, domain.kept(self.values), domain.centred_levels)
 
-    def with_rows_of(self, units: UnitEntries, fitted: Any) -> Any:
+    def with_rows_of(self, units: UnitEntries, fitted: Answering) -> Answering:
         """The fitted model with the rows of these units; see `FittedToUnits`."""
         return fitted.with_units(units)
 
@@ -169,17 +171,20 @@ def extent(where: NDArray[np.integer]) -> tuple[int, ...]:
     return tuple((where.max(axis=0) + 1).tolist())
 
 
-def check_values(y: Any) -> NDArray[np.floating]:
+def check_values(y: ArrayLike) -> NDArray[np.floating]:
     """Return `y` as finite floats: float32 if it already is, otherwise float64."""
-    y = checked(column_or_1d, check_numeric(y, "y"))
-    y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
-    if not np.all(np.isfinite(y)):
+    given: NDArray[Any] = checked(column_or_1d, check_numeric(y, "y"))
+    dtype: type[np.floating] = np.float64
+    if given.dtype == np.float32:
+        dtype = np.float32
+    values = np.asarray(given, dtype=dtype)
+    if not np.all(np.isfinite(values)):
         raise malformed("numbers", "Some values in y are NaN, infinite or missing.")
-    return y
+    return values
 
 
 def entries_of(
-    X: Any, y: Any, shape: tuple[int, ...] | None, name: str
+    X: ArrayLike, y: ArrayLike, shape: tuple[int, ...] | None, name: str
 ) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
     """Check coordinates and values on behalf of no estimator.
 
@@ -194,13 +199,18 @@ def entries_of(
         Name of the estimator, for messages.
     """
     check_aligned(X, y=y)
-    X = check_numeric(X, "X")
-    X = checked(check_array, X, dtype="numeric", ensure_min_samples=0, input_name="X")
-    if X.shape[1] < 2:
+    where: NDArray[Any] = checked(
+        check_array,
+        check_numeric(X, "X"),
+        dtype="numeric",
+        ensure_min_samples=0,
+        input_name="X",
+    )
+    if where.shape[1] < 2:
         raise ValueError(
-            f"X has {X.shape[1]} feature(s), but a tensor has two or more modes."
+            f"X has {where.shape[1]} feature(s), but a tensor has two or more modes."
         )
-    return check_coordinates(X, shape=shape, name=name), check_values(y)
+    return check_coordinates(where, shape=shape, name=name), check_values(y)
 
 
 # --- what was drawn for them ----------------------------------------------------------

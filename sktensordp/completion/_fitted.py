@@ -10,15 +10,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from .._sklearn_compat import effective_n_threads
 from ..privacy import PrivacyGuarantee
 from ..tensor import (
+    CPForm,
     Evidence,
+    FittedModel,
     Rows,
+    TuckerForm,
     occurring,
     own_rows,
     padded,
@@ -32,9 +36,13 @@ from ..tensor._unit_entries import UnitEntries
 from ._choices import ByUser, items_by_place, places_at
 from ._domain import Domain
 from ._entries import Entries
-from ._local import LocalRows, Lookups
+from ._local import LocalRows, Lookups, UnitsElsewhere
 from ._own_rows import TIED, OwnModel, UnitModel, for_own_eyes, kept_values
+from ._problem import Problem
 from ._ranking import Wanted, item_vectors, similar_to
+from ._sources import EntrySource
+from .measurements._measurement import Outcome
+from .measurements.units._shared_model import SharedModel
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -79,11 +87,11 @@ class Fitted:
         Whether synthetic users were drawn with numbers of items that the caller passed.
     """
 
-    model: Any
+    model: Rows
     offset: float
     shape: tuple[int, ...]
     domain: Domain
-    form: Any
+    form: CPForm | TuckerForm
     perturbation: str
     n_iter: int
     residual_variance: float | None
@@ -103,17 +111,18 @@ class Fitted:
     """The mode of the protected units; None if entries are protected."""
 
     @property
-    def answering(self) -> Any:
+    def answering(self) -> FittedModel:
         """The model for predictions, with users' own rows; built on first use."""
         local = self.local
         if local.rows is None:
             return self.model
-        if local.model is None or local.model.released is not self.model:
-            local.model = OwnModel.of(self.model, local)
-        return local.model
+        model = local.model
+        if not isinstance(model, OwnModel) or model.released is not self.model:
+            model = local.model = OwnModel.of(self.model, local)
+        return model
 
     @property
-    def released(self) -> Any:
+    def released(self) -> Rows | UnitModel:
         """The model of `decomposition_`, with all terms that the user requested."""
         model = self.model
         return padded(model, self.form.rank) if isinstance(model, Rows) else model
@@ -166,25 +175,30 @@ class Fitted:
         mean = self.offset + self.answering.predict(coordinates)
         return np.clip(mean, *self.domain.bounds, out=mean)
 
-    def standard_deviation(self, coordinates: np.ndarray, mean: np.ndarray) -> Any:
+    def standard_deviation(
+        self, coordinates: np.ndarray, mean: np.ndarray
+    ) -> np.ndarray:
         """Standard deviations of the values, before randomisation, around `mean`."""
         if self.residual_variance is None:
             raise ValueError(
                 'return_std=True needs a fit with perturbation="input"; this model '
                 "has no standard deviations."
             )
-        variance, _ = self.answering.variance(coordinates)
+        answering = self.answering
+        assert isinstance(answering, Rows | OwnModel)
+        variance, _ = answering.variance(coordinates)
         std = np.sqrt(variance + self._residual_variances(coordinates))
         # A value is at most as far from its prediction as the farther bound.
         low, high = self.domain.bounds
         std = np.minimum(std, np.maximum(mean - low, high - mean))
         return std.astype(mean.dtype)
 
-    def _residual_variances(self, coordinates: np.ndarray) -> Any:
+    def _residual_variances(self, coordinates: np.ndarray) -> np.ndarray | float:
         """Variances of the values around the model; they depend on the row of mode 0.
 
         The share of a row comes from its randomised values, less the mechanism's noise.
         """
+        assert self.residual_variance is not None
         known = self.noise_of_value
         average = self.noise_variance - known
         weights = self.model.weights_of(coordinates)
@@ -405,6 +419,8 @@ class FittedToUnits(Fitted):
         The released part of the model.
     """
 
+    model: SharedModel  # type: ignore[assignment]
+
     @property
     def unit(self) -> int:  # type: ignore[override]
         """The mode of the protected units."""
@@ -419,17 +435,17 @@ class FittedToUnits(Fitted):
         """Do nothing: the prior does not tie rows of units."""
 
     @property
-    def answering(self) -> Any:
+    def answering(self) -> UnitModel:
         """The model of all units, built on first use."""
-        local = self.local
-        if local.model is None:
+        local, model = self.local, self.local.model
+        if not isinstance(model, UnitModel):
             rows = self.model.no_rows if local.rows is None else local.rows
             inner = self.model.with_rows(rows, self.domain.scale)
-            local.model = UnitModel(inner, local.units, self.shape, self.unit)
-        return local.model
+            model = local.model = UnitModel(inner, local.units, self.shape, self.unit)
+        return model
 
     @property
-    def released(self) -> Any:
+    def released(self) -> UnitModel:
         """The model without rows of units."""
         return self.shared.answering
 
@@ -501,16 +517,20 @@ class FittedToUnits(Fitted):
         local = self.local.replaced(entries.units, rows, where, self.unit)
         return replace(self, local=local)
 
+    def with_units_elsewhere(self, units: UnitsElsewhere) -> Self:
+        """The same, where these units answer for themselves."""
+        return replace(self, local=LocalRows(elsewhere=units))
+
     def fold_in(self, entries: Entries) -> Self:
         """Compute the rows of these units; `entries` holds all of their entries."""
         return self.with_units(entries.by_unit(self.domain, self.unit))
 
 
 def fitted_to(
-    entries: Any,
-    data: Any,
-    problem: Any,
-    outcome: Any,
+    entries: EntrySource[Any] | Entries,
+    data: object,
+    problem: Problem,
+    outcome: Outcome,
     perturbation: str,
     guarantee: PrivacyGuarantee,
 ) -> Fitted:
@@ -545,13 +565,14 @@ def fitted_to(
     }
     if problem.entries is not None:
         kept_values = () if outcome.kept_values is None else (outcome.kept_values,)
+        observed = cast("Entries", entries)  # or partitions, which have the same
         fitted = Fitted(
-            observed=entries.observed,
+            observed=observed.observed,
             noisy=kept_values,
             is_personal=problem.is_personal,
             **kept,
         )
-        return fitted.with_all_own(entries) if problem.is_personal else fitted
+        return fitted.with_all_own(observed) if problem.is_personal else fitted
     # The coordinates of a protected unit are private too.
     return entries.with_rows_of(data, FittedToUnits(observed=(), **kept))
 
@@ -586,7 +607,7 @@ def _repeated(guarantee: PrivacyGuarantee, times: int) -> PrivacyGuarantee:
 
 
 @contextmanager
-def keeping_names_if_refused(estimator: Any) -> Iterator[None]:
+def keeping_names_if_refused(estimator: BaseEstimator) -> Iterator[None]:
     """Restore the feature names of an earlier fit if the new fit is refused."""
     names, attributes = {"n_features_in_", "feature_names_in_"}, vars(estimator)
     before = {name: attributes[name] for name in names & attributes.keys()}

@@ -6,19 +6,27 @@ released. No function here takes a value, and no message shows an id, an index o
 number of them, since warnings end up in logs.
 """
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .._noise_only import is_one_of_many
 from .._validation import names_of, warn, words_of
 from ..base import LOGGER
 from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
+
+if TYPE_CHECKING:
+    from ._domain import Domain
+    from ._problem import Problem
+    from ._sources import CompletionParameters, EntrySource, ObservedEntries
+    from .measurements._measurement import Measurement, ReleasedMean
 
 # Words in the names of columns that hold users or items, in several languages.
 _USERS = {"account", "benutzer", "buyer", "client", "cliente", "customer", "employee"}
@@ -55,7 +63,7 @@ def column_name(names: Sequence[str] | None, number: int) -> str:
     return f"column {number}" if names is None else f"column {names[number]!r}"
 
 
-def in_columns_with_missing(X: Any) -> str:
+def in_columns_with_missing(X: ArrayLike) -> str:
     """Say in which columns of a public table something is missing."""
     names = names_of(X)
     table = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X, dtype=object)
@@ -107,7 +115,7 @@ def check_whole(ids: NDArray[Any], column: str) -> None:
         )
 
 
-def _has_fraction(value: Any) -> bool:
+def _has_fraction(value: object) -> bool:
     if isinstance(value, Decimal):
         # Decimals with many digits have no remainder.
         return not value.is_finite() or value != value.to_integral_value()
@@ -127,7 +135,9 @@ def _as_numbers(ids: NDArray[Any]) -> NDArray[np.float64] | None:
     return numbers if np.all(np.isfinite(numbers)) else None
 
 
-def warn_of_levels(ids: NDArray[Any], levels: Any, column: str, advice: str) -> None:
+def warn_of_levels(
+    ids: NDArray[Any], levels: ArrayLike | None, column: str, advice: str
+) -> None:
     """Warn if ids look like the declared levels: the values may be in this column.
 
     Indices usually start at 0. If the levels start at 0 as well, and the ids are 0, 1,
@@ -159,7 +169,7 @@ def warn_of_levels(ids: NDArray[Any], levels: Any, column: str, advice: str) -> 
     )
 
 
-def _stems(name: Any) -> set[str]:
+def _stems(name: object) -> set[str]:
     """The words of a name, without the endings of compounds and plurals."""
     words = words_of(str(name))
     without_id = {w.removesuffix("s").removesuffix("id") for w in words}
@@ -359,7 +369,9 @@ def _are_times(ids: NDArray[Any]) -> bool:
     return all(isinstance(v, str) and _WRITTEN_DATE.fullmatch(v) for v in ids.tolist())
 
 
-def warn_of_coordinates(entries: Any, names: Sequence[str] | None, levels: Any) -> None:
+def warn_of_coordinates(
+    entries: ObservedEntries, names: Sequence[str] | None, levels: ArrayLike | None
+) -> None:
     """Warn if public coordinates without a declared shape look like something else.
 
     Parameters
@@ -394,7 +406,11 @@ def warn_of_coordinates(entries: Any, names: Sequence[str] | None, levels: Any) 
         warn_of_times(used[k], entries.n_entries, names, k)
 
 
-def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
+def warn_before(
+    estimator: CompletionParameters,
+    entries: EntrySource[Any] | ObservedEntries,
+    measurement: Measurement,
+) -> None:
     """Warn of mistakes that coordinates alone show, before anything is released.
 
     Parameters
@@ -407,6 +423,7 @@ def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
     """
     _warn_of_two_levels(estimator.levels)
     if estimator.unit == "entry":
+        entries = cast("ObservedEntries", entries)  # others hold whole units
         if entries.is_dense:
             _warn_of_no_gap(entries)
         elif estimator.shape is None:
@@ -424,7 +441,7 @@ def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
         )
 
 
-def _warn_of_two_levels(levels: Any) -> None:
+def _warn_of_two_levels(levels: ArrayLike | None) -> None:
     """Warn if `levels` looks like a range; this reads no data."""
     if isinstance(levels, tuple) and len(levels) == 2 and np.ptp(levels) > 2:
         low, high = (f"{level:g}" for level in sorted(levels))
@@ -435,7 +452,7 @@ def _warn_of_two_levels(levels: Any) -> None:
         )
 
 
-def warn_of_edge(mean: Any, domain: Any) -> None:
+def warn_of_edge(mean: ReleasedMean | None, domain: Domain) -> None:
     """Warn if nearly all values seem to be at one end of the declared range.
 
     This happens if the values have another scale, such as 20 to 100 for a range of 1 to
@@ -465,7 +482,7 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
     )
 
 
-def warn_of_averages(problem: Any, ranking: str, advice: str) -> None:
+def warn_of_averages(problem: Problem, ranking: str, advice: str) -> None:
     """Warn that "auto" took sums, so that everybody gets the same ranking.
 
     "auto" chose by public coordinates or by what was released.
@@ -489,7 +506,7 @@ def warn_of_averages(problem: Any, ranking: str, advice: str) -> None:
     )
 
 
-def _warn_of_no_gap(entries: Any) -> None:
+def _warn_of_no_gap(entries: ObservedEntries) -> None:
     """Warn if all entries of a tensor are observed.
 
     Parameters

@@ -1,8 +1,8 @@
 """Data that stays in this process: deep copies and pickles leave it out."""
 
 import contextlib
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +10,48 @@ from numpy.typing import NDArray
 from .._random import fresh_bits
 from .._validation import warn
 from ..noise import uniform_below
+from ..tensor import FittedModel
+from ..tensor._unit_entries import UnitEntries
 
 # Number of reserved rows. Only the lattice of the noise depends on it: sums over so
 # many users are exact.
 N_RESERVED = 2**31 - 2
 
 Found = TypeVar("Found")
+
+
+class AnswersUnits(Protocol):
+    """A fit that answers units from their own rows: `FittedToUnits`."""
+
+    @property
+    def unit(self) -> int:
+        """The mode of the protected units."""
+
+    def with_units(self, entries: UnitEntries) -> Self:
+        """The same fit with the rows of these units."""
+
+    def with_units_elsewhere(self, units: "UnitsElsewhere") -> Self:
+        """The same fit, where these units answer for themselves."""
+
+
+class UnitsElsewhere(Protocol):
+    """Units that answer where their entries are: `PartitionedUnits`."""
+
+    def answers(
+        self,
+        fitted: AnswersUnits,
+        method: str,
+        coordinates: NDArray[np.integer],
+        *wanted: "ForSomeRows",
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[Any]]]:
+        """Yield rows of the coordinates, and what the method returns for them."""
+
+
+class ForSomeRows(Protocol):
+    """What is asked, one by one, for every row of coordinates: `Wanted`."""
+
+    def at(self, rows: NDArray[np.intp]) -> Self:
+        """What is asked for some of the rows."""
 
 
 class Local:
@@ -58,7 +94,7 @@ class Lookups(Local):
     def __init__(self) -> None:
         self._built: dict[str, tuple[Any, Any]] = {}
 
-    def get(self, name: str, source: Any, build: Callable[[], Found]) -> Found:
+    def get(self, name: str, source: object, build: Callable[[], Found]) -> Found:
         """Return the result of `build`, cached as long as the source is the same."""
         of, built = self._built.get(name, (None, None))
         if of is not source or name not in self._built:
@@ -93,12 +129,12 @@ class LocalRows(Local):
         rows: NDArray[np.float64] | None = None,
         where: NDArray[np.integer] | None = None,
         *,
-        elsewhere: Any | None = None,
+        elsewhere: UnitsElsewhere | None = None,
     ) -> None:
         self.units = np.empty(0, dtype=np.int64) if units is None else units
         self.rows = rows
         self.where: Any = where
-        self.model: Any = None
+        self.model: FittedModel | None = None
         self.elsewhere = elsewhere
 
     def replaced(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import OWN_ANSWERS
-from ..tensor import Rows
+from ..tensor import Rows, TuckerRows
 from ..tensor._observations import places_of
 from ..tensor._rows import OfMode
 from ._local import LocalRows, LocalValues
@@ -141,7 +141,7 @@ class UnitModel:
         The mode of the units.
     """
 
-    inner: Any
+    inner: Rows
     units: NDArray[np.integer]
     shape: tuple[int, ...]
     unit: int
@@ -203,4 +203,5 @@ class UnitModel:
     @property
     def core(self) -> NDArray[np.floating]:
         """Core of a Tucker model, with its modes in the order of the tensor."""
+        assert isinstance(self.inner, TuckerRows)
         return np.moveaxis(self.inner.core, 0, self.unit)

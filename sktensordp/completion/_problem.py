@@ -1,13 +1,13 @@
 """The public information that a measurement has before it reads a value."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn_compat import effective_n_threads
 from .._validation import check_modes, check_shape, declared_array, warn
@@ -18,6 +18,7 @@ from ..tensor._average_row import average_row
 from ..tensor._pattern import FIRST_COMPONENTS
 from ._domain import Domain, declared_domain
 from ._own_rows import TIED
+from ._sources import CompletionParameters, EntrySource, HasUnit, ObservedEntries
 
 _PERTURBATIONS_OF_UNITS = ("auto", "sums", "statistics")
 
@@ -39,7 +40,7 @@ class Features:
     """
 
     declared: NDArray[np.float64]
-    entries: Any
+    entries: "ObservedEntries"
     n_components: int | None
 
     @cached_property
@@ -104,7 +105,7 @@ class Problem:
     """
 
     shape: tuple[int, ...]
-    entries: Any
+    entries: "ObservedEntries"
     domain: Domain
     epsilon: float
     delta: float
@@ -119,7 +120,12 @@ class Problem:
     is_personal: bool = False
 
     @classmethod
-    def of(cls, estimator: Any, shape: tuple[int, ...], entries: Any = None) -> Self:
+    def of(
+        cls,
+        estimator: CompletionParameters,
+        shape: tuple[int, ...],
+        entries: EntrySource[Any] | ObservedEntries | None = None,
+    ) -> Self:
         """Collect what a measurement needs besides the values; a unit's mode is first.
 
         Parameters
@@ -143,18 +149,21 @@ class Problem:
         has_public_shape = _is_shape_public(estimator)
         declared = side_features(estimator.side_information, order[1], shape)
         is_personal = unit is None and bool(estimator.personal)
-        n_components: Any = estimator.n_pattern_components
-        n_components = None if n_components == "auto" else int(n_components)
+        of_parameter = estimator.n_pattern_components
+        n_components = None if of_parameter == "auto" else int(of_parameter)
+        # Parties protect whole units and declare the range: nothing else is read.
+        observed = cast("ObservedEntries | None", entries)
         places = None
-        if unit is None and entries is not None:
-            places = entries.without_values()
+        if unit is None and observed is not None:
+            places = observed.without_values()
         of_pattern = n_components if estimator.biases else 0
         if of_pattern is None and estimator.perturbation == "sums" and not is_personal:
             of_pattern = FIRST_COMPONENTS  # no others are clear
         return cls(
             shape=tuple(shape[mode] for mode in order),
-            entries=places,
-            domain=domain_of(estimator, entries),
+            # Whoever protects units reads no places.
+            entries=cast("ObservedEntries", places),
+            domain=domain_of(estimator, observed),
             epsilon=float(estimator.epsilon),
             delta=float(estimator.delta),
             form=form,
@@ -163,7 +172,7 @@ class Problem:
             n_components=n_components,
             max_iter=estimator.max_iter,
             n_threads=effective_n_threads(),
-            features=Features(declared, places, of_pattern),
+            features=Features(declared, cast("ObservedEntries", places), of_pattern),
             has_public_shape=has_public_shape,
             is_personal=is_personal,
         )
@@ -178,17 +187,17 @@ class Problem:
         return None if is_public else float(self.epsilon)
 
 
-def declared_shape(estimator: Any) -> tuple[int, ...] | None:
+def declared_shape(estimator: CompletionParameters) -> tuple[int, ...] | None:
     """The shape that a completion declares, checked; None if it declares none."""
     return None if estimator.shape is None else check_shape(estimator.shape)
 
 
-def unit_of(estimator: Any) -> int | None:
+def unit_of(estimator: HasUnit) -> int | None:
     """The mode of the units that a completion protects; None if it protects entries."""
     return None if estimator.unit == "entry" else int(estimator.unit)
 
 
-def check_parameters(estimator: Any) -> Problem | None:
+def check_parameters(estimator: CompletionParameters) -> Problem | None:
     """Refuse the parameters that a fit would refuse, before there are data.
 
     Returns
@@ -205,7 +214,9 @@ def check_parameters(estimator: Any) -> Problem | None:
     return None
 
 
-def check_combination(estimator: Any, smooth_modes: Any) -> None:
+def check_combination(
+    estimator: CompletionParameters, smooth_modes: Sequence[int] | None
+) -> None:
     """Refuse combinations of parameters that no fit admits, whatever the shape.
 
     Raises
@@ -214,7 +225,8 @@ def check_combination(estimator: Any, smooth_modes: Any) -> None:
         If they contradict each other.
     """
     unit, perturbation = unit_of(estimator), estimator.perturbation
-    is_smooth = smooth_modes is not None and len(smooth_modes) > 0
+    smooth_modes = () if smooth_modes is None else smooth_modes
+    is_smooth = len(smooth_modes) > 0
     if unit is not None and perturbation not in _PERTURBATIONS_OF_UNITS:
         raise ValueError(
             f"With unit = {unit}, perturbation must be one of "
@@ -236,7 +248,7 @@ def check_combination(estimator: Any, smooth_modes: Any) -> None:
         raise ValueError(TIED)
 
 
-def _is_shape_public(estimator: Any) -> bool:
+def _is_shape_public(estimator: CompletionParameters) -> bool:
     """Whether the shape is public wherever it must be; warn if it is not."""
     is_public = unit_of(estimator) is None or estimator.shape is not None
     if not is_public and math.isfinite(estimator.epsilon):
@@ -250,13 +262,15 @@ def _is_shape_public(estimator: Any) -> bool:
     return is_public
 
 
-def _mode_of_features(estimator: Any) -> int:
+def _mode_of_features(estimator: CompletionParameters) -> int:
     """The only mode whose rows may have declared features."""
     return 0 if unit_of(estimator) else 1
 
 
 def domain_of(
-    estimator: Any, entries: Any = None, earlier: Domain | None = None
+    estimator: CompletionParameters,
+    entries: ObservedEntries | None = None,
+    earlier: Domain | None = None,
 ) -> Domain:
     """The domain of the values for the current parameters of a completion.
 
@@ -283,7 +297,9 @@ def domain_of(
 
 
 def side_features(
-    declared: Any, mode: int, shape: Sequence[int] | None = None
+    declared: Mapping[int, ArrayLike] | Sequence[ArrayLike | None] | None,
+    mode: int,
+    shape: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
     """Centre and scale the declared features of a mode's rows.
 

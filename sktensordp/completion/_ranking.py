@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, overload
+from typing import Any, Literal, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,7 +46,41 @@ _PUBLIC_IDS = (
 )
 
 
-def hide_users(estimator: Any) -> None:
+class RanksItems(Protocol):
+    """What a fit leaves that ranks items: `Fitted`, or that of `ImplicitCompletion`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the model."""
+
+    @property
+    def unit(self) -> int | None:
+        """The mode of the protected units; None if entries are protected."""
+
+    @property
+    def new_units(self) -> NDArray[np.integer]:
+        """Units with rows beyond the shape."""
+
+    @property
+    def has_public_lengths(self) -> bool:
+        """Whether synthetic users were drawn with numbers of items from the caller."""
+
+    def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
+        """Predict values at coordinates."""
+
+    def recommend(
+        self, coordinates: NDArray[np.integer], wanted: Wanted
+    ) -> NDArray[np.int64]:
+        """Rank the indices of mode 1 at coordinates."""
+
+    def similar_items(self, items: NDArray[np.integer], k: int) -> NDArray[np.int64]:
+        """The k items most similar to each of the items."""
+
+    def warn_of_lost_rows(self, coordinates: NDArray[np.integer]) -> None:
+        """Warn once if the rows of units at these coordinates were lost in a copy."""
+
+
+def hide_users(estimator: object) -> None:
     """Let an estimator state that the ids and the number of its users are private."""
     if isinstance(estimator, RankingEstimator):
         estimator._hides_users = True
@@ -62,7 +96,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     """
 
     unit: int | str
-    _fitted: Any
+    _fitted: RanksItems
     _of_fit = ("_fitted",)
     _hides_users = False
     """Whether a `Recommender` keeps the ids and the number of its users private."""
@@ -275,7 +309,7 @@ class Wanted:
     exclude: Sequence[NDArray[np.int64]] | None = None
     exclude_observed: bool = True
 
-    def at(self, rows: NDArray[np.intp]) -> Wanted:
+    def at(self, rows: NDArray[np.intp]) -> Self:
         """The request for some of the rows."""
         candidates, exclude = (
             lists
@@ -342,7 +376,7 @@ def _places(
     estimator: RankingEstimator,
     new_users: ArrayLike,
     units: NDArray[Any],
-    context: Any,
+    context: ArrayLike | None,
 ) -> NDArray[np.int32]:
     """Coordinates at which items are ranked; see `known_indices` for new users."""
     _check_indices(units, "units")
@@ -357,7 +391,7 @@ def _places(
     return known_indices(estimator, where, "recommend", new_users)
 
 
-def checked_count(k: Any) -> int:
+def checked_count(k: int) -> int:
     """Return the length of a ranking."""
     if not is_integer(k) or k < 1:
         raise ValueError(f"k must be a positive integer, got {k!r}.")
@@ -365,7 +399,10 @@ def checked_count(k: Any) -> int:
 
 
 def _items_in(
-    estimator: Any, values: Any, n_units: int, name: str
+    estimator: RankingEstimator,
+    values: ArrayLike | None,
+    n_units: int,
+    name: str,
 ) -> list[NDArray[np.int64]] | None:
     """Return lists of items; see `Wanted`."""
     if values is None:
@@ -376,7 +413,9 @@ def _items_in(
     ]
 
 
-def _known_items(estimator: Any, items: NDArray[Any], name: str) -> NDArray[np.int64]:
+def _known_items(
+    estimator: RankingEstimator, items: NDArray[Any], name: str
+) -> NDArray[np.int64]:
     """Return indices of items; -1 for unknown ones."""
     _check_indices(items, name)
     unknown = [-1] * (len(estimator.shape_) - 2)
@@ -393,7 +432,9 @@ def _check_indices(values: NDArray[Any], name: str) -> None:
         )
 
 
-def _coordinates(estimator: Any, name: str, *columns: Any) -> NDArray[Any]:
+def _coordinates(
+    estimator: RankingEstimator, name: str, *columns: ArrayLike
+) -> NDArray[Any]:
     """Columns of numbers as one array, of a type that holds each number exactly."""
     arrays = [np.asarray(column) for column in columns]
     is_signed = all(array.dtype.kind == "i" for array in arrays)

@@ -27,6 +27,7 @@ from ..measure import (
     Question,
     SharedNoise,
     SumFields,
+    Sums,
 )
 from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm
@@ -79,7 +80,7 @@ class UnitTerms:
         return self.measurement.problem.shape[0]
 
     def written(
-        self, question: Any, arrays: dict[str, NDArray[Any]]
+        self, question: Question, arrays: dict[str, NDArray[Any]]
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Fields of a question, and of each of its sums; see `Terms`."""
         fields = _question_fields(question, arrays)
@@ -99,10 +100,11 @@ class UnitTerms:
 # --- writing --------------------------------------------------------------------------
 
 
-def _sum_fields(sums: Any, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def _sum_fields(sums: Sums, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     if isinstance(sums, ProductSums):
         arrays["shares"] = sums.shares
         return {"least": sums.least}
+    assert isinstance(sums, BoundedSums)
     return {"bound": sums.bound}
 
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from .._validation import (
@@ -272,9 +272,9 @@ class Request:
     @classmethod
     def of(
         cls,
-        n_users: Any,
-        lengths: Any,
-        random_state: Any,
+        n_users: int | None,
+        lengths: ArrayLike | None,
+        random_state: int | None,
         population: Population,
         n_items: int,
     ) -> Self:

@@ -3,15 +3,20 @@
 import math
 from collections.abc import Iterable
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._docstrings import with_sections_of
 from .._sklearn_compat import Interval
 from .._validation import described
-from ..tensor import TuckerForm, cp_to_tucker
+from ..tensor import Rows, TuckerForm, cp_to_tucker
 from ._base import USUAL_RANK, BaseCompletion
+
+if TYPE_CHECKING:
+    from tensorly.tucker_tensor import TuckerTensor
+
+    from ._own_rows import UnitModel
 
 # The ranks of `rank=None`, by the number of modes. They are small because the time of a
 # fit grows with the square of the size of the core.
@@ -134,7 +139,7 @@ class TuckerCompletion(BaseCompletion):
             )
         return tuple(ranks.tolist())
 
-    def _decomposition(self, model: Any) -> Any:
+    def _decomposition(self, model: "Rows | UnitModel") -> "TuckerTensor":
         from tensorly.tucker_tensor import TuckerTensor
 
         core = getattr(model, "core", None)

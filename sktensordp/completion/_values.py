@@ -147,7 +147,9 @@ class EntryRandomizer:
         in_threads(run, blocks, effective_n_threads())
         return drawn
 
-    def _draw_block(self, values: NDArray[np.float64], bits: Any) -> NDArray[Any]:
+    def _draw_block(
+        self, values: NDArray[np.float64], bits: np.random.BitGenerator
+    ) -> NDArray[Any]:
         table = self.mechanism
         if not self.has_table:
             return table.randomize(self.domain.clip(values), bits)
@@ -243,8 +245,9 @@ def plan_entry_randomizer(epsilon: float, domain: Domain) -> EntryRandomizer:
     if math.isinf(epsilon):
         return EntryRandomizer(domain, guarantee_without_noise(), 0.0)
     levels = domain.levels
+    mechanism: LevelTable | LaplaceLattice
     if levels is not None and len(levels) <= LARGEST_TABLE:
-        mechanism: Any = level_table(levels, float(epsilon), domain.prior)
+        mechanism = level_table(levels, float(epsilon), domain.prior)
         event = TableDpEvent(weights=mechanism.weights)
         variance = float(mechanism.level_variances.min())
         method = "randomised by a public table for these levels"
@@ -274,8 +277,9 @@ def domain_lattice(epsilon: float, domain: Domain, n_values: int = 1) -> Laplace
         low, high = domain.levels[0], domain.levels[-1]
         if np.allclose(steps, steps.mean(), rtol=1e-6, atol=0):
             return laplace_lattice(low, high, float(epsilon), step=float(steps.mean()))
-    lattice: Any = laplace_lattice(low, high, float(epsilon))
+    lattice = laplace_lattice(low, high, float(epsilon))
     most_steps = 2**52 // n_values
+    assert isinstance(lattice.n_steps, int)
     # With fewer than 2**10 steps, rounding the values would visibly change the sums.
     if lattice.n_steps <= most_steps or most_steps < 2**10:
         return lattice

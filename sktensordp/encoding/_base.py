@@ -8,7 +8,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,6 +33,13 @@ from ._whitening import whitening
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
+
+
+class Decoder(Protocol):
+    """What estimates samples from released codes: `AffineDecoder`, `LearnedEncoder`."""
+
+    def decode(self, code: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Estimates of the samples."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +83,8 @@ class FittedCode:
         K of a linear task.
     """
 
-    randomizer: Any
-    decoder: Any
+    randomizer: ClientRandomizer
+    decoder: Decoder
     noise: CodeNoise
     n_components: int
     radius: float
@@ -334,7 +341,7 @@ class LinearEncoder(
         return self.n_components_
 
     def __expected_error__(
-        self, X: Any, y: Any = None, n_users: int | None = None
+        self, X: ArrayLike, y: ArrayLike | None = None, n_users: int | None = None
     ) -> tuple[str, Callable[[float], float]]:
         """The expected task loss; each call fits to `X`, `y`."""
 
@@ -355,7 +362,10 @@ class LinearEncoder(
         return 1
 
     def _learn(
-        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+        self,
+        rows: NDArray[np.floating],
+        y: ArrayLike | None,
+        on_step: Callable[[], bool],
     ) -> FittedCode:
         """Learn encoder, decoder and noise for the task from the fitting data."""
         white = whitening(rows)

@@ -205,7 +205,7 @@ class BallChannel:
         self,
         codes: NDArray[np.float64],
         noise: NDArray[np.float64],
-        saved: Any,
+        saved: object,
         slopes: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Gradient in the codes, given `slopes`, the gradient in the released codes."""

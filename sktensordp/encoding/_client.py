@@ -6,11 +6,12 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
 
 from .._client import Client
 from .._json import Fields
@@ -43,6 +44,15 @@ class LinearMap:
         return rows @ self.matrix.T
 
 
+class ReleasesCodes(Protocol):
+    """Noise of codes: `SphereNoise`, and the randomizers of a `CodeNoise`."""
+
+    def randomize(
+        self, samples: NDArray[np.floating], streams: NoiseStreams, /
+    ) -> NDArray[np.floating]:
+        """Clip codes to the unit ball, and release them."""
+
+
 @dataclass(frozen=True)
 class ClientRandomizer:
     """Encodes, clips and randomises samples.
@@ -65,7 +75,7 @@ class ClientRandomizer:
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
     encoder: Callable[[Any], NDArray[np.floating]]
-    noise: Any
+    noise: ReleasesCodes
     columns: NDArray[np.int64] | None = None
 
     def randomize(
@@ -93,12 +103,12 @@ class ClientRandomizer:
         return noisy.astype(rows.dtype, copy=False)
 
 
-def _is_clipped(noise: Any) -> bool:
+def _is_clipped(noise: object) -> bool:
     """Whether codes are clipped; only those without noise may not be."""
     return not isinstance(noise, Clipping) or noise.domain.norm_bound is not None
 
 
-def _unmasked(data: Any) -> Any:
+def _unmasked(data: ArrayLike) -> ArrayLike:
     """Data with NaN in place of masked entries, as objects."""
     if isinstance(data, np.ma.MaskedArray):
         return np.ma.filled(data.astype(object), np.nan)
@@ -127,7 +137,7 @@ def _columns_fields(columns: NDArray[np.int64] | None) -> dict[str, Any]:
     return {"has_columns": True, "columns": columns.tolist()}
 
 
-def _map_fields(encoder: Any) -> dict[str, Any]:
+def _map_fields(encoder: BaseEstimator) -> dict[str, Any]:
     """An encoding map as values of JSON."""
     if isinstance(encoder, LinearMap):
         return {"is_linear": True, "matrix": encoder.matrix.tolist()}
@@ -204,9 +214,12 @@ class EncoderClient(Client):
     EncoderClient(sample_shape=(3,), epsilon=4, delta=0)
     """
 
+    if TYPE_CHECKING:
+        randomizer: ClientRandomizer
+
     def __init__(
         self,
-        randomizer: Any,
+        randomizer: ClientRandomizer,
         sample_shape: tuple[int, ...],
         guarantee: PrivacyGuarantee,
         mechanism: str,
@@ -361,7 +374,7 @@ class EncoderClient(Client):
         """
         return self._privatize(X)
 
-    def _checked(self, data: Any) -> NDArray[np.floating]:
+    def _checked(self, data: ArrayLike) -> NDArray[np.floating]:
         if issparse(data):
             raise TypeError("Sparse data was passed as X; dense data is required.")
         check_container(data, "X")

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,7 +82,7 @@ class BallNoise:
         """
 
         def noisy(
-            block: NDArray[np.floating], bits: Any, columns: slice
+            block: NDArray[np.floating], bits: np.random.BitGenerator, columns: slice
         ) -> NDArray[np.floating]:
             block = np.clip(block, -_HUGE, _HUGE)
             norms = code_norms(block, self.order)
@@ -111,7 +111,7 @@ class CodeNoise:
 
     name: str
     randomizer: BallNoise | AddedNoise | LiftedRelease | Clipping
-    event: Any
+    event: "DpEvent"
     variance: float
     order: int
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn_compat import StrOptions
 from ..mechanisms._privunit import LiftedRelease
@@ -155,7 +155,10 @@ class TaskAwareEncoder(LinearEncoder):
         return most_steps(self.n_components)
 
     def _learn(
-        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+        self,
+        rows: NDArray[np.floating],
+        y: ArrayLike | None,
+        on_step: Callable[[], bool],
     ) -> FittedCode:
         if is_linear(self.task):
             return super()._learn(rows, y, on_step)
@@ -178,7 +181,10 @@ class TaskAwareEncoder(LinearEncoder):
             task_of(self.task, np.zeros((1, n_features)))
 
     def _learn_maps(
-        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+        self,
+        rows: NDArray[np.floating],
+        y: ArrayLike | None,
+        on_step: Callable[[], bool],
     ) -> FittedCode:
         """Learn encoder, decoder and noise for a task with a gradient."""
         epsilon, delta = float(self.epsilon), float(self.delta)

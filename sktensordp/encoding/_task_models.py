@@ -1,21 +1,20 @@
 """Fitted scikit-learn models as tasks."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from ._tasks import _ACTIVATIONS, _LINKS, NetworkTask
+from ._tasks import _ACTIVATIONS, _LINKS, NetworkTask, Task
 
 # Rows on which a network is compared with its model, and the tolerance.
 _PROBES, _TOLERANCE = 50, 1e-4
 
 
-def task_of(model: Any, X: NDArray[np.floating]) -> Any:
+def task_of(model: BaseEstimator, X: NDArray[np.floating]) -> Task:
     """Turn a model into a task with gradients.
 
     Parameters
@@ -65,7 +64,7 @@ def task_of(model: Any, X: NDArray[np.floating]) -> Any:
     return task
 
 
-def _network(model: Any) -> NetworkTask:
+def _network(model: BaseEstimator) -> NetworkTask:
     """The network with the layers of a fitted model."""
     name = type(model).__name__
     coefficients = getattr(model, "coef_", None)
@@ -106,7 +105,7 @@ def _network(model: Any) -> NetworkTask:
     )
 
 
-def _with_scaler(scaler: Any, task: NetworkTask) -> NetworkTask:
+def _with_scaler(scaler: BaseEstimator, task: NetworkTask) -> NetworkTask:
     """The task with a scaler folded into its first layer."""
     if not isinstance(scaler, StandardScaler) or not hasattr(scaler, "n_features_in_"):
         raise TypeError(
@@ -122,7 +121,9 @@ def _with_scaler(scaler: Any, task: NetworkTask) -> NetworkTask:
     return NetworkTask(weights, biases, task.activation, task.link)
 
 
-def _model_outputs(model: Any, probes: NDArray[np.floating]) -> NDArray[np.float64]:
+def _model_outputs(
+    model: BaseEstimator, probes: NDArray[np.floating]
+) -> NDArray[np.float64]:
     """The model's predictions, in the form of `NetworkTask.outputs`."""
     with warnings.catch_warnings():
         # Models fitted to a data frame warn about columns without names.

@@ -6,7 +6,7 @@ are the soft outputs f(x), since an encoder would learn labels by heart.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,21 @@ _LINKS: dict[str, Callable[[Any], Any]] = {
 _MOST_ROWS = 500
 # Step of that metric's finite differences, in standard deviations of a column.
 _STEP = 1e-2
+
+
+class Task(Protocol):
+    """The task of an encoder: `NetworkTask`, `TorchTask`, or an object of the user.
+
+    It may lack ``outputs``, if there are targets.
+    """
+
+    def value_and_gradient(
+        self, X_hat: NDArray[np.floating], targets: NDArray[Any], /
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Mean loss of estimates, and its gradient."""
+
+    def outputs(self, X: NDArray[np.floating], /) -> NDArray[np.float64]:
+        """Outputs for samples, which are the targets of their estimates."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +172,7 @@ class NetworkTask:
 
 
 def check_gradient(
-    task: Any, X_hat: NDArray[np.floating], targets: NDArray[Any]
+    task: Task, X_hat: NDArray[np.floating], targets: NDArray[Any]
 ) -> float:
     """Call a task once, and raise if it does not return a loss and a gradient.
 
@@ -203,7 +218,7 @@ def check_gradient(
 
 
 def linearised(
-    task: Any,
+    task: Task,
     X: NDArray[np.floating],
     targets: NDArray[Any],
     scale: NDArray[np.float64],

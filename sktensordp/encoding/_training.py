@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from ._channels import Channel
 from ._maps import MapShape, in_columns
+from ._tasks import Task
 from ._whitening import Whitening
 
 # Copies of each training sample, and limits on the number of rows.
@@ -86,7 +87,7 @@ class Trainer:
         Called after each iteration; a true result ends the training.
     """
 
-    task: Any
+    task: Task
     white: Whitening
     columns: NDArray[np.int64]
     rows: NDArray[np.float64]

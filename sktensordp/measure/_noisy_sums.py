@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._random import BLOCK as _BLOCK
+from .._random import NoiseSource
 from ..mechanisms._gaussian_noise import gaussian_event, within_budget
 from ..noise import GaussianLattice, LaplaceLattice, gaussian_lattice, laplace_lattice
 from ..privacy import gaussian_mu
@@ -32,7 +33,7 @@ from ..privacy import gaussian_mu
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
-# In which distances of sums are measured.
+# Norm in which distances between sums are measured.
 Norm = Literal["l1", "l2"]
 # Maps a chunk of the entries to their contributions, of shape (n, n_columns).
 OfChunk = Callable[[slice], NDArray[np.floating]]
@@ -62,14 +63,14 @@ class NoisySums:
     event : dp_accounting.DpEvent or None
         All releases together; None for no noise.
     n_cells : float
-        Number of sums in all releases together that the noise was planned for; infinite
-        for Laplace noise, whose sampler is exact.
+        Number of sums, in all releases together, for which the noise was planned;
+        infinite for Laplace noise, whose sampler is exact.
     n_changed : int
-        Number of those that rounding moves between neighbours; see `Sums`.
+        Number of those sums that rounding moves between neighbours; see `Sums`.
     norm : {"l1", "l2"}, default="l2"
-        In which distances count: those of Laplace noise in L1, of Gaussian noise in L2.
+        Norm in which distances count: L1 for Laplace noise, L2 for Gaussian noise.
     share : float, default=1.0
-        What the shares of all releases may add up to.
+        Largest sum of the shares of all releases.
     """
 
     lattice: GaussianLattice | LaplaceLattice | None = None
@@ -86,7 +87,7 @@ class NoisySums:
         return 0.0 if self.lattice is None else float(self.lattice.step)
 
     def randomize(
-        self, sums: list[NDArray[np.float64]], streams: Any
+        self, sums: list[NDArray[np.float64]], streams: NoiseSource | None
     ) -> list[NDArray[np.float64]]:
         """Add noise to sums that are whole steps of the lattice: one release.
 
@@ -98,6 +99,7 @@ class NoisySums:
         """
         if self.lattice is None:
             return sums
+        assert streams is not None
         flat = np.concatenate([s.ravel() for s in sums])
         for block, start in enumerate(range(0, len(flat), _BLOCK)):
             chunk = flat[start : start + _BLOCK]
@@ -110,7 +112,7 @@ class NoisySums:
 def row_sums(
     rows: NDArray[np.integer], shape: tuple[int, ...], contributions: OfChunk
 ) -> NDArray[np.float64]:
-    """Sums by row of what follows from public quantities alone."""
+    """Sums by row of numbers that depend on public quantities alone."""
     total, size = np.zeros(shape), max(_CHUNK // shape[1], 1)
     for start in range(0, len(rows), size):
         chunk = slice(start, start + size)
@@ -119,7 +121,7 @@ def row_sums(
 
 
 def incidence(rows: NDArray[np.integer], n_rows: int) -> sparse.csc_array:
-    """Ones where an entry, which has a column, is in a row."""
+    """A matrix with a column for each entry, and a 1 in the entry's row."""
     n = len(rows)
     return sparse.csc_array((np.ones(n), rows, np.arange(n + 1)), shape=(n_rows, n))
 
@@ -141,15 +143,15 @@ def plan_gaussian_sums(
     epsilon, delta : float
         Infinity for no noise.
     within : float
-        Epsilon of the whole composition that these releases belong to.
+        Epsilon of the whole composition to which these releases belong.
     n_cells : int
         Number of sums in all releases together.
     n_entries : int
-        Bound on the number of entries, or people, that may come.
+        Bound on the number of entries, or of people.
     n_changed : int, default=0
         Number of sums in one release that rounding moves between neighbours.
     n_releases : int, default=1
-        Number of releases of length one; those of `Releases` have shares of one.
+        Number of releases of length one, each with a share of one in `Releases`.
 
     Returns
     -------
@@ -166,18 +168,18 @@ def plan_gaussian_sums(
     if delta == 0:
         raise ValueError("Gaussian noise needs delta > 0. Pass delta, such as 1e-6.")
     sigma = math.sqrt(n_releases) / gaussian_mu(epsilon, delta)
-    lattice: Any = gaussian_lattice(sigma, n_cells, within, delta)
+    lattice = gaussian_lattice(sigma, n_cells, within, delta)
     if lattice.step < _smallest_step(n_entries):
         fineness = math.floor(math.log2(sigma / _smallest_step(n_entries)))
         lattice = gaussian_lattice(sigma, n_cells, within, delta, fineness=fineness)
-    distance = ROUNDED_UP * (1 + lattice.step * math.sqrt(n_changed))
-    mu = distance / lattice.sigma * math.sqrt(n_releases)
+    distance = ROUNDED_UP * (1 + float(lattice.step) * math.sqrt(n_changed))
+    mu = distance / float(lattice.sigma) * math.sqrt(n_releases)
     lattice, scale = within_budget(lattice, mu, epsilon, delta)
     mu /= scale
     event = gaussian_event(mu, lattice)
     n_changed *= n_releases
     return NoisySums(
-        lattice, lattice.sigma**2, event, n_cells, n_changed, share=n_releases
+        lattice, float(lattice.sigma**2), event, n_cells, n_changed, share=n_releases
     )
 
 
@@ -250,7 +252,8 @@ def planned_event(epsilon: float, delta: float, *, within: float) -> "DpEvent":
     """Event of releases that satisfy (epsilon, delta), before their sums are known.
 
     It dominates the events of `plan_gaussian_sums` for up to a billion sums: their
-    ideal noise leaves room for the sampler, and their sampler is closer to ideal noise.
+    ideal noise leaves room for the sampler, and their sampler is closer to ideal noise
+    than this event assumes.
     """
     lattice = gaussian_lattice(1.0, _MOST_SUMS, within, delta)
     return gaussian_event(gaussian_mu(epsilon, delta), lattice)

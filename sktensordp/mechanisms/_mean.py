@@ -78,7 +78,7 @@ def mean(
     Warns
     -----
     NoiseOnlyWarning
-        If most standard errors are larger than the widths of the ranges in `bounds`.
+        If most standard errors exceed the widths of the ranges in `bounds`.
 
     Raises
     ------
@@ -89,10 +89,10 @@ def mean(
 
     Notes
     -----
-    The mean has the bias of the mechanism, and no other before clipping. A
-    `TensorRandomizedResponse` with ``debias=False`` has a large one, which more samples
-    do not remove, so do not average its levels. If the true
-    tensors are not symmetric, the projected mean estimates their symmetric component.
+    Before clipping, the mean has the bias of the mechanism, and no other. A
+    `TensorRandomizedResponse` with ``debias=False`` has a large bias, which more
+    samples do not remove, so do not average its levels. If the true tensors are not
+    symmetric, the projected mean estimates their symmetric component.
 
     The standard error includes both the noise and the spread of the samples. It is
     right if you want the mean of the population that the samples were drawn from. For

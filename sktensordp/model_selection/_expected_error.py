@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from .._validation import LARGEST_INDEX, check_integer
 from ..privacy._guarantee import unit_name
@@ -74,7 +74,7 @@ class ExpectedError:
 
 
 def expected_error(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
@@ -196,7 +196,7 @@ def expected_error(
 
 
 def epsilon_needed(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
@@ -282,7 +282,7 @@ def epsilon_needed(
 
 
 def _protects(
-    estimator: Any, X: ArrayLike, epsilons: NDArray[np.float64], group: int
+    estimator: BaseEstimator, X: ArrayLike, epsilons: NDArray[np.float64], group: int
 ) -> str:
     """Whom the epsilons protect, and from which change."""
     epsilon = next((e for e in epsilons.tolist() if math.isfinite(e)), 1.0)
@@ -293,7 +293,7 @@ def _protects(
 
 
 def _group_epsilon_by_epsilon(
-    estimator: Any, X: ArrayLike, group: int
+    estimator: BaseEstimator, X: ArrayLike, group: int
 ) -> Callable[[float], float]:
     """Epsilon of `group` units together as a function of the estimator's epsilon."""
     check_integer(group, "group", 1)
@@ -334,7 +334,7 @@ def _unit_epsilon(group_epsilon: Callable[[float], float], epsilon: float) -> fl
 
 
 def step_that_releases(
-    estimator: Any, X: ArrayLike, n_users: int | None
+    estimator: BaseEstimator, X: ArrayLike, n_users: int | None
 ) -> tuple[Any, ArrayLike]:
     """The completion of a recommender that protects users, and zeros for its table.
 
@@ -375,7 +375,7 @@ def step_that_releases(
 
 
 def _error_by_epsilon(
-    estimator: Any, X: ArrayLike, y: ArrayLike | None, n_users: int | None
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | None, n_users: int | None
 ) -> tuple[str, Callable[[float], float]]:
     """The kind of the expected error, and the error as a function of epsilon."""
     if not hasattr(type(estimator), "__expected_error__"):

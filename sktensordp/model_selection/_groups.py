@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import (
     GroupKFold,
     GroupShuffleSplit,
@@ -35,6 +37,23 @@ def _no_rows() -> NDArray[np.intp]:
     return np.zeros(0, np.intp)
 
 
+class Splitter(Protocol):
+    """Splits rows into folds, as the splitters of scikit-learn and of users do."""
+
+    def split(
+        self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield training and test rows."""
+
+    def get_n_splits(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> int:
+        """Number of folds."""
+
+
 @dataclass(frozen=True)
 class Split:
     """Rows for the fit, rows for the score, and rows to fold in before scoring."""
@@ -57,11 +76,11 @@ class Rows:
 
     def splits(
         self,
-        X: Any,
-        y: Any,
-        cv: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        cv: Splitter | int | None,
         test_size: float,
-        bits: Any,
+        bits: np.random.BitGenerator,
         groups: ArrayLike | None = None,
     ) -> list[Split]:
         """Training and test rows, from splits that do not depend on the values."""
@@ -111,11 +130,11 @@ class Users:
 
     def splits(
         self,
-        X: Any,
-        y: Any,
-        cv: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        cv: UserHoldout | UserKFold | None,
         test_size: float,
-        bits: Any,
+        bits: np.random.BitGenerator,
         groups: ArrayLike | None = None,
     ) -> list[Split]:
         """The splits of all rows; by default, one that holds out some users."""
@@ -173,7 +192,9 @@ class Users:
         return STEPS + total / n_held_out
 
 
-def protected_units(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
+def protected_units(
+    estimator: BaseEstimator, unit: str | int, cv: Splitter | None
+) -> Rows | Users:
     """The rows or the users, whichever the guarantee of the estimator protects.
 
     Raises
@@ -198,7 +219,7 @@ def protected_units(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
         raise ValueError(
             f"unit = {unit} is not a mode: the tensor has modes 0 to {len(shape) - 1}."
         )
-    if cv is not None and cv.mode != unit:
+    if isinstance(cv, _OF_USERS) and cv.mode != unit:
         raise ValueError(
             f"cv holds out indices of mode {cv.mode}, but unit={unit} is protected: "
             f"pass {type(cv).__name__}(..., mode={unit})."
@@ -206,7 +227,13 @@ def protected_units(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
     return Users(unit)
 
 
-def check_groups(units: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> None:
+def check_groups(
+    units: Rows | Users,
+    cv: Splitter | None,
+    X: ArrayLike,
+    y: ArrayLike,
+    groups: ArrayLike | None,
+) -> None:
     """Refuse `groups` that `cv` would not use, and a `cv` that lacks its `groups`.
 
     Raises
@@ -219,7 +246,7 @@ def check_groups(units: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> N
             "`unit` is a mode, so all rows of a user are held out together already; "
             "leave `groups` out."
         )
-    if type(cv) in _BY_GROUPS:
+    if cv is not None and type(cv) in _BY_GROUPS:
         if groups is None:
             raise ValueError(
                 f"cv={type(cv).__name__} splits by groups; pass `groups` to fit."
@@ -233,18 +260,18 @@ def check_groups(units: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> N
         )
 
 
-def seed_from(bits: Any) -> int:
+def seed_from(bits: np.random.BitGenerator) -> int:
     """A seed for scikit-learn, drawn from a secret stream."""
     return int(bits.random_raw()) >> 32
 
 
-def _splitter(cv: Any, test_size: float, seed: int) -> Any:
+def _splitter(cv: Splitter | int | None, test_size: float, seed: int) -> Splitter:
     if cv is None:
         return ShuffleSplit(1, test_size=test_size, random_state=seed)
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         return KFold(int(cv), shuffle=True, random_state=seed)
     allowed = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit, *_BY_GROUPS)
-    if type(cv) in allowed:
+    if not isinstance(cv, int) and type(cv) in allowed:
         return cv
     raise ValueError(
         "cv must be None, a number of folds, KFold, RepeatedKFold, ShuffleSplit, "
@@ -253,7 +280,7 @@ def _splitter(cv: Any, test_size: float, seed: int) -> Any:
     )
 
 
-def use_counts(units: Rows | Users, cv: Any) -> list[tuple[int, int]]:
+def use_counts(units: Rows | Users, cv: Splitter | int | None) -> list[tuple[int, int]]:
     """Possible numbers of training and test sets that hold one unit, as pairs.
 
     Raises

@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from .._validation import check_aligned, check_integer
@@ -35,7 +35,7 @@ class _Splitter:
         return int(self.n_splits)
 
     def split(
-        self, X: Any, y: object = None, groups: object = None
+        self, X: ArrayLike, y: object = None, groups: object = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """Yield the numbers of the training and the test rows, split by split.
 
@@ -254,7 +254,7 @@ class ItemHoldout(_Splitter):
         return below(hashes(pair, seed + number), float(self.test_size))
 
 
-def _check_share(test_size: Any) -> None:
+def _check_share(test_size: object) -> None:
     if not isinstance(test_size, Real) or not 0 < float(test_size) < 1:
         raise ValueError(f"test_size must be between 0 and 1, got {test_size!r}.")
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, ParameterSampler, RandomizedSearchCV
 from sklearn.utils import check_array, check_random_state, indexable
@@ -235,7 +235,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     best_params_: dict[str, Any]
     best_score_: float
     best_index_: int
-    best_estimator_: Any
+    best_estimator_: BaseEstimator
     cv_results_: dict[str, Any]
     n_splits_: int
     multimetric_: bool
@@ -244,7 +244,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         param_distributions: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         n_iter: float = 10,
@@ -487,7 +487,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         # Compared by value, since NumPy's True counts as True, too.
         return self.refit != "keep" and bool(self.refit)
 
-    def _candidate(self, params: Mapping[str, Any]) -> Any:
+    def _candidate(self, params: Mapping[str, Any]) -> BaseEstimator:
         return clone(self.estimator).set_params(**clone(params, safe=False))
 
     def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -555,12 +555,12 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         statement += " It is then fitted to all data."
         return replace(compose(chosen, fit), statement=statement)
 
-    def _as_table(self, X: Any) -> Any:
+    def _as_table(self, X: ArrayLike) -> ArrayLike:
         is_of_ids = isinstance(self.estimator, Recommender)
         return self.estimator._as_table(X) if is_of_ids else X
 
     def _checked_rows(
-        self, X: Any, y: Any, units: Rows | Users
+        self, X: ArrayLike, y: ArrayLike, units: Rows | Users
     ) -> tuple[Any, Any, Any, Any]:
         """The rows for the search, and their coordinates, after the checks of a fit.
 
@@ -647,7 +647,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     def _check_candidate(
         self,
-        candidate: Any,
+        candidate: object,
         planned: PrivacyGuarantee,
         units: Rows | Users,
         shape: tuple[int, ...],
@@ -718,7 +718,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         ]
 
 
-def _refuse_choices(estimator: Any) -> None:
+def _refuse_choices(estimator: BaseEstimator) -> None:
     """Refuse ImplicitCompletion: a private score needs predictions of values."""
     if any(isinstance(step, ImplicitCompletion) for step in steps_of(estimator)):
         raise ValueError(
@@ -730,7 +730,9 @@ def _refuse_choices(estimator: Any) -> None:
         )
 
 
-def _fold_in(model: Any, X: Any, y: Any, rows: NDArray[np.intp]) -> None:
+def _fold_in(
+    model: BaseEstimator, X: ArrayLike, y: ArrayLike, rows: NDArray[np.intp]
+) -> None:
     """Fold some rows of the data into a model, unless there are none."""
     if len(rows):
         model.fold_in(safe_indexing(X, rows), safe_indexing(y, rows))
@@ -781,14 +783,14 @@ class _Try:
     """
 
     params: dict[str, Any]
-    candidate: Any
+    candidate: BaseEstimator
     splits: list[Split]
     n_jobs: int | None
     of_split: Callable[..., tuple[list[NDArray[np.float64]], Any]]
     fitted: list[Any] = field(default_factory=list)
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Any], question: object
     ) -> tuple[list[NDArray[np.float64]], None]:
         """The sums over all splits, each in steps."""
         # A single fit stays in this process and keeps the data that is never pickled.
@@ -804,7 +806,7 @@ class _Try:
 
 
 def _fit_and_score_split(
-    candidate: Any,
+    candidate: BaseEstimator,
     split: Split,
     contribute: Callable[..., Any],
     *,

@@ -12,6 +12,7 @@ from scipy.special import expit
 from ..encoding._channels import BallChannel
 from ..encoding._learned import LearnedEncoder, make_trainer
 from ..encoding._maps import CodeMap, MapShape
+from ..encoding._tasks import Task
 from ..encoding._training import Model, Sample
 from ..tensor._threads import one_blas_thread
 
@@ -48,14 +49,14 @@ class OpenChannel(BallChannel):
         return codes.astype(float, copy=False)
 
     def backward(
-        self, codes: Any, noise: Any, saved: Any, slopes: NDArray[np.float64]
+        self, codes: object, noise: object, saved: object, slopes: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Gradient in the codes, equal to that in the released codes."""
         return slopes
 
 
 def published_encoder(
-    task: Any,
+    task: Task,
     X: NDArray[np.floating],
     epsilon: float,
     *,
@@ -181,7 +182,11 @@ class LogisticMap(MapShape):
         return np.concatenate([array.ravel() for array in arrays])
 
     def gradient(
-        self, vector: NDArray[np.float64], rows: Any, hidden: Any, slopes: Any
+        self,
+        vector: NDArray[np.float64],
+        rows: NDArray[np.float64],
+        hidden: NDArray[np.float64] | None,
+        slopes: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """As in `MapShape`; with hidden units, A stays zero."""
         gradient, inner = super().gradient(vector, rows, hidden, slopes)

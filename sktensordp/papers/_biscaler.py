@@ -429,14 +429,20 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         return self._at([grid[mode] for mode in self._modes])
 
     def _scaled(
-        self, values: NDArray[np.floating], center: Any, scale: Any
+        self,
+        values: NDArray[np.floating],
+        center: NDArray[np.floating] | float,
+        scale: NDArray[np.floating] | float,
     ) -> NDArray[np.floating]:
         with np.errstate(over="ignore"):
             scaled = (values - center) / scale
         return np.clip(scaled, *self.value_bounds_).astype(values.dtype)
 
     def _unscaled(
-        self, values: NDArray[np.floating], center: Any, scale: Any
+        self,
+        values: NDArray[np.floating],
+        center: NDArray[np.floating] | float,
+        scale: NDArray[np.floating] | float,
     ) -> NDArray[np.floating]:
         with np.errstate(over="ignore"):
             unscaled = center + scale * values

@@ -311,7 +311,10 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         return N_EPOCHS
 
     def _learn_maps(
-        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+        self,
+        rows: NDArray[np.floating],
+        y: ArrayLike | None,
+        on_step: Callable[[], bool],
     ) -> FittedCode:
         """Learn by Algorithm 1, with the noise that the paper claims suffices."""
         epsilon = float(self.epsilon)

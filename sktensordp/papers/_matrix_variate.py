@@ -111,7 +111,7 @@ class MatrixVariateGaussian(OfMatrices):
         return directions, sigmas
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
     ) -> PlannedNoise:
         directions, sigmas = design
         return self._noise_along(
@@ -145,7 +145,7 @@ class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian)
     _theorem = "Chanyaswad et al. (2018), Theorem 3"
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
     ) -> PlannedNoise:
         if math.isinf(domain.radius):
             raise ValueError(

@@ -20,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._random import NoiseStreams
 from .._validation import warn
+from ..completion._entries import Entries
 from ..completion.measurements._sums import SumsRandomizer
 from ..tensor import fit_biases_to_sums
 
@@ -58,12 +59,14 @@ def private_statistics(
         As for `published_statistics`.
     """
     low, high = means.domain.bounds
+    observed = means.entries
+    assert isinstance(observed, Entries)
     middle, half = means.domain.middle, means.domain.scale
 
     def release(
         randomizer: SumsRandomizer, values: NDArray[np.floating], step: int
     ) -> NDArray[np.float64]:
-        entries = replace(randomizer.entries, values=values)
+        entries = replace(observed, values=values)
         return randomizer.release(entries, streams, step)
 
     sums = release(means, values, 0) - middle * means.counts
@@ -73,7 +76,7 @@ def private_statistics(
     offset = float(np.clip(middle + offset, low, high))
     biases = [factor[:, mode].copy() for mode, factor in enumerate(model.factors)]
     residual = np.clip(values, low, high) - offset
-    columns = means.entries.coordinates.T
+    columns = observed.coordinates.T
     for bias, column in zip(biases, columns, strict=True):
         residual -= bias[column]
     # The randomizer clips the squares to [0, 1].

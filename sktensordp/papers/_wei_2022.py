@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
@@ -113,9 +113,10 @@ class _Algorithm(Measurement):
         )
 
     def measure(
-        self, entries: Entries, streams: NoiseStreams, on_sweep: OnSweep
+        self, entries: Entries, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> tuple[list[NDArray[np.float64]], int, np.dtype]:
         """Run the algorithm, and return the blocks."""
+        assert streams is not None
         problem, shape, dtype = self.problem, entries.shape, entries.dtype
         private, last = math.isfinite(problem.epsilon), len(shape) - 1
         generator = _generator(streams, 0)
@@ -143,7 +144,7 @@ class _Algorithm(Measurement):
             return bool(stopped)
 
         factors, n_iter = descend(
-            problem.entries.coordinates,
+            entries.coordinates,
             values,
             factors,
             rate=self.learning_rate,
@@ -171,7 +172,11 @@ class _Algorithm(Measurement):
             )
         return factors, max(n_iter, 1), dtype
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(
+        self,
+        released: tuple[list[NDArray[np.float64]], int, np.dtype],
+        on_sweep: OnSweep,
+    ) -> Outcome:
         """Make a model from the blocks."""
         blocks, n_iter, dtype = released
         problem = self.problem
@@ -269,7 +274,7 @@ class _PublishedCompletion(BaseCompletion):
         tags.non_deterministic = True
         return tags
 
-    def _measurement(self, problem: Problem, *_: Any) -> Measurement:
+    def _measurement(self, problem: Problem, *_: object) -> Measurement:
         algorithm = _Algorithm(
             problem,
             name=self.perturbation,
@@ -302,7 +307,7 @@ class _PublishedCompletion(BaseCompletion):
         return False
 
     def __expected_error__(
-        self, X: Any, y: Any = None, n_users: int | None = None
+        self, X: ArrayLike, y: ArrayLike | None = None, n_users: int | None = None
     ) -> NoReturn:
         raise ValueError(f"The expected error of {type(self).__name__} is not known.")
 

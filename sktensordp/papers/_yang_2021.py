@@ -7,7 +7,6 @@ exact curve of Gaussian noise (Balle and Wang 2018, Theorem 8), next to the clai
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +43,7 @@ class PublishedDirections(DirectionalNoise):
         raise NotImplementedError
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
     ) -> PlannedNoise:
         sigmas = self._sigmas(shape, domain, design)
         return self._noise_along(shape, domain, design, sigmas, rescale=False)

@@ -107,7 +107,7 @@ class _Response:
         thresholds = np.floor(self._entry_keeps * _TOTAL).astype(np.int64)
 
         def respond(
-            block: NDArray[np.floating], bits: Any, columns: slice
+            block: NDArray[np.floating], bits: np.random.BitGenerator, columns: slice
         ) -> NDArray[np.float64]:
             if self.n_levels is not None:
                 step = self.domain.width / (self.n_levels - 1)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._extras import imported
@@ -25,6 +26,8 @@ from . import _style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
 
     from ..model_selection import ExpectedError
 
@@ -46,7 +49,7 @@ class CurvesDisplay:
 
     notes: Mapping[str, str] | None
     ax_: Any
-    figure_: Any
+    figure_: Figure | SubFigure
     lines_: list[Any]
 
     def _start(
@@ -104,7 +107,7 @@ class EpsilonsDisplay(CurvesDisplay):
         order = np.argsort(epsilons)[: np.count_nonzero(np.isfinite(epsilons))]
         return f"{text}: {at_claim(true.ravel()[order])}"
 
-    def _draw_level(self, value: float, line: Any, **options: Any) -> Any:
+    def _draw_level(self, value: float, line: object, **options: Any) -> Line2D:
         """Draw a horizontal line, in grey."""
         style = {"color": _style.shade(self.ax_, 0.65), "linestyle": line, **options}
         return self.ax_.axhline(value, linewidth=1.2, **style)
@@ -188,7 +191,7 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
     @classmethod
     def from_search(
         cls,
-        search: Any,
+        search: BaseEstimator,
         *,
         references: Mapping[str, float] | None = None,
         ax: Axes | None = None,
@@ -265,7 +268,7 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         X: ArrayLike,
         y: ArrayLike,
         *,
@@ -473,7 +476,7 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         X: ArrayLike,
         y: ArrayLike | None = None,
         *,
@@ -651,7 +654,7 @@ def _params_text(params: Mapping[str, Any]) -> str:
     )
 
 
-def _sign_and_name(scoring: Any, *estimators: Any) -> tuple[int, str]:
+def _sign_and_name(scoring: object, *estimators: object) -> tuple[int, str]:
     """Sign that turns a score into the metric to draw, and the label of its axis.
 
     The score of a scorer that is an object keeps its sign, so its label names it.
@@ -676,7 +679,7 @@ def _sign_and_name(scoring: Any, *estimators: Any) -> tuple[int, str]:
     return sign, f"{prefix}{name} on held-out data"
 
 
-def estimators_by_label(estimator: Any) -> Mapping[str, Any]:
+def estimators_by_label(estimator: BaseEstimator) -> Mapping[str, Any]:
     """Estimators by label; a single one gets the name of its class."""
     is_single = not isinstance(estimator, Mapping)
     return {type(estimator).__name__: estimator} if is_single else estimator

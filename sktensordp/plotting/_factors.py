@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
 from .._extras import imported
 from .._validation import check_modes
@@ -144,7 +145,7 @@ class FactorsDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         modes: Iterable[int] | None = None,
         components: Iterable[str] | None = None,
@@ -310,7 +311,7 @@ class FactorsDisplay:
     def _columns(self, mode: int) -> list[NDArray[np.float64] | None]:
         return [columns[mode] for columns in self.components.values()]
 
-    def _draw_column(self, axes: Any, mode: int, column: NDArray[np.float64]) -> None:
+    def _draw_column(self, axes: Axes, mode: int, column: NDArray[np.float64]) -> None:
         axes.tick_params(labelsize="small")
         axes.axhline(0, color=shade(axes, 0.3), linewidth=0.8, zorder=0)
         indices, labels = np.arange(len(column)), self.labels.get(mode)
@@ -325,7 +326,8 @@ class FactorsDisplay:
             return
         axes.set_xlabel(f"index of {name}" if labels is None else name, size="small")
         if labels is None:
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            locator: Any = axes.xaxis.get_major_locator()
+            locator.set_params(integer=True)
         else:
             most = _MOST_TICKS if mode in self.ordered else _MOST_BARS
             ticks = indices[:: -(-len(indices) // most)]
@@ -333,7 +335,7 @@ class FactorsDisplay:
             size = "x-small" if len(ticks) <= _MOST_TICKS else "xx-small"
             axes.set_xticks(ticks, labels=names, rotation=90, fontsize=size)
 
-    def _draw_sorted(self, axes: Any, mode: int, column: NDArray[np.float64]) -> None:
+    def _draw_sorted(self, axes: Axes, mode: int, column: NDArray[np.float64]) -> None:
         """Draw the sorted values, with the names at both ends in the free corners."""
         order, n = np.argsort(column), self.n_labels
         axes.plot(column[order], color=shade(axes, 0.85), linewidth=1.2)
@@ -347,7 +349,7 @@ class FactorsDisplay:
         _write(axes, "\n".join(["lowest:", *names[-n:]]), **bottom)
 
 
-def _write(axes: Any, text: str, **style: Any) -> None:
+def _write(axes: Axes, text: str, **style: Any) -> None:
     """Write text into axes; the layout makes no room for it."""
     style |= {"transform": axes.transAxes, "color": shade(axes, 1.0)}
     axes.text(s=text, in_layout=False, **style)
@@ -358,7 +360,7 @@ def _shortened(name: object) -> str:
     return text if len(text) <= _LONGEST_NAME else f"{text[:half]}…{text[1 - half :]}"
 
 
-def column_names(model: Any) -> list[list[str | None]]:
+def column_names(model: BaseEstimator) -> list[list[str | None]]:
     """Names of the columns of all factors of a completion, in the order of `factors_`.
 
     Parameters

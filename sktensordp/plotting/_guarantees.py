@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
+from sklearn.base import BaseEstimator
 
 from ..privacy import PrivacyGuarantee, privacy_of
 from ..privacy._guarantee import check_guarantee
@@ -54,7 +55,7 @@ class GuaranteesDisplay(CurvesDisplay):
     _claim: Callable[[float, float], _Points]
 
     @classmethod
-    def from_estimator(cls, estimator: Any, **options: Any) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, **options: object) -> Self:
         """Draw the total guarantees of fitted estimators, pipelines or searches.
 
         Parameters
@@ -455,7 +456,7 @@ class AuditDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *data: Any, ax: Axes | None = None, **options: Any
+        cls, estimator: Any, *data: object, ax: Axes | None = None, **options: Any
     ) -> Self:
         """Audit an estimator on two neighbouring data sets, and draw the result.
 

@@ -37,7 +37,7 @@ figure_ : matplotlib Figure
 with_shared_text = with_texts({"claimed": _CLAIMED, "notes": _NOTES, "axes": _AXES})
 
 
-def new_axes(**options: Any) -> Any:
+def new_axes(**options: object) -> Any:
     """Axes in a new figure whose layout makes room for a legend beside them.
 
     Parameters
@@ -75,7 +75,7 @@ def shade(ax: Any, strength: float) -> str:
     return colors.to_hex((red, green, blue))
 
 
-def claimed_style(ax: Any) -> dict[str, Any]:
+def claimed_style(ax: object) -> dict[str, Any]:
     """Style of a claim that does not hold: thin, dotted and grey, with hollow markers.
 
     Parameters

@@ -145,7 +145,7 @@ def check_table(
 
 
 def _read(
-    X: Any, y: Any
+    X: Any, y: ArrayLike | None
 ) -> tuple[list[NDArray[Any]], NDArray[np.float64] | None, tuple[int, ...] | None]:
     """Columns, values, and the shape of a tensor or a sparse array."""
     check_container(X, "X")

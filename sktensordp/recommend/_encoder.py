@@ -326,7 +326,12 @@ class CoordinateEncoder(
         return np.column_stack(columns)
 
     def split(
-        self, X: ArrayLike, *, reset: bool = False, named: bool = True, **options: Any
+        self,
+        X: ArrayLike,
+        *,
+        reset: bool = False,
+        named: bool = True,
+        **options: object,
     ) -> tuple[list[NDArray[Any]], NDArray[np.float64] | None]:
         """Split a table into columns of ids and times.
 
@@ -495,7 +500,7 @@ def catalogues_of(
 
 
 def declares(
-    encoder: CoordinateEncoder, X: Any, first_column: int = 0, *, by_type: bool
+    encoder: CoordinateEncoder, X: ArrayLike, first_column: int = 0, *, by_type: bool
 ) -> NDArray[np.bool_]:
     """Whether all ids of each row are in `categories`, in columns that these declare.
 
@@ -549,7 +554,7 @@ def names_of_column(encoder: CoordinateEncoder, column: int) -> NDArray[Any]:
 
 
 def checked_ids(
-    check: partial[Any], X: Any, *, is_public: bool = False
+    check: partial[Any], X: ArrayLike, *, is_public: bool = False
 ) -> list[NDArray[Any]]:
     """Check a table of ids and times, and return its columns as arrays.
 
@@ -634,7 +639,7 @@ def _check_single(ids: NDArray[Any]) -> None:
         )
 
 
-def exact_rows(X: Any) -> Any:
+def exact_rows(X: object) -> Any:
     """Rows of a list as objects if they hold integers that floats would round."""
     if not isinstance(X, list | tuple):
         return X
@@ -679,7 +684,7 @@ def types_of(X: Any) -> list[Any]:
     return [X.dtype] * X.shape[1]
 
 
-def _are_distinct(ids: NDArray[Any]) -> Any:
+def _are_distinct(ids: NDArray[Any]) -> bool | NDArray[np.bool_]:
     """Whether no id is a float too large to represent integers exactly."""
     if ids.dtype.kind != "f":
         return True
@@ -719,7 +724,7 @@ def numbers_of(column: NDArray[Any]) -> NDArray[np.int64]:
     return np.unique(column, return_counts=True)[1]
 
 
-def _catalogue(ids: Any, name: str = "categories") -> NDArray[Any]:
+def _catalogue(ids: object, name: str = "categories") -> NDArray[Any]:
     """Check a declared list of ids."""
     if isinstance(ids, str):
         raise ValueError(
@@ -800,7 +805,7 @@ def _quantiles(times: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
     return edges[edges > times.min()]
 
 
-def _starts_of(bins: NDArray[np.int64], freq: Any) -> NDArray[np.datetime64]:
+def _starts_of(bins: NDArray[np.int64], freq: str | None) -> NDArray[np.datetime64]:
     """First day or hour of calendar bins, which are counted from 1970."""
     if freq == "W":
         return (7 * bins - 3).astype("datetime64[D]")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import Any, ClassVar, Literal, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,6 +58,7 @@ from ..completion._likely_mistakes import (
 from ..completion._local import N_RESERVED, LocalUsers
 from ..completion._problem import unit_of
 from ..completion._ranking import hide_users
+from ..completion._sources import HasUnit
 from ..ids import check_in_order, kinds_of, kinds_of_type, lists_of, one_or_each
 from ..privacy import PrivacyGuarantee
 from ..privacy._protocol import privacy_tags
@@ -78,10 +79,29 @@ from ._encoder import (
 _NAME = "side_information of mode {}"
 
 
-def _has(method: str) -> Callable[[Any], bool]:
+class _Completion(HasUnit, Protocol):
+    """What a recommender asks of a completion before its fit."""
+
+    @property
+    def shape(self) -> Sequence[int] | None:
+        """Shape of the tensor; None if it is not declared."""
+
+    def set_params(self, **params: object) -> object:
+        """Set parameters."""
+
+
+class _Table(Protocol):
+    """An array or a data frame, with a column for each mode."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of rows and columns."""
+
+
+def _has(method: str) -> Callable[[Recommender], bool]:
     """A function that checks whether the completion of a recommender has a method."""
 
-    def check(recommender: Any) -> bool:
+    def check(recommender: Recommender) -> bool:
         getattr(recommender.completion, method)  # its error says why there is none
         return True
 
@@ -274,8 +294,12 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return self
 
     def _rows_of_fit(
-        self, encoder: CoordinateEncoder, completion: Any, X: Any, y: Any
-    ) -> tuple[Any, Any, NDArray[np.intp]]:
+        self,
+        encoder: CoordinateEncoder,
+        completion: _Completion,
+        X: ArrayLike,
+        y: ArrayLike | None,
+    ) -> tuple[Any, NDArray[Any] | None, NDArray[np.intp]]:
         """Make the checks of a fit of these steps; return the rows that the fit keeps.
 
         Returns
@@ -285,16 +309,16 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         kept : ndarray of int
             Their numbers in `X`.
         """
-        table, y = self._table_and_values(X, y, completion, reset=True)
+        table, values = self._table_and_values(X, y, completion, reset=True)
         users, others = _split(table, completion.unit == 0)
         by_type = completion.unit != "entry"
         declared = declares(encoder, others, len(users), by_type=by_type)
         self._warn_of_columns(encoder, others, completion)
         kept = self._kept(declared, completion)
-        return safe_indexing(table, kept), _rows(y, kept), kept
+        return safe_indexing(table, kept), _rows(values, kept), kept
 
     def _warn_of_columns(
-        self, encoder: CoordinateEncoder, table: Any, completion: Any
+        self, encoder: CoordinateEncoder, table: ArrayLike, completion: HasUnit
     ) -> None:
         """Warn if users and items seem swapped, or values spread over columns."""
         names, counts = getattr(self, "feature_names_in_", None), []
@@ -306,7 +330,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 counts = [numbers_of(column) for column in ids[:2]]
         warn_of_swapped_columns(names, counts)
 
-    def _warn_of_levels(self, encoder: CoordinateEncoder, levels: Any) -> None:
+    def _warn_of_levels(
+        self, encoder: CoordinateEncoder, levels: ArrayLike | None
+    ) -> None:
         """Warn if the encoder has learned ids that look like the declared levels."""
         declared = catalogues_of(encoder, len(encoder.categories_))
         names = getattr(self, "feature_names_in_", None)
@@ -357,7 +383,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     def recommend(
         self,
-        units: Any,
+        units: object,
         k: int = 10,
         *,
         context: ArrayLike | None = None,
@@ -417,7 +443,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         where = fitted.rows_of(asked)
         warn_of_items(fitted.has_items_among(asked, where))
         n_users = len(where)
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             "candidates": fitted.items_in(candidates, n_users, "candidates"),
             "exclude": fitted.items_in(exclude, n_users, "exclude"),
             "exclude_observed": exclude_observed,
@@ -435,7 +461,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             return items[0] if single else items
         return (items[0], scores[0]) if single else (items, scores)
 
-    def similar_items(self, items: Any, k: int = 10) -> Any:
+    def similar_items(self, items: object, k: int = 10) -> Any:
         """Find similar items, by the released model alone.
 
         No user's own entries are read, so you may show the answer to everybody. See
@@ -624,7 +650,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             for k, of_column in enumerate(where[:, 1:].T)
         ]
         if fitted.frame is None:
-            table: Any = np.empty(where.shape, dtype=object)
+            table = np.empty(where.shape, dtype=object)
             for k, column in enumerate(columns):
                 table[:, k] = column
         else:
@@ -733,7 +759,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         _declare_shape(completion, shape)
         return encoder, completion
 
-    def _as_table(self, X: Any) -> Any:
+    def _as_table(self, X: ArrayLike) -> Any:
         """A list of rows as an array in which each id keeps its type, if necessary."""
         return _table_of(X, self._steps()[1])
 
@@ -747,7 +773,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         _, completion = self._fitted_steps()
         return completion.__privacy_releases__()
 
-    def _checked_y(self, y: Any) -> Any:
+    def _checked_y(self, y: ArrayLike | None) -> NDArray[Any] | None:
         """The values as an array; None for choices, which must not have values."""
         name, has_values = type(self.completion).__name__, hasattr(self, "score")
         if has_values and y is None:
@@ -774,16 +800,23 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return values
 
     def _table_and_values(
-        self, X: Any, y: Any, completion: Any, *, reset: bool = False
-    ) -> tuple[Any, Any]:
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        completion: _Completion,
+        *,
+        reset: bool = False,
+    ) -> tuple[Any, NDArray[Any] | None]:
         """Check a table and its values; see `_checked` and `_checked_y`."""
         check_aligned(X, y=y)
-        table, y = self._checked(X, completion, reset=reset), self._checked_y(y)
-        if y is not None:
-            check_same_length(table, y)
-        return table, y
+        table, values = self._checked(X, completion, reset=reset), self._checked_y(y)
+        if values is not None:
+            check_same_length(table, values)
+        return table, values
 
-    def _checked(self, X: Any, completion: Any, *, reset: bool = False) -> Any:
+    def _checked(
+        self, X: ArrayLike, completion: _Completion, *, reset: bool = False
+    ) -> Any:
         """Check a table of two columns or more; frames stay frames."""
         if is_dask(X) or is_sparse(X):
             kind = "a Dask collection" if is_dask(X) else "a sparse array"
@@ -817,7 +850,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return X
 
-    def _check_unknown(self, completion: Any) -> None:
+    def _check_unknown(self, completion: HasUnit) -> None:
         """Refuse ``unknown="error"`` if a unit is protected."""
         if completion.unit != "entry" and self.unknown != "drop":
             raise ValueError(
@@ -826,7 +859,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 f"unknown='drop'."
             )
 
-    def _kept(self, known: NDArray[np.bool_], completion: Any) -> NDArray[np.intp]:
+    def _kept(self, known: NDArray[np.bool_], completion: HasUnit) -> NDArray[np.intp]:
         """Numbers of the rows whose ids are known; drop or refuse others, by `unknown`.
 
         Messages mention the other rows only if ids are public.
@@ -846,7 +879,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         )
         return kept
 
-    def _where(self, fitted: _Fitted, X: Any) -> NDArray[np.int64]:
+    def _where(self, fitted: _Fitted, X: ArrayLike) -> NDArray[np.int64]:
         """Coordinates of the rows of a table; -1 for unknown ids."""
         if is_empty_list(X):
             return np.zeros((0, self.n_features_in_), dtype=np.int64)
@@ -856,7 +889,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def rows_of_search(
-    recommender: Recommender, X: Any, y: Any
+    recommender: Recommender, X: ArrayLike, y: ArrayLike | None
 ) -> tuple[Any, Any, NDArray[np.intp]]:
     """Make the checks of a fit for a search.
 
@@ -869,10 +902,10 @@ def rows_of_search(
         Their numbers in `X`.
     """
     encoder, completion = recommender._steps()
-    table, y, kept = clone(recommender)._rows_of_fit(encoder, completion, X, y)
+    table, values, kept = clone(recommender)._rows_of_fit(encoder, completion, X, y)
     nowhere = np.zeros((len(kept), table.shape[1]))
-    check_entries(completion, nowhere, y, completion.shape)
-    return table, y, kept
+    check_entries(completion, nowhere, values, completion.shape)
+    return table, values, kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -918,7 +951,7 @@ class _Fitted:
         """The column of items in the encoder."""
         return int(not self.hides_users)
 
-    def encoded(self, table: Any) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
+    def encoded(self, table: _Table) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
         """The users of a table, and its coordinates, with -1 for unknown ids.
 
         If ids are private, only the types of columns may refuse them.
@@ -983,7 +1016,9 @@ class _Fitted:
         """Index of each item; -1 for None and for an unknown id."""
         return self._indices_of(items, self.item_column)
 
-    def items_in(self, values: Any, n_users: int, name: str) -> Any:
+    def items_in(
+        self, values: object, n_users: int, name: str
+    ) -> list[NDArray[np.int64]] | NDArray[np.int64] | None:
         """One list of items for all users, or one for each, as lists of indices."""
         if values is None:
             return None
@@ -1002,7 +1037,7 @@ class _Fitted:
             indices[is_id] = indices_of(self.encoder, ids[is_id], column)
         return indices
 
-    def context_of(self, values: Any) -> NDArray[np.int64]:
+    def context_of(self, values: ArrayLike) -> NDArray[np.int64]:
         """Indices of the entries of the columns after that of items; -1 for None."""
         first = self.item_column + 1
         n_columns = len(self.encoder.shape_) - first
@@ -1038,20 +1073,20 @@ class _Fitted:
             check_kinds(known, kinds, column + int(self.hides_users))
 
 
-def _features_of(completion: Any) -> list[tuple[Any, Any]]:
+def _features_of(completion: object) -> list[tuple[Any, Any]]:
     """The declared features of rows, by mode."""
     declared = getattr(completion, "side_information", None) or {}
     pairs = declared.items() if isinstance(declared, dict) else enumerate(declared)
     return [(mode, rows) for mode, rows in pairs if rows is not None]
 
 
-def _declare_features(completion: Any, encoder: CoordinateEncoder) -> None:
+def _declare_features(completion: _Completion, encoder: CoordinateEncoder) -> None:
     """Compare the labels of features with declared ids, and drop the labels in a clone.
 
     The features of the clone are in the order of the ids, whatever the labels were.
     """
     catalogues = dict(enumerate(encoder.categories or ()))
-    features: dict[int, Any] = {}
+    features: dict[int, ArrayLike] = {}
     for mode, rows in _features_of(completion):
         if (ids := catalogues.get(mode)) is not None:
             check_in_order(rows, ids, _NAME.format(mode), f"categories[{mode}]")
@@ -1065,7 +1100,7 @@ def _declare_features(completion: Any, encoder: CoordinateEncoder) -> None:
         completion.set_params(side_information=features)
 
 
-def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
+def _declare_shape(completion: _Completion, shape: tuple[int, ...]) -> None:
     """Set the shape of a clone; refuse a clone that declares another shape."""
     if completion.shape is not None and tuple(completion.shape) != shape:
         raise ValueError(
@@ -1075,7 +1110,7 @@ def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
     completion.set_params(shape=shape)
 
 
-def _split(table: Any, hides_users: bool) -> tuple[list[NDArray[Any]], Any]:
+def _split(table: _Table, hides_users: bool) -> tuple[list[NDArray[Any]], Any]:
     """Split a table into users, if they are protected, and the columns to encode."""
     if not hides_users:
         return [], table
@@ -1083,14 +1118,14 @@ def _split(table: Any, hides_users: bool) -> tuple[list[NDArray[Any]], Any]:
     return [_users_in(table)], safe_indexing(table, rest, axis=1)
 
 
-def _users_in(table: Any) -> NDArray[Any]:
+def _users_in(table: object) -> NDArray[Any]:
     """The first column of a table."""
     check = partial(check_array, ensure_min_samples=0)
     (ids,) = checked_ids(check, safe_indexing(table, [0], axis=1))
     return ids
 
 
-def _table_of(X: Any, completion: Any) -> Any:
+def _table_of(X: object, completion: _Completion) -> Any:
     """If a unit is protected, convert a list of rows to an array of objects.
 
     So each id keeps its own type. In other arrays a single id would decide the type of
@@ -1098,6 +1133,7 @@ def _table_of(X: Any, completion: Any) -> Any:
     """
     if completion.unit == "entry" or not isinstance(X, list | tuple):
         return exact_rows(X)
+    assert completion.shape is not None
     n_columns = len(completion.shape)
     if not all(isinstance(row, list | tuple | np.ndarray) for row in X) or any(
         len(row) != n_columns for row in X
@@ -1110,7 +1146,7 @@ def _table_of(X: Any, completion: Any) -> Any:
     return table.reshape(-1, n_columns)
 
 
-def _rows(values: Any, kept: NDArray[np.intp]) -> Any:
+def _rows(values: NDArray[Any] | None, kept: NDArray[np.intp]) -> NDArray[Any] | None:
     """Some of the values; None stays None."""
     return None if values is None else values[kept]
 

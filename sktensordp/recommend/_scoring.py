@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from .._sklearn_compat import safe_indexing
@@ -91,7 +92,7 @@ class _FoldInScorer:
     history: float
     random_state: int
 
-    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
+    def __call__(self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> float:
         model = estimator
         check_same_length(X, y)
         # The ids themselves decide, not the indices that an encoder gave them.
@@ -186,7 +187,9 @@ class RankingScorer:
     history: float
     random_state: int
 
-    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike | None = None) -> Any:
+    def __call__(
+        self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | None = None
+    ) -> float:
         last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
         # A recommender takes no sparse arrays, and refuses them below.
         if is_sparse(X) and not isinstance(last, Recommender):
@@ -231,13 +234,17 @@ class RankingScorer:
         return float(np.mean(ranking_scores(self.metric, recommended, users, pairs)))
 
 
-def _with_history(model: Any, X: Any, y: Any, rows: NDArray[np.bool_]) -> Any:
+def _with_history(
+    model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, rows: NDArray[np.bool_]
+) -> BaseEstimator:
     """A copy of a model that knows some rows; it shares what was released."""
     # A shallow copy: folding in does not change the rows of the original.
     return copy.copy(model).fold_in(*_rows(X, y, rows))
 
 
-def _rows(X: Any, y: Any, rows: NDArray[np.bool_]) -> tuple[Any, ...]:
+def _rows(
+    X: ArrayLike, y: ArrayLike | None, rows: NDArray[np.bool_]
+) -> tuple[Any, ...]:
     """Some rows, without values if there are none; data frames stay data frames."""
     kept = np.flatnonzero(rows)
     return tuple(safe_indexing(part, kept) for part in (X, y) if part is not None)

@@ -52,7 +52,7 @@ class Choices:
         return np.diff(self.starts)
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: object
     ) -> tuple[Sequence[NDArray[Any]], None]:
         """Sum the contributions of all users to a release; see `People` of the door."""
         return contribute(self, question), None

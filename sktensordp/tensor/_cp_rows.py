@@ -22,7 +22,7 @@ from ._leading_terms import leading_terms, n_standing_out
 from ._likelihood import TableLikelihood
 from ._observations import Observations
 from ._priors import BIAS_PRECISION
-from ._rows import Rows, Spread, learn, renewed, weigh, weighing
+from ._rows import ObservedValues, Rows, Spread, learn, renewed, weigh, weighing
 from ._threads import one_blas_thread
 
 # Number of sweeps before precisions are learned; for precisions of terms, it counts
@@ -77,7 +77,7 @@ class Fit:
     """
 
     rows: Rows
-    entries: Any
+    entries: ObservedValues
     floor: float
     likelihood: TableLikelihood | None = None
     n_iter: int = 0
@@ -90,7 +90,7 @@ class Fit:
 
 
 def started(
-    entries: Any,
+    entries: ObservedValues,
     *,
     rank: int,
     biases: bool,
@@ -236,7 +236,7 @@ def _with_learned_prior(
 # --- terms ---------------------------------------------------------------------------
 
 
-def strengths(rows: Rows, entries: Any) -> NDArray[np.float64]:
+def strengths(rows: Rows, entries: ObservedValues) -> NDArray[np.float64]:
     """Products over the modes of the mean squares of every term."""
     found = []
     for mode, used in enumerate(entries.used):
@@ -248,7 +248,7 @@ def strengths(rows: Rows, entries: Any) -> NDArray[np.float64]:
     return np.prod(found, axis=0)
 
 
-def _squares(rows: Rows, entries: Any, mode: int) -> tuple[NDArray[np.float64]]:
+def _squares(rows: Rows, _: object, mode: int) -> tuple[NDArray[np.float64]]:
     """Sums over the rows of a mode of the squares of every term."""
     return ((rows.means[mode][:, rows.terms].astype(float) ** 2).sum(axis=0),)
 
@@ -285,10 +285,11 @@ def with_terms(
     ).astype(int)
     prior = cp_columns(rows.n_modes, 1, False, smooth_modes)
     old = rows.fixed, rows.prior_mean, rows.precision, rows.tie
-    pairs: Any = zip(old, prior, strict=True)
-    fixed, prior_mean, precision, tie = (
+    pairs = zip(old, prior, strict=True)
+    appended: list[NDArray[Any]] = [
         np.append(a, b, axis=1)[:, columns] for a, b in pairs
-    )
+    ]
+    fixed, prior_mean, precision, tie = appended
     unknown = np.append(rows.unknown, prior[1], axis=1)[:, columns]
     means, covariances = [], []
     for mode, (own, covariance) in enumerate(
@@ -371,7 +372,7 @@ def with_terms_that_stand_out(
 
 
 def fit_cp(
-    entries: Any,
+    entries: ObservedValues,
     *,
     rank: int,
     biases: bool,
@@ -464,7 +465,7 @@ def fit_cp(
 
 
 def fits_to(
-    entries: Any, noise_floor: float, n_threads: int
+    entries: ObservedValues, noise_floor: float, n_threads: int
 ) -> tuple[Callable[..., Fit], float, float]:
     """A function that starts fits at rows; least and initial variance of the values."""
     eps = np.finfo(entries.dtype).eps

@@ -12,7 +12,7 @@ Only residuals of values that a fit may read are read here.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,35 @@ from ._threads import one_blas_thread
 # random signs. With multiples just above one, single terms of noise pass; above 1.2,
 # terms of noise-free matrices of rank 10 and 20 are missed.
 _TERM_STANDS_OUT = 1.2
+
+
+class SplitMatrix(Protocol):
+    """A matrix whose rows of one mode may be in partitions.
+
+    `LocalMatrix` is in the memory of this process, and `ChunkedMatrix` of completions
+    is with the entries in Dask collections.
+    """
+
+    @property
+    def counts(self) -> list[NDArray[np.integer]]:
+        """Number of entries of every row of both modes."""
+
+    @property
+    def mode(self) -> int:
+        """The mode whose rows may be in partitions."""
+
+    def gram(
+        self,
+        weights: list[NDArray[np.float64]],
+        vectors: NDArray[np.float64],
+        flipped: bool,
+    ) -> NDArray[np.float64]:
+        """A' A times vectors; see `LocalMatrix`."""
+
+    def project(
+        self, weights: list[NDArray[np.float64]], vectors: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """A times vectors; see `LocalMatrix`."""
 
 
 class LocalMatrix(NamedTuple):
@@ -84,7 +113,9 @@ def scaled_gram(
 
 
 def product(
-    matrix: Any, weights: NDArray[np.float64], vectors: NDArray[np.floating]
+    matrix: sparse.csr_array,
+    weights: NDArray[np.float64],
+    vectors: NDArray[np.floating],
 ) -> NDArray[np.floating]:
     """Product of matrix diag(weights) with vectors, in the matrix's type."""
     weighted = weights[:, np.newaxis] * vectors
@@ -92,7 +123,9 @@ def product(
     return matrix @ weighted.astype(matrix.dtype)
 
 
-def with_random_signs(matrix: sparse.csr_array, seed: Any) -> sparse.csr_array:
+def with_random_signs(
+    matrix: sparse.csr_array, seed: int | tuple[int, ...]
+) -> sparse.csr_array:
     """The same matrix with random signs of its entries."""
     coins = np.random.default_rng(seed).integers(0, 2, len(matrix.data), dtype=np.int8)
     return sparse.csr_array(
@@ -101,7 +134,7 @@ def with_random_signs(matrix: sparse.csr_array, seed: Any) -> sparse.csr_array:
     )
 
 
-def leading_terms(residuals: Any, n_terms: int) -> list[NDArray[np.float64]]:
+def leading_terms(residuals: SplitMatrix, n_terms: int) -> list[NDArray[np.float64]]:
     """Rows of terms that follow the residuals, most important term first.
 
     Parameters
@@ -134,7 +167,7 @@ def leading_terms(residuals: Any, n_terms: int) -> list[NDArray[np.float64]]:
     return [signs * mode_rows for mode_rows in rows]
 
 
-def n_standing_out(residuals: Any, most: int) -> int:
+def n_standing_out(residuals: SplitMatrix, most: int) -> int:
     """Number of singular values that stand out from those with random signs.
 
     Parameters
@@ -149,7 +182,7 @@ def n_standing_out(residuals: Any, most: int) -> int:
     return int(np.count_nonzero(values > _TERM_STANDS_OUT * chance))
 
 
-def weights_of(residuals: Any) -> tuple[list[NDArray[np.float64]], int]:
+def weights_of(residuals: SplitMatrix) -> tuple[list[NDArray[np.float64]], int]:
     """Weights of the rows of the split and of the other mode; number of entries."""
     counts = [residuals.counts[k] for k in (residuals.mode, 1 - residuals.mode)]
     weights = [1 / np.sqrt(n + n[n > 0].mean()) for n in counts]
@@ -157,7 +190,10 @@ def weights_of(residuals: Any) -> tuple[list[NDArray[np.float64]], int]:
 
 
 def _decompose(
-    residuals: Any, weights: list[NDArray[np.float64]], n_values: int, flipped: bool
+    residuals: SplitMatrix,
+    weights: list[NDArray[np.float64]],
+    n_values: int,
+    flipped: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Largest singular values, and vectors of the mode that is not split."""
     gram = partial(residuals.gram, weights, flipped=flipped)

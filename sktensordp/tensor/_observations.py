@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import islice, pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,20 @@ _MANY_ENTRIES = 100_000
 _CHUNK = 2**14
 # Largest size of arrays in memory while entries are contracted with a core.
 _BLOCK = 2**21
+
+Kept = TypeVar("Kept")
+Total = TypeVar("Total")
+
+
+class GivesValues(Protocol):
+    """Rows of all modes that give values to entries, as `Rows` do."""
+
+    @property
+    def means(self) -> tuple[NDArray[np.floating], ...]:
+        """Rows by mode: arrays of shape (n_rows, n_columns)."""
+
+    def value(self, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """The values of entries, from their rows in every mode."""
 
 
 class _Group(NamedTuple):
@@ -143,11 +157,11 @@ class Observations:
 
     def total(
         self,
-        function: Callable[..., Any],
-        rows: Any,
-        *arguments: Any,
+        function: Callable[..., Total],
+        rows: object,
+        *arguments: object,
         reads: Collection[int] | None = None,
-    ) -> Any:
+    ) -> Total:
         """Sums over chunks of ``function(rows, chunk, *arguments)``.
 
         Parameters
@@ -163,11 +177,11 @@ class Observations:
 
     def change_rows(
         self,
-        function: Callable[..., Any],
-        rows: Any,
-        *arguments: Any,
+        function: Callable[..., tuple[Kept, Total]],
+        rows: Kept,
+        *arguments: object,
         reads: Collection[int] | None = None,
-    ) -> tuple[Any, Self, Any]:
+    ) -> tuple[Kept, Self, Total]:
         """Change the rows that the chunks keep.
 
         Parameters
@@ -190,8 +204,11 @@ class Observations:
         return rows, self, total
 
     def change_values(
-        self, function: Callable[..., Any], rows: Any, *arguments: Any
-    ) -> tuple[Self, Any]:
+        self,
+        function: Callable[..., tuple[NDArray[np.floating], Total]],
+        rows: object,
+        *arguments: object,
+    ) -> tuple[Self, Total]:
         """Change the values.
 
         Parameters
@@ -210,11 +227,11 @@ class Observations:
         values, total = function(rows, self, *arguments)
         return self.with_values(values), total
 
-    def with_rows(self, rows: Any) -> tuple[Any, Self]:
+    def with_rows(self, rows: Kept) -> tuple[Kept, Self]:
         """Let chunks keep the rows of which they have all entries."""
         return rows, self
 
-    def gathered(self, rows: Any) -> Any:
+    def gathered(self, rows: Kept) -> Kept:
         """Undo `with_rows`: collect the rows of all modes."""
         return rows
 
@@ -230,12 +247,12 @@ class Observations:
         pairs = zip(self.used, [own, *others.T], strict=True)
         return np.column_stack([used[rows] for used, rows in pairs])
 
-    def residuals(self, rows: Any) -> LocalMatrix:
+    def residuals(self, rows: GivesValues) -> LocalMatrix:
         """Residuals of a matrix."""
         mode = int(np.argmax([len(u) for u in self.used]))
         return LocalMatrix(self.residual_matrix(rows, mode), [*self.counts], mode)
 
-    def residual_matrix(self, rows: Any, mode: int) -> sparse.csr_array:
+    def residual_matrix(self, rows: GivesValues, mode: int) -> sparse.csr_array:
         """Residuals of the values, as a matrix with the rows of a mode."""
         starts, others, order = self.groups[mode]
         left = self.values[mode] - self.fitted(rows)[order]
@@ -399,7 +416,7 @@ class Observations:
         if mode == small:
             matrix = np.moveaxis(core, mode, -1).reshape(-1, width)
 
-            def add_row_by_row(total: Any, chunk: _Chunk) -> None:
+            def add_row_by_row(total: NDArray[np.float64], chunk: _Chunk) -> None:
                 outer = _summed_outer(chunk, tables, others, n_values)
                 total[:, chunk.rows] += outer @ matrix
 
@@ -410,7 +427,7 @@ class Observations:
         size = math.prod(core.shape[k] for k in others)
         matrix = core.transpose(small, *others, mode).reshape(-1, size * width)
 
-        def add_entry_by_entry(total: Any, chunk: _Chunk) -> None:
+        def add_entry_by_entry(total: NDArray[np.float64], chunk: _Chunk) -> None:
             n = len(chunk.values)
             outer = _outer(chunk, tables, others)
             halves = tables[small][:, chunk.rows] @ matrix
@@ -449,7 +466,7 @@ class Observations:
         sizes = [sizes[small], *(sizes[k] for k in others)]
         n_sums, size = len(tables[0]), math.prod(sizes[1:])
 
-        def add(total: Any, chunk: _Chunk) -> None:
+        def add(total: NDArray[np.float64], chunk: _Chunk) -> None:
             outer = _summed_outer(chunk, tables, others, n_values)
             total += tables[small][:, chunk.rows].transpose(0, 2, 1) @ outer
 
@@ -474,7 +491,7 @@ class Observations:
 
     def _added_up(
         self,
-        add: Callable[[Any, _Chunk], None],
+        add: Callable[[NDArray[np.float64], _Chunk], None],
         shape: tuple[int, ...],
         numbers: int,
         n_threads: int,
@@ -510,7 +527,7 @@ class Observations:
             yield _Chunk(rows, bounds.tolist(), values[begin:end], at)
             begin = end
 
-    def fitted(self, rows: Any) -> NDArray[np.floating]:
+    def fitted(self, rows: GivesValues) -> NDArray[np.floating]:
         """The values of the entries by the model, in the order of the caller."""
         starts, others, order = self.groups[0]
         values = np.empty(len(order), rows.means[0].dtype)

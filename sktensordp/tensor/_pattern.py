@@ -28,7 +28,7 @@ from scipy import sparse
 
 from ._average_row import with_average
 from ._coordinates import present
-from ._leading_terms import LocalMatrix, leading_vectors, weights_of
+from ._leading_terms import LocalMatrix, SplitMatrix, leading_vectors, weights_of
 
 # A singular value stands out if it exceeds the first multiple of the largest at random,
 # and stands out clearly if it exceeds the second. Fits to values take all that stand
@@ -213,7 +213,7 @@ def _normalised(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def leading_pattern(
-    incidence: Any, n_values: int
+    incidence: SplitMatrix, n_values: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Largest singular values of a scaled incidence, and right singular vectors.
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial, reduce
 from itertools import combinations, pairwise
-from typing import Any, NamedTuple, Self, TypeGuard
+from typing import Any, NamedTuple, Protocol, Self, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,8 @@ from scipy.linalg import lapack
 from ._algebra import cp_to_dense, upper_triangle
 from ._average_row import average_row
 from ._chain import path_eigenvalues, solve_chain
-from ._observations import Observations, places_of
+from ._leading_terms import SplitMatrix
+from ._observations import Observations, Total, places_of
 from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
 from ._threads import in_threads, one_blas_thread
 
@@ -102,8 +103,37 @@ class OfMode(NamedTuple):
 
     def taken(self, places: slice | NDArray[Any]) -> "OfMode":
         """Some of these rows."""
-        some: Any = (None if rows is None else rows[places] for rows in self)
-        return OfMode(*some)
+        return OfMode._make(None if rows is None else rows[places] for rows in self)
+
+
+class Form(Protocol):
+    """Form of a decomposition: `CPForm` or `TuckerForm`."""
+
+    @property
+    def rank(self) -> int:
+        """Number of terms."""
+
+
+class FittedModel(Protocol):
+    """A fitted model of a tensor that predicts at coordinates.
+
+    `Rows` and `TuckerRows` are the models that fits release. `OwnModel` and
+    `UnitModel` of completions answer users, or other units, from their own rows.
+    """
+
+    def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
+        """Predictions at coordinates; -1 stands for an unknown index."""
+
+    def slices(
+        self, coordinates: NDArray[np.integer], mode: int, every: NDArray[np.floating]
+    ) -> NDArray[np.floating]:
+        """Predictions at all indices of one mode; see `Rows.slices`."""
+
+    def every_row(self, mode: int) -> NDArray[np.floating]:
+        """Posterior means of the rows at all indices of a mode."""
+
+    def dense(self) -> NDArray[np.floating]:
+        """Predictions of all entries: an array of the tensor's shape."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,10 +228,10 @@ class Rows:
         """Whether the first columns are biases, one for every mode."""
         # Weights of features are free in one mode alone, too.
         is_own = np.eye(self.n_modes, dtype=bool)
-        return np.array_equal(~self.fixed[:, : self.n_modes], is_own)
+        return bool(np.array_equal(~self.fixed[:, : self.n_modes], is_own))
 
     def has_columns(
-        self, form: Any, biases: bool, smooth_modes: Collection[int]
+        self, form: Form, biases: bool, smooth_modes: Collection[int]
     ) -> bool:
         """Whether a fit with these options would have the same columns and ties."""
         # A mode without free columns has no ties to show.
@@ -212,13 +242,13 @@ class Rows:
         )
         return self._has_terms(form) and self.has_biases == biases and has_ties
 
-    def _has_terms(self, form: Any) -> bool:
+    def _has_terms(self, form: Form) -> bool:
         """Whether the terms are those of a fit with this form.
 
         A fit of a matrix may have dropped some terms.
         """
         n_terms = np.count_nonzero(self.terms)
-        return n_terms == form.rank or (n_terms < form.rank and self.n_modes == 2)
+        return bool(n_terms == form.rank or (n_terms < form.rank and self.n_modes == 2))
 
     @property
     def factors(self) -> list[NDArray[np.floating]]:
@@ -328,7 +358,9 @@ class Rows:
         """The regressors of entries in a mode, from their rows in the others."""
         return reduce(np.multiply, (r for m, r in enumerate(rows) if m != mode))
 
-    def with_core(self, entries: Any, is_learned: bool, n_threads: int = 1) -> Self:
+    def with_core(
+        self, entries: "ObservedValues", is_learned: bool, n_threads: int = 1
+    ) -> Self:
         """Update the core, given all rows; a CP has none."""
         return self
 
@@ -554,6 +586,81 @@ def _tells(number: NDArray[Any] | None) -> TypeGuard[NDArray[Any]]:
     return number is not None and bool(number.any())
 
 
+SomeRows = TypeVar("SomeRows", bound=Rows)
+
+
+class ObservedValues(Protocol):
+    """Values at coordinates, wherever they are.
+
+    `Observations` are in memory, and `ChunkedObservations` of completions in the
+    memory of Dask workers. `Observations` says what the methods do.
+    """
+
+    @property
+    def used(self) -> tuple[NDArray[np.integer], ...]:
+        """The index of every row, ascending, by mode."""
+
+    @property
+    def counts(self) -> Sequence[NDArray[np.integer]]:
+        """Number of entries of every row, by mode."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+
+    @property
+    def n_entries(self) -> int:
+        """Number of entries."""
+
+    @property
+    def energy(self) -> float:
+        """Sum of the squared values."""
+
+    def has_rows(self, mode: int) -> bool:
+        """Whether each row of a mode has all of its entries in one chunk."""
+
+    def total(
+        self,
+        function: Callable[..., Total],
+        rows: Rows,
+        *arguments: object,
+        reads: Collection[int] | None = None,
+    ) -> Total:
+        """Sums over chunks of ``function(rows, chunk, *arguments)``."""
+
+    def change_rows(
+        self,
+        function: Callable[..., tuple[SomeRows, Total]],
+        rows: SomeRows,
+        *arguments: object,
+        reads: Collection[int] | None = None,
+    ) -> tuple[SomeRows, Self, Total]:
+        """Change the rows that are with the entries."""
+
+    def change_values(
+        self,
+        function: Callable[..., tuple[NDArray[np.floating], Total]],
+        rows: Rows,
+        *arguments: object,
+    ) -> tuple[Self, Total]:
+        """Change the values."""
+
+    def residuals(self, rows: Rows) -> SplitMatrix:
+        """What rows leave of a matrix."""
+
+    def with_rows(self, rows: SomeRows) -> tuple[SomeRows, Self]:
+        """Leave the rows of which one chunk has all entries with this chunk."""
+
+    def gathered(self, rows: SomeRows) -> SomeRows:
+        """Undo `with_rows`: rows that have those of all modes."""
+
+    def here(self) -> Observations:
+        """All entries, in the memory of this process."""
+
+
+Values = TypeVar("Values", bound=ObservedValues)
+
+
 def rescaled(rows: Rows, scale: float) -> Rows:
     """The model of the values multiplied by `scale`."""
     # Terms are multiplied in the first mode, and other columns in the mode where they
@@ -687,7 +794,7 @@ def _runs(numbers: NDArray[np.integer]) -> list[slice]:
     return [slice(*pair) for pair in pairwise([0, *changes.tolist(), len(numbers)])]
 
 
-def _range(numbers: NDArray[np.integer]) -> Any:
+def _range(numbers: NDArray[np.integer]) -> slice | NDArray[np.integer]:
     """Ascending numbers as a slice, if they have no gaps."""
     first, last = int(numbers[0]), int(numbers[-1])
     return slice(first, last + 1) if last - first + 1 == len(numbers) else numbers
@@ -697,13 +804,13 @@ def _range(numbers: NDArray[np.integer]) -> Any:
 
 
 def update(
-    rows: Rows,
+    rows: SomeRows,
     entries: Observations,
     mode: int,
     *,
     before: Sums | None = None,
     n_threads: int = 1,
-) -> tuple[Rows, NDArray[np.float64] | None]:
+) -> tuple[SomeRows, NDArray[np.float64] | None]:
     """Posterior of the rows of one mode, given those of all others.
 
     Parameters
@@ -754,8 +861,8 @@ def update(
 
 
 def renewed(
-    rows: Rows, entries: Any, mode: int, n_threads: int = 1
-) -> tuple[Rows, Any, Spread, NDArray[np.float64] | None]:
+    rows: SomeRows, entries: Values, mode: int, n_threads: int = 1
+) -> tuple[SomeRows, Values, Spread, NDArray[np.float64] | None]:
     """Posterior of the rows of one mode, wherever these rows and the entries are.
 
     If a chunk has all entries of a row, the row is updated there. For other rows, the
@@ -778,8 +885,8 @@ def renewed(
         See `update`.
     """
     if entries.has_rows(mode) and not rows.is_smooth[mode]:
-        *new, found = entries.change_rows(_renewed_here, rows, mode, n_threads)
-        return *new, Spread(*found), None
+        new, entries, found = entries.change_rows(_renewed_here, rows, mode, n_threads)
+        return new, entries, Spread(*found), None
     others = [m for m in range(rows.n_modes) if m != mode]
     totals = entries.total(_sums_and_energies, rows, mode, reads=others)
     means, covariances, fitted, cross = solve(rows, mode, Sums(*totals[:2]))
@@ -790,8 +897,8 @@ def renewed(
 
 
 def _renewed_here(
-    rows: Rows, entries: Observations, mode: int, n_threads: int
-) -> tuple[Rows, Spread]:
+    rows: SomeRows, entries: Observations, mode: int, n_threads: int
+) -> tuple[SomeRows, Spread]:
     rows, _ = update(rows, entries, mode, n_threads=n_threads)
     return rows, spread(rows, mode, entries.counts[mode])
 
@@ -804,7 +911,9 @@ def _sums_and_energies(
     return (*found, entries.energies) if mode == 0 else found
 
 
-def continued(rows: Rows, entries: Any, *, n_sweeps: int, n_threads: int = 1) -> Rows:
+def continued(
+    rows: SomeRows, entries: "ObservedValues", *, n_sweeps: int, n_threads: int = 1
+) -> SomeRows:
     """Rows after further sweeps, which do not change the prior or the noise."""
     rows, entries = entries.with_rows(rows)
     with one_blas_thread:
@@ -1148,7 +1257,9 @@ def weighing(
     )
 
 
-def weigh(rows: Rows, entries: Any, how: Weighing) -> tuple[Rows, tuple[()]]:
+def weigh(
+    rows: SomeRows, entries: "ObservedValues", how: Weighing
+) -> tuple[SomeRows, tuple[()]]:
     """Weigh the rows of the first mode; see `weighing`.
 
     The empty tuple is the total that `Observations.change_rows` adds up.
@@ -1197,8 +1308,8 @@ def with_indices(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:
         added += [None if w is None else np.ones(len(new)) for w in before[3:5]]
         order = np.argsort(np.append(before.used, new), kind="stable")
         pairs = zip(before[:5], added, strict=True)
-        parts: Any = (None if a is None else np.concatenate([a, b]) for a, b in pairs)
-        rows = rows.with_rows(mode, OfMode(*parts).taken(order))
+        parts = (None if a is None else np.concatenate([a, b]) for a, b in pairs)
+        rows = rows.with_rows(mode, OfMode._make((*parts, None)).taken(order))
     return rows
 
 

@@ -18,7 +18,7 @@ is left, the row is right. Priors are Gaussian. The sums c_j are estimated from 
 counts.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -281,7 +281,7 @@ def rows_from_information(
     covariance: NDArray[np.float64],
     *,
     learn: bool = True,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.floating], NDArray[np.float64]]:
     """Posterior of rows that have factors and, optionally, a bias first.
 
     Parameters
@@ -311,7 +311,7 @@ def rows_from_information(
         prior = np.zeros((n, size, size))
         prior[:, range(first), range(first)] = 1 / bias_variance
         prior[:, first:, first:] = np.linalg.inv(covariance)
-        spread: Any = np.linalg.inv(precision + prior)
+        spread: NDArray[np.floating] = np.linalg.inv(precision + prior)
         pull = shift + np.einsum("jab,jb->ja", prior, prior_mean)
         means = np.einsum("jab,jb->ja", spread, pull)
         if not rounds_left or first == size:

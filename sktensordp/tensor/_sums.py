@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -31,8 +31,22 @@ from ._priors import BIAS_VARIANCE, E_FOLDS, RESIDUAL_VARIANCE
 from ._rows import Rows
 
 
+class Gram(Protocol):
+    """Numbers of entries that two rows of any modes share, as a symmetric operator.
+
+    `SharedCounts` has them in memory, and `SharedEntries` of completions asks the
+    entries in Dask collections.
+    """
+
+    def diagonal(self) -> NDArray[np.float64]:
+        """Number of entries of every row, one mode after the other."""
+
+    def __matmul__(self, vectors: NDArray[np.floating], /) -> NDArray[np.float64]:
+        """The product with a vector, or with the columns of an array."""
+
+
 def fit_biases_to_sums(
-    gram: Any,
+    gram: Gram,
     sums: NDArray[np.float64],
     noise_variance: float,
     shape: tuple[int, ...],
@@ -133,7 +147,7 @@ class SharedCounts:
         """Number of entries of every row, one mode after the other."""
         return np.concatenate(self.counts)
 
-    def __matmul__(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __matmul__(self, vectors: NDArray[np.floating]) -> NDArray[np.float64]:
         """The product with a vector, or with the columns of an array."""
         ends = np.cumsum([len(counts) for counts in self.counts])[:-1]
         parts = np.split(vectors, ends)
@@ -196,7 +210,7 @@ class _Prior(NamedTuple):
 
     def posterior(
         self,
-        gram: Any,
+        gram: Gram,
         sums: NDArray[np.float64],
         residual: float,
         noise_variance: float,

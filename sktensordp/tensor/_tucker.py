@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
 
 from ._algebra import mode_products, upper_triangle
 from ._cp import no_covariances, point_model
@@ -37,7 +38,18 @@ from ._leading_terms import leading_vectors
 from ._likelihood import TableLikelihood
 from ._observations import Observations, places_of
 from ._priors import CORE_PRECISION, LARGEST_PRECISION, SMALLEST_PRECISION
-from ._rows import Rows, Sums, fitted_errors, inverses, moments, packed, sums, unpacked
+from ._rows import (
+    Form,
+    ObservedValues,
+    Rows,
+    Sums,
+    fitted_errors,
+    inverses,
+    moments,
+    packed,
+    sums,
+    unpacked,
+)
 from ._threads import one_blas_thread
 
 # Number of elements of the core that are solved for at a time.
@@ -211,10 +223,10 @@ class Core:
         # From the last mode to the first, two axes become one axis of pairs.
         for mode in reversed(range(n_modes)):
             one, other = upper_triangle(ranks[mode])
-            before: Any = (slice(None),) * (2 * mode)
-            lower = square[*before, other, one]
-            lower[*before, one == other] = 0.0
-            square = square[*before, one, other] + lower
+            before: list[Any] = [slice(None)] * (2 * mode)
+            lower = square[(*before, other, one)]
+            lower[(*before, one == other)] = 0.0
+            square = square[(*before, one, other)] + lower
         return np.ascontiguousarray(square)
 
 
@@ -272,8 +284,9 @@ class TuckerRows(Rows):
         if self.has_biases:
             for index in np.eye(len(ranks), dtype=int):
                 core[tuple(index)] = 1.0
-        weights: Any = [rank + places + np.arange(n_features) for rank in ranks[:2]]
-        core[*weights, *[0] * (len(ranks) - 2)] = 1.0
+        at: list[NDArray[np.int64] | int] = [0] * len(ranks)
+        at[:2] = [rank + places + np.arange(n_features) for rank in ranks[:2]]
+        core[tuple(at)] = 1.0
         return core
 
     @property
@@ -313,9 +326,9 @@ class TuckerRows(Rows):
         """Predictions of all entries: an array of the tensor's shape."""
         return mode_products(self.core[np.newaxis], self.factors)[0]
 
-    def _has_terms(self, form: Any) -> bool:
+    def _has_terms(self, form: Form) -> bool:
         """Whether the terms are those of a fit with this form."""
-        return bool(form.ranks == self.ranks)
+        return isinstance(form, TuckerForm) and form.ranks == self.ranks
 
     def regressors(self, mode: int, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """The regressors of entries in a mode, from their rows in the others."""
@@ -442,7 +455,9 @@ class TuckerRows(Rows):
 
         return of_some
 
-    def with_core(self, entries: Any, is_learned: bool, n_threads: int = 1) -> Self:
+    def with_core(
+        self, entries: ObservedValues, is_learned: bool, n_threads: int = 1
+    ) -> Self:
         """Replace the core by its posterior, given the rows of all modes.
 
         Parameters
@@ -535,7 +550,7 @@ def combined(rows: Rows, core: Core) -> TuckerRows:
 
 
 def fit_tucker(
-    entries: Any,
+    entries: ObservedValues,
     *,
     ranks: tuple[int, ...],
     biases: bool,
@@ -606,8 +621,9 @@ def fit_tucker(
                 rows = _at_leading_vectors(rows, linear, entries.here())
         fit = fits(rows, likelihood=likelihood, n_learned=n_learned)
         fit, _ = run(fit, max_iter, on_sweep)
-    rows = fit.entries.gathered(fit.rows)
-    return rows.with_average_rows(entries.counts), fit.n_iter
+    fitted = fit.entries.gathered(fit.rows)
+    assert isinstance(fitted, TuckerRows)
+    return fitted.with_average_rows(entries.counts), fit.n_iter
 
 
 def _random_start(
@@ -647,7 +663,9 @@ def _at_leading_vectors(
     return replace(rows, means=tuple(means), posterior_core=core)
 
 
-def _squared(matrix: Any, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def _squared(
+    matrix: sparse.csr_array, vectors: NDArray[np.float64]
+) -> NDArray[np.float64]:
     return matrix @ (matrix.T @ vectors)
 
 

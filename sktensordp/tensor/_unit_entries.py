@@ -119,7 +119,7 @@ class UnitEntries:
         return UnitEntries(np.stack(coordinates).T, self._kept[own], self._levels)
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: object
     ) -> tuple[Sequence[NDArray[Any]], None]:
         """Sum the contributions of all units to a release; see `People` of the door."""
         return contribute(self, question), None

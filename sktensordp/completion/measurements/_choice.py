@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..._validation import check_coordinates, shape_of
 from ...measure import SharedNoise, planned_event
@@ -15,6 +15,7 @@ from .._domain import Domain
 from .._entries import Entries, extent
 from .._own_rows import for_own_eyes
 from .._problem import Problem, declared_shape, domain_of, unit_of
+from .._sources import CompletionParameters
 from .._values import entry_guarantee, guarantee_without_noise, plan_entry_randomizer
 from ._expectation import Expectation, Variances, n_features_of
 from ._gradient import GradientPerturbation
@@ -26,7 +27,7 @@ from .units._expected import expected_unit_rmse
 from .units._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
 
 _PLANNED = "upper bound from the budget"
-_OF_ENTRIES: dict[str, Any] = {
+_OF_ENTRIES: dict[str, type[Measurement]] = {
     "input": InputPerturbation,
     "gradient": GradientPerturbation,
     "output": OutputPerturbation,
@@ -124,7 +125,7 @@ def expected_rmse(
 
 
 def error_by_epsilon(
-    estimator: Any, X: Any, n_units: int | None = None
+    estimator: CompletionParameters, X: ArrayLike, n_units: int | None = None
 ) -> Callable[[float], float]:
     """Expected error of a completion as a function of epsilon; no value is read.
 
@@ -144,38 +145,39 @@ def error_by_epsilon(
     """
     _check_expectation(estimator)
     if estimator.unit != "entry":
-        shape: Any = declared_shape(estimator)  # already checked
+        shape = declared_shape(estimator)
+        assert shape is not None
         entries = None
 
-        def expected(problem: Problem, perturbation: str, variance: Any) -> float:
+        def expected(
+            problem: Problem, perturbation: str, variance: float | None
+        ) -> float:
             noise = UnitPerturbation(problem, 0, perturbation).noise.noise_variance
             return expected_unit_rmse(
-                problem, len(X), perturbation, noise, variance, n_units
+                problem, n_entries, perturbation, noise, variance, n_units
             )
 
-        if shape_of(X, "X")[1:] != (len(shape),):
+        n_entries, *n_columns = shape_of(X, "X") or (0,)
+        if n_columns != [len(shape)]:
             raise ValueError(
                 f"X must have shape (n_entries, {len(shape)}), a column for each mode."
             )
     else:
-        X = check_input(estimator, X, ensure_min_features=2)
+        given = check_input(estimator, X, ensure_min_features=2)
         name, declared = type(estimator).__name__, declared_shape(estimator)
-        where = check_coordinates(X, shape=declared, name=name)
+        where = check_coordinates(given, shape=declared, name=name)
         shape, expected = declared or extent(where), expected_rmse
         entries = Entries(where, None, shape)
     problem = Problem.of(estimator, shape, entries)
-    options = {
-        "perturbation": estimator.perturbation,
-        "variance": _declared_variance(problem.domain),
-    }
+    name, variance = estimator.perturbation, _declared_variance(problem.domain)
 
     def error(epsilon: float) -> float:
-        return expected(replace(problem, epsilon=float(epsilon)), **options)
+        return expected(replace(problem, epsilon=float(epsilon)), name, variance)
 
     return error
 
 
-def _check_expectation(estimator: Any) -> None:
+def _check_expectation(estimator: CompletionParameters) -> None:
     """Refuse estimators without a known expectation, or with undeclared quantities."""
     name = type(estimator).__name__
     if estimator.perturbation not in _WITH_EXPECTATION:
@@ -208,7 +210,7 @@ def _declared_variance(domain: Domain) -> float | None:
     return float(prior @ (levels - prior @ levels) ** 2)
 
 
-def planned_guarantee(completion: Any) -> PrivacyGuarantee:
+def planned_guarantee(completion: CompletionParameters) -> PrivacyGuarantee:
     """Guarantee of any fit with these parameters, before any data are seen."""
     from ...privacy.accounting._events import PureDpEvent
 

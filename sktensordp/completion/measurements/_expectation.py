@@ -20,7 +20,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,7 +120,9 @@ class Expectation:
         of, n_others = self.variances, len(self._counts) - 1
         return [of.first_bias, *[of.bias] * n_others]
 
-    def _unexplained(self, weights: float, n_features: int, information: Any) -> float:
+    def _unexplained(
+        self, weights: float, n_features: int, information: NDArray[np.float64]
+    ) -> float:
         """Unrecovered variance of weights, given a single feature's information."""
         of_each = information / n_features
         return _average(self._counts[0], 1 / (1 / weights + of_each))

@@ -38,7 +38,7 @@ from .._entries import Entries
 from .._problem import Problem
 from .._values import entry_guarantee, guarantee_without_noise
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
-from ._sums import SHARE_OF_MEAN, MeanPerturbation
+from ._sums import SHARE_OF_MEAN, MeanPerturbation, ReleasedSums
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -71,14 +71,14 @@ class _Released(NamedTuple):
         Type of the values.
     """
 
-    noisy_sum: Any
+    noisy_sum: ReleasedSums
     offset: float
     parameters: list[NDArray[np.floating]]
     n_iter: int
     dtype: np.dtype[Any]
 
 
-class GradientPerturbation(Measurement):
+class GradientPerturbation(Measurement[Entries, _Released]):
     """Randomise the sum of all clipped gradients in every iteration."""
 
     name = "gradient"
@@ -241,6 +241,7 @@ class _Descent:
         self._blocks, self.clip = _Blocks.of(problem), CLIP
         form, every_n_biases, shapes = self._blocks
         self.shapes = shapes
+        assert isinstance(problem.entries, Entries)
         self.rows = form.rows(problem.entries.coordinates)
         self._n_averaged = (problem.max_iter + 1) // 2
         self._averaged: list[list[NDArray[np.floating]]] = []

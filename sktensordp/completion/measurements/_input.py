@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import (
     Observations,
+    ObservedValues,
     Rows,
     TableLikelihood,
     TuckerForm,
@@ -21,8 +22,11 @@ from ...tensor import (
     rescaled,
 )
 from .._likely_mistakes import warn_of_edge
-from .._own_rows import kept_values
+from .._local import LocalValues
+from .._own_rows import NoisyValues, kept_values
+from .._sources import DrawnValues, ObservedEntries
 from .._values import EntryRandomizer, plan_entry_randomizer
+from ._expectation import Expectation
 from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._residual_variance import residual_variance
 
@@ -39,10 +43,10 @@ class _Fit(NamedTuple):
     likelihood : TableLikelihood or None
     """
 
-    model: Any
+    model: Rows
     n_iter: int
     offset: float
-    entries: Any
+    entries: ObservedValues
     likelihood: TableLikelihood | None
 
 
@@ -56,11 +60,11 @@ class _Released(NamedTuple):
         Their mean.
     """
 
-    draws: Any
+    draws: DrawnValues
     mean: float
 
 
-class InputPerturbation(Measurement):
+class InputPerturbation(Measurement[ObservedEntries, _Released]):
     """Randomise every value, then fit the model to the randomised values."""
 
     name = "input"
@@ -91,7 +95,7 @@ class InputPerturbation(Measurement):
         return self.problem.max_iter
 
     def measure(
-        self, entries: Any, streams: NoiseStreams | None, on_sweep: OnSweep
+        self, entries: ObservedEntries, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> _Released:
         """Randomise the values."""
         draws = entries.randomized(self.randomizer, streams)
@@ -124,7 +128,7 @@ class InputPerturbation(Measurement):
         noise = self.randomizer.noise_variance
         return Outcome(model, fit.offset, fit.n_iter, residual, noise, kept_values=kept)
 
-    def _kept_values(self, fit: _Fit) -> Any:
+    def _kept_values(self, fit: _Fit) -> NoisyValues | LocalValues | None:
         """The values that a fit keeps, in the order of their entries."""
         if not isinstance(fit.entries, Observations):
             return None
@@ -136,7 +140,7 @@ class InputPerturbation(Measurement):
 
     def _fit(
         self,
-        draws: Any,
+        draws: DrawnValues,
         offset: float,
         features: NDArray[np.float64],
         on_sweep: OnSweep | None,
@@ -162,7 +166,7 @@ class InputPerturbation(Measurement):
         )
         return _Fit(rescaled(rows, scale), n_iter, offset, entries, likelihood)
 
-    def expected_error(self, expectation: Any) -> float:
+    def expected_error(self, expectation: Expectation) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
         scale = self.problem.domain.scale**2
         residual = scale * expectation.variances.residual

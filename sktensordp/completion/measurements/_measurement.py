@@ -3,12 +3,20 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from .._problem import Problem
 
+if TYPE_CHECKING:
+    from .._local import LocalValues
+    from .._own_rows import NoisyValues
+    from ._expectation import Expectation
+
 OnSweep = Callable[[int], bool]
+Data = TypeVar("Data")
+Released = TypeVar("Released")
 
 # Last clause of the statement of a guarantee.
 ALL_ELSE = "all else is computed from them and the coordinates."
@@ -51,16 +59,17 @@ class Outcome:
     noise_of_value: float = 0.0
     perturbation: str | None = None
     guarantee: PrivacyGuarantee | None = None
-    kept_values: Any = None
+    kept_values: "NoisyValues | LocalValues | None" = None
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
+class Measurement(Generic[Data, Released]):
     """A way to make a release from private values, with its guarantee.
 
     Only `measure(entries, streams, on_sweep)` reads the values of entries.
     `complete(released, on_sweep)` computes an `Outcome` from its result alone. At the
-    end of a fit, `warn(released)` warns if its result suggests a mistake.
+    end of a fit, `warn(released)` warns if its result suggests a mistake. The type
+    parameters are those of `entries` and of `released`.
 
     Attributes
     ----------
@@ -88,6 +97,11 @@ class Measurement:
         return 0
 
     @property
+    def uses_features(self) -> bool:
+        """Whether it fits weights of features."""
+        return False
+
+    @property
     def draws(self) -> bool:
         """Whether the release draws random numbers; without noise, it draws none."""
         return math.isfinite(self.problem.epsilon)
@@ -97,20 +111,22 @@ class Measurement:
         """Guarantee of all releases together."""
         raise NotImplementedError
 
-    def measure(self, entries: Any, streams: Any, on_sweep: OnSweep) -> Any:
+    def measure(
+        self, entries: Data, streams: NoiseStreams | None, on_sweep: OnSweep
+    ) -> Released:
         """Read the values, and return the release."""
         raise NotImplementedError
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(self, released: Released, on_sweep: OnSweep) -> Outcome:
         """Compute the model from the release."""
         raise NotImplementedError
 
-    def warn(self, released: Any) -> None:
+    def warn(self, released: Released) -> None:
         """Warn if the release suggests a mistake, or if it holds little but noise.
 
         A fit calls it once, when its model is stored.
         """
 
-    def expected_error(self, expectation: Any) -> float:
+    def expected_error(self, expectation: "Expectation") -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
         raise ValueError(f"The expected error of {self.name!r} is not known.")

@@ -7,7 +7,6 @@ leave-one-out prediction. Only randomised values are read, so this is post-proce
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from scipy.special import log_ndtr
 from ...privacy.calibration._table import LevelTable
 from ...tensor import (
     Observations,
+    ObservedValues,
     Rows,
     TableLikelihood,
     continued,
@@ -25,14 +25,15 @@ from ...tensor import (
 )
 from ...tensor._priors import E_FOLDS
 from .._problem import Problem
+from .._sources import DrawnValues
 
 
 def residual_variance(
     problem: Problem,
     model: Rows,
     offset: float,
-    released: Any,
-    entries: Any,
+    released: DrawnValues,
+    entries: ObservedValues,
     likelihood: TableLikelihood | None = None,
 ) -> tuple[Rows, float]:
     """Variance of the raw values around the model.
@@ -68,7 +69,8 @@ def residual_variance(
     noisy = randomizer.values_of(drawn, released.dtype).astype(float)
     mean = model.predict(coordinates).astype(float)
     known_share = None if likelihood is None else likelihood.known_share
-    fitted_to, known = noisy - offset, randomizer.noise_variance
+    fitted_to: NDArray[np.floating] = noisy - offset
+    known = randomizer.noise_variance
     if likelihood is not None and known_share is not None:
         fitted_to, _ = likelihood.observe(mean / problem.domain.scale, drawn)
         fitted_to *= problem.domain.scale
@@ -78,8 +80,8 @@ def residual_variance(
     # Half the standard deviation of an observation.
     move = 0.5 * math.sqrt(model.noise)
     moved = _moved(problem, model, entries, likelihood, move)
-    move = move * signs
-    response = move @ (moved.predict(coordinates) - mean) / (move @ move)
+    moves = move * signs
+    response = moves @ (moved.predict(coordinates) - mean) / (moves @ moves)
     leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)
     kept = 1 - np.minimum(leverage, 0.95)
     # Distances of randomised values from the predictions that leave them out.
@@ -114,7 +116,7 @@ def residual_variance(
 def _moved(
     problem: Problem,
     model: Rows,
-    entries: Any,
+    entries: ObservedValues,
     likelihood: TableLikelihood | None,
     move: float,
 ) -> Rows:
@@ -134,9 +136,10 @@ def _moved_values(
     rows: Rows, entries: Observations, likelihood: TableLikelihood | None, move: float
 ) -> tuple[NDArray[np.floating], tuple[()]]:
     """Move values, or the observations that replace them, by random signs."""
-    outputs: Any = entries.outputs
-    signs: Any = entries.signs
+    outputs, signs = entries.outputs, entries.signs
+    assert signs is not None
     if likelihood is not None and likelihood.known_share is not None:
+        assert outputs is not None
         values, _ = likelihood.observe(entries.fitted(rows), outputs)
     else:
         values = np.empty_like(entries.values[0])

@@ -38,14 +38,21 @@ from ...measure import (
     row_sums,
 )
 from ...privacy import PrivacyGuarantee
-from ...tensor import CPForm, TuckerForm, row_posterior
+from ...tensor import CPForm, Rows, TuckerForm, row_posterior
 from ...tensor._coordinates import present
 from ...tensor._priors import INTERACTION_VARIANCE
 from .._domain import Domain
 from .._entries import Entries
+from .._sources import ObservedEntries
 from .._values import entry_guarantee
+from ._expectation import Expectation
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
-from ._sums import SHARE_OF_MEAN, MeanPerturbation, SumsPerturbation
+from ._sums import (
+    SHARE_OF_MEAN,
+    MeanPerturbation,
+    ReleasedSums,
+    SumsPerturbation,
+)
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
 # Shares of epsilon for the sums that determine biases, if weights of features or
@@ -73,13 +80,13 @@ class _Released(NamedTuple):
         Type of the values.
     """
 
-    first: Any
+    first: ReleasedSums
     biases: Outcome
     factors: list[NDArray[np.float64]]
     dtype: np.dtype[Any]
 
 
-class StatisticsPerturbation(Measurement):
+class StatisticsPerturbation(Measurement[ObservedEntries, _Released]):
     """Randomise the right-hand sides of the regression of each block in turn."""
 
     name = "statistics"
@@ -155,7 +162,7 @@ class StatisticsPerturbation(Measurement):
         )
 
     def measure(
-        self, entries: Any, streams: NoiseStreams | None, on_sweep: OnSweep
+        self, entries: ObservedEntries, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> _Released:
         """Release sums, and then the blocks of factors."""
         problem, form, blocks = self.problem, self._form, self._blocks
@@ -178,7 +185,7 @@ class StatisticsPerturbation(Measurement):
 
     def _regressed(
         self,
-        entries: Any,
+        entries: ObservedEntries,
         block: "Block",
         residuals_of: "Residuals",
         releases: Releases,
@@ -240,7 +247,7 @@ class StatisticsPerturbation(Measurement):
         n_iter = max(len(self._blocks), 1)
         return Outcome(model, outcome.offset, n_iter)
 
-    def _precision(self, model: Any, first: Any) -> NDArray[np.float64]:
+    def _precision(self, model: Rows, first: Rows) -> NDArray[np.float64]:
         """Prior of the rows that are later computed from users' own values.
 
         Biases have the prior of the sums. The prior variance of other columns is the
@@ -269,7 +276,7 @@ class StatisticsPerturbation(Measurement):
         generator = np.random.default_rng(0)
         return [generator.standard_normal(block) for block in blocks]
 
-    def expected_error(self, expectation: Any) -> float:
+    def expected_error(self, expectation: Expectation) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
         if not self.uses_features:
             raise ValueError(
@@ -315,7 +322,7 @@ class Residuals:
 
     domain: Domain
     offset: float
-    model: Any
+    model: Rows
     clip: float
 
     def __call__(self, entries: Entries) -> NDArray[np.float64]:
@@ -372,7 +379,7 @@ class Block:
 
 
 def noisy_sums(
-    entries: Any,
+    entries: ObservedEntries,
     block: Block,
     residuals_of: Callable[[Entries], NDArray[np.float64]],
     releases: Releases,

@@ -12,7 +12,7 @@ share; the modes compose. The numbers of entries in the rows are public.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,9 @@ from ...tensor._priors import RESIDUAL_VARIANCE
 from .._domain import Domain
 from .._entries import Entries
 from .._likely_mistakes import warn_of_edge
+from .._sources import ObservedEntries
 from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
+from ._expectation import Expectation
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome, ReleasedMean
 
 if TYPE_CHECKING:
@@ -87,7 +89,7 @@ class SumsRandomizer:
     """
 
     domain: Domain
-    entries: Any
+    entries: ObservedEntries
     by_row: bool = True
     lattice: LaplaceLattice | None = None
     event: "DpEvent | None" = None
@@ -120,7 +122,7 @@ class SumsRandomizer:
         return ValueQuestion(self.domain, self.lattice, self.by_row, (sums,))
 
     def release(
-        self, entries: Any, streams: NoiseStreams | None, number: int = 0
+        self, entries: ObservedEntries, streams: NoiseStreams | None, number: int = 0
     ) -> NDArray[np.float64]:
         """Release noisy sums, mode by mode.
 
@@ -165,7 +167,7 @@ def _summands(
 def plan_sums_randomizer(
     domain: Domain,
     epsilon: float,
-    entries: Any,
+    entries: ObservedEntries,
     *,
     by_row: bool = True,
 ) -> SumsRandomizer:
@@ -197,6 +199,7 @@ def plan_sums_randomizer(
         return SumsRandomizer(domain, entries, by_row)
     n_modes, n_entries = len(entries.shape) if by_row else 1, entries.n_entries
     lattice = domain_lattice(epsilon / n_modes, domain, max(n_entries, 1))
+    assert isinstance(lattice.n_steps, int)
     if n_entries * lattice.n_steps > MOST_STEPS:
         raise ValueError(
             "There are too many values to be summed exactly; fit fewer of them."
@@ -207,8 +210,12 @@ def plan_sums_randomizer(
     return SumsRandomizer(domain, entries, by_row, lattice, event)
 
 
+# Noisy sums, and the type of the values.
+ReleasedSums = tuple[NDArray[np.float64], np.dtype]
+
+
 @dataclass(frozen=True, eq=False)
-class SumsPerturbation(Measurement):
+class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
     """Randomise the sums of all rows, and fit biases to them.
 
     Attributes
@@ -256,12 +263,12 @@ class SumsPerturbation(Measurement):
         return self.randomizer.noise_variance / self.problem.domain.scale**2
 
     def measure(
-        self, entries: Any, streams: Any, on_sweep: OnSweep
-    ) -> tuple[NDArray[np.float64], np.dtype]:
+        self, entries: ObservedEntries, streams: NoiseStreams | None, on_sweep: OnSweep
+    ) -> ReleasedSums:
         """Return the randomised sums, and the type of the values."""
         return self.randomizer.release(entries, streams), entries.dtype
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(self, released: ReleasedSums, on_sweep: OnSweep) -> Outcome:
         """Fit the biases to the noisy sums."""
         problem, randomizer = self.problem, self.randomizer
         sums, dtype = released
@@ -277,7 +284,7 @@ class SumsPerturbation(Measurement):
         )
         return Outcome(model, middle + offset, 1)
 
-    def warn(self, released: Any) -> None:
+    def warn(self, released: ReleasedSums) -> None:
         """Warn if the mean of all values is at an end of the range.
 
         The mean follows from the sums of one mode's rows, or from the one sum.
@@ -289,7 +296,7 @@ class SumsPerturbation(Measurement):
         mean, error = float(sums[:n_rows].sum()) / n, math.sqrt(variance) / n
         warn_of_edge(ReleasedMean(mean, error, n), self.problem.domain)
 
-    def expected_error(self, expectation: Any) -> float:
+    def expected_error(self, expectation: Expectation) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
         return expectation.of_sums(self.noise_variance)
 
@@ -304,7 +311,7 @@ class MeanPerturbation(SumsPerturbation):
     def __post_init__(self) -> None:
         """Support every problem."""
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(self, released: ReleasedSums, on_sweep: OnSweep) -> Outcome:
         """Return a model whose offset is the mean, and no other term."""
         problem, (total, dtype) = self.problem, released
         middle, n = problem.domain.middle, problem.entries.n_entries

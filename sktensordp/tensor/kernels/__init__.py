@@ -15,7 +15,7 @@ import numba
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract"}}
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[..., object]) -> Any:
     """Compile a function on its first call; cache it on disk if that is writable."""
     try:
         return numba.njit(function, cache=True, **_OPTIONS)

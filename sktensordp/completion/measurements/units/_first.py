@@ -10,7 +10,6 @@ noise. A feature is used only if its eigenvalue does.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,7 +159,9 @@ def most_rows(n_rows: int, sigma: float) -> int:
     return most if most >= _LEAST_ROWS else 0
 
 
-def _share(m: Any, n_units: Any, sigma: float) -> Any:
+def _share(
+    m: NDArray[np.float64], n_units: NDArray[np.float64], sigma: float
+) -> NDArray[np.float64]:
     """Share of the squared budget with which the products of m rows stand out."""
     # The largest eigenvalue of the noise is sigma sqrt(2 m / share).
     return 2 * m * (_CLEAR * sigma / (_STRENGTH * n_units)) ** 2

@@ -608,7 +608,7 @@ def _with_biases_of_rows(
     model: SharedModel,
     block: int,
     biases: NDArray[np.float64],
-    spread: NDArray[np.float64],
+    spread: NDArray[np.floating],
     regression: _Regression,
 ) -> SharedModel:
     """Store the biases of rows, and the variance that errors of rows add to values.

@@ -16,12 +16,13 @@ joint differential privacy (Kearns, Pai, Roth and Ullman 2014; Hsu et al. 2014, 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...._noise_only import totals_are_noise, warn_of_noise
 from ...._random import NoiseStreams
 from ....measure import (
     NoisySums,
+    People,
     Releases,
     SharedNoise,
     plan_gaussian_sums,
@@ -156,7 +157,7 @@ class _Released(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class UnitPerturbation(Measurement):
+class UnitPerturbation(Measurement[People, _Released]):
     """Randomise sums over units, whose mode comes first in the problem.
 
     Attributes
@@ -250,7 +251,7 @@ class UnitPerturbation(Measurement):
         )
 
     def measure(
-        self, units: Any, streams: NoiseStreams | None, on_sweep: OnSweep
+        self, units: People, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> _Released:
         """Release totals, counts, a pattern, and sums in several passes."""
         problem = self.problem
