@@ -54,7 +54,7 @@ DaskCollection = Any
 """A frame, series or array of Dask, whose methods have no annotations."""
 
 _Checks = tuple[tuple[int, ...] | None, str, bytes]
-# What reads columns of the entries of a partition.
+# A function that reads columns of the entries of a partition.
 _Columns = Callable[..., tuple[NDArray[Any], ...]]
 # The split mode, a function of rows and a chunk, the rows, and further arguments.
 _Question = tuple[int, Callable[..., Any], Rows, tuple[object, ...]]

@@ -56,7 +56,7 @@ class AnyFrameMixin:
 
 
 class DenseFit(Protocol):
-    """What a fit to a tensor leaves; see `Fitted`."""
+    """The result of a fit to a tensor; see `Fitted`."""
 
     @property
     def is_dense(self) -> bool:
@@ -71,7 +71,7 @@ class DenseFit(Protocol):
 
 
 class CompletesTensors(Protocol):
-    """A completion: what `DenseMixin` asks of the estimator that it is mixed into."""
+    """The methods that `DenseMixin` needs in the class that it is mixed into."""
 
     @property
     def _fitted(self) -> DenseFit:
@@ -96,7 +96,7 @@ class CompletesTensors(Protocol):
         X: ArrayLike,
         names: Sequence[object] | None = None,
     ) -> Any:
-        """The output as the frame that `set_output` asks for, if it does."""
+        """Return the output as a frame if `set_output` asks for one."""
 
 
 class DenseMixin(AnyFrameMixin):

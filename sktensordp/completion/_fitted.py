@@ -518,7 +518,7 @@ class FittedToUnits(Fitted):
         return replace(self, local=local)
 
     def with_units_elsewhere(self, units: UnitsElsewhere) -> Self:
-        """The same, where these units answer for themselves."""
+        """Let units elsewhere, whose rows are not here, answer for themselves."""
         return replace(self, local=LocalRows(elsewhere=units))
 
     def fold_in(self, entries: Entries) -> Self:

@@ -28,10 +28,10 @@ class AnswersUnits(Protocol):
         """The mode of the protected units."""
 
     def with_units(self, entries: UnitEntries) -> Self:
-        """The same fit with the rows of these units."""
+        """Compute the rows of these units."""
 
     def with_units_elsewhere(self, units: "UnitsElsewhere") -> Self:
-        """The same fit, where these units answer for themselves."""
+        """Let units elsewhere answer for themselves."""
 
 
 class UnitsElsewhere(Protocol):
@@ -44,14 +44,14 @@ class UnitsElsewhere(Protocol):
         coordinates: NDArray[np.integer],
         *wanted: "ForSomeRows",
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[Any]]]:
-        """Yield rows of the coordinates, and what the method returns for them."""
+        """Yield rows of the coordinates, and the method's result for these rows."""
 
 
 class ForSomeRows(Protocol):
-    """What is asked, one by one, for every row of coordinates: `Wanted`."""
+    """A request that can be restricted to some rows of coordinates: `Wanted`."""
 
     def at(self, rows: NDArray[np.intp]) -> Self:
-        """What is asked for some of the rows."""
+        """The request for some of the rows."""
 
 
 class Local:

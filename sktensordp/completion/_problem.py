@@ -151,7 +151,8 @@ class Problem:
         is_personal = unit is None and bool(estimator.personal)
         of_parameter = estimator.n_pattern_components
         n_components = None if of_parameter == "auto" else int(of_parameter)
-        # Parties protect whole units and declare the range: nothing else is read.
+        # Parties protect whole units and declare the range, so their entries are not
+        # read.
         observed = cast("ObservedEntries | None", entries)
         places = None
         if unit is None and observed is not None:
@@ -161,7 +162,7 @@ class Problem:
             of_pattern = FIRST_COMPONENTS  # no others are clear
         return cls(
             shape=tuple(shape[mode] for mode in order),
-            # Whoever protects units reads no places.
+            # If units are protected, nothing reads the coordinates.
             entries=cast("ObservedEntries", places),
             domain=domain_of(estimator, observed),
             epsilon=float(estimator.epsilon),

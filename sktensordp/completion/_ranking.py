@@ -47,7 +47,7 @@ _PUBLIC_IDS = (
 
 
 class RanksItems(Protocol):
-    """What a fit leaves that ranks items: `Fitted`, or that of `ImplicitCompletion`."""
+    """The result of a fit that ranks items, of completions or `ImplicitCompletion`."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -63,7 +63,7 @@ class RanksItems(Protocol):
 
     @property
     def has_public_lengths(self) -> bool:
-        """Whether synthetic users were drawn with numbers of items from the caller."""
+        """Whether synthetic users were drawn with numbers of items from a caller."""
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
         """Predict values at coordinates."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Decoder(Protocol):
-    """What estimates samples from released codes: `AffineDecoder`, `LearnedEncoder`."""
+    """Estimates samples from released codes: `AffineDecoder` or `LearnedEncoder`."""
 
     def decode(self, code: NDArray[np.float64], /) -> NDArray[np.float64]:
         """Estimates of the samples."""

@@ -80,7 +80,7 @@ _NAME = "side_information of mode {}"
 
 
 class _Completion(HasUnit, Protocol):
-    """What a recommender asks of a completion before its fit."""
+    """What a recommender reads and calls of a completion before its fit."""
 
     @property
     def shape(self) -> Sequence[int] | None:

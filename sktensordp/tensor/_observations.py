@@ -41,7 +41,7 @@ Total = TypeVar("Total")
 
 
 class GivesValues(Protocol):
-    """Rows of all modes that give values to entries, as `Rows` do."""
+    """Rows of all modes that determine the values of entries, as `Rows` does."""
 
     @property
     def means(self) -> tuple[NDArray[np.floating], ...]:

@@ -98,7 +98,7 @@ class Measurement(Generic[Data, Released]):
 
     @property
     def uses_features(self) -> bool:
-        """Whether it fits weights of features."""
+        """Whether the measurement fits weights of features."""
         return False
 
     @property
