@@ -200,16 +200,8 @@ def matrix_variate_bound(
 ) -> float:
     """Bound of the matrix variate Gaussian mechanism on its two spectra.
 
-    It bounds
-
-    sv(Sigma^-1)
-
-    _2
-
-    sv(Psi^-1)
-
-    _2 (Chanyaswad, Dytso, Poor and Mittal 2018, Theorem 3; Yang et al. 2021, Theorem
-    4).
+    It bounds ||sv(Sigma^-1)||_2 ||sv(Psi^-1)||_2 (Chanyaswad, Dytso, Poor and Mittal
+    2018, Theorem 3; Yang et al. 2021, Theorem 4).
 
     Parameters
     ----------
