@@ -74,9 +74,10 @@ class CoordinateEncoder(
         For every column of ids, a public catalogue of all ids, in the order of their
         indices, such as all films on offer. `fit` then learns nothing from that column
         and refuses other ids. None learns the ids from the data. If all columns are
-        declared, so is the shape: pass it on as ``CPCompletion(unit=0,
-        shape=encoder.declared_shape)``. A `Recommender` passes it on itself, and needs
-        no list of the users if they are protected: ``categories=[None, films]``.
+        declared, so is the shape: pass it on, as in
+        ``CPCompletion(unit=0, shape=encoder.declared_shape)``. A `Recommender` passes
+        it on itself, and needs no list of the users if they are protected:
+        ``categories=[None, films]``.
 
     Attributes
     ----------

@@ -1218,11 +1218,11 @@ def weighing(
 
     The variance of an entry is that of the mechanism, which is known and the same for
     all, plus a residual variance that depends on the row. For a row with n entries,
-    whose squared errors add up to s, their sum is estimated as ``noise + (s - n noise)
-    / (n + a)``: the mean squared error, shrunk towards that of all entries as if ``a``
-    further entries had the latter. The square of an error varies as the square of the
-    whole variance, and the residual variance is only a part of that; so ``a`` grows
-    with the square of the ratio.
+    whose squared errors add up to s, this variance is estimated as
+    ``noise + (s - n noise) / (n + a)``: the mean squared error, shrunk towards that of
+    all entries as if ``a`` further entries had the latter. The square of an error
+    varies as the square of the whole variance, and the residual variance is only a part
+    of that; so ``a`` grows with the square of the ratio.
 
     Parameters
     ----------
