@@ -1,4 +1,4 @@
-"""``python -m sktensordp.completion`` compiles what fits use, and stores it."""
+"""``python -m sktensordp.completion`` compiles the kernels of fits and caches them."""
 
 import argparse
 import time
@@ -72,7 +72,7 @@ _FITS: dict[str, Callable[[], None]] = {
 
 
 def main() -> None:
-    """Fit models to random numbers, one of each kind, and say where kernels are."""
+    """Fit one model of each kind to random numbers; print where the kernels are."""
     argparse.ArgumentParser(
         prog="python -m sktensordp.completion",
         description="Compile the kernels of completions, and store them.",

@@ -125,42 +125,42 @@ default="auto"
         ``scoring=make_fold_in_scorer()``: with scikit-learn's splitters, one unit's
         entries would decide how others are split.
     value_bounds : tuple of (float, float), default=None
-        Public range, to which values and predictions are clipped. If neither this nor
-        `levels` is given, the range is read off the values with a
+        Public range, to which values and predictions are clipped. If you pass neither
+        this nor `levels`, the fit reads the range off the values with a
         ``PrivacyLeakWarning``, and the guarantee is void.
     levels : array-like of shape (n_levels,), default=None
         All levels of the public scale, such as ``[1, 2, 3, 4, 5]`` for 1 to 5 stars.
         Values are rounded to the nearest level; for a range, pass `value_bounds`. With
-        up to 20 levels, "input" draws from a public table of probabilities, the one of
-        least variance. Otherwise, it adds discrete Laplace noise.
+        up to 20 levels, "input" draws from the public table of probabilities that has
+        the least variance. Otherwise, it adds discrete Laplace noise.
     level_prior : array-like of shape (n_levels,), default=None
-        Public guess of the probabilities of up to 20 levels, under which the table has
-        the least variance. Uniform by default. It must not come from the values that
-        you fit.
+        Public guess of the probabilities of up to 20 levels; the table has the least
+        variance for this guess. Uniform by default. It must not come from the values
+        that you fit.
     shape : tuple of int, default=None
         Sizes of the modes. By default they are the largest coordinates plus one.
         Declare the shape to cross-validate on coordinates: a fold may lack the largest
         ones, and `predict` refuses coordinates outside the shape. If `unit` is a mode,
         the shape and the meanings of the indices must be public: a shape read off the
         coordinates, with a ``PrivacyLeakWarning``, voids the guarantee. A `Recommender`
-        sets it; a `CoordinateEncoder` with `categories` for every column has it as
-        `declared_shape`.
+        sets the shape; a `CoordinateEncoder` with `categories` for every column offers
+        it as `declared_shape`.
     side_information : dict of {int: array-like of shape (shape[mode], n_features)}, \
 or list of these and None, default=None
         Public features of the rows of one mode, such as genres of films. That mode must
-        be mode 1 or, if `unit` is a mode, the first of the others. The model has
-        weights of the features for every row of mode 0, or for every unit, around a
-        mean that all rows share. Features cost no budget.
+        be mode 1 or, if `unit` is a mode, the first of the others. Every row of mode 0,
+        or every unit, has its own weights for the features, around a mean that all rows
+        share. Features cost no budget.
     biases : bool, default=True
         Whether to fit a bias for every index of every mode.
     n_pattern_components : "auto" or int, default="auto"
         Largest number of features of mode 1 that the fit computes from the pattern of
         the coordinates (who rated what): the number of entries of each row, and the
-        leading components that exceed chance. "auto" takes all of these: up to 64, or
-        up to 8 for a Tucker and where sums are released. 0 means none. If `unit` is a
-        mode, the pattern is private, and at most 8 come from a noisy release. The fit
-        makes it only if there are enough units for it to stand out from the noise; only
-        0 rules it out.
+        leading components that exceed chance. "auto" takes all of these: at most 64, or
+        at most 8 for a Tucker model or if sums are released. 0 means none. If `unit` is
+        a mode, the pattern is private, and at most 8 come from a noisy release. The fit
+        makes this release only if there are enough units for the pattern to stand out
+        from the noise; only 0 rules it out.
     smooth_modes : sequence of int, default=None
         Modes whose neighbouring indices are alike, such as time bins. Their prior ties
         every index to the next one; the randomised values determine how strongly. For
@@ -171,12 +171,12 @@ or list of these and None, default=None
     personal : bool, default=False
         With ``unit="entry"``, whether to answer users, the indices of mode 0, from
         their own raw values, and to choose the perturbation for such answers. **The
-        guarantee holds if answers for a user are shown to that user only.** All that
-        others see, factors, copies and pickles included, depends on that user's values
-        only through the release. Copies and pickles lose the users' rows, until
-        `fold_in`. All entries of an index of mode 0 must belong to one person, and mode
-        0 must not be among `smooth_modes`. Not for Dask input. If `unit` is a mode, its
-        units are always answered from their own entries.
+        guarantee holds if answers for a user are shown to that user only.** Everything
+        that others see, including factors, copies and pickles, depends on that user's
+        values only through the release. Copies and pickles lack the users' rows until
+        you call `fold_in`. All entries of an index of mode 0 must belong to one person,
+        and mode 0 must not be among `smooth_modes`. Not for Dask input. If `unit` is a
+        mode, its units are always answered from their own entries.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers: it repeats the noise in every clone, although
@@ -192,10 +192,10 @@ or list of these and None, default=None
     value_bounds_ : tuple of (float, float)
         Range of the predictions.
     perturbation_ : str
-        The perturbation used. With "sums" only averages are learned: without
-        `side_information`, everybody gets the same recommendations (nearly the same if
-        `unit` is a mode), minus the items they already have entries for. The fit warns
-        if "auto" takes "sums" and learns nothing else.
+        The perturbation used. "sums" learns only averages: without `side_information`,
+        everybody gets the same recommendations (nearly the same if `unit` is a mode),
+        minus the items they already have entries for. The fit warns if "auto" chooses
+        "sums" and learns nothing else.
     noise_variance_ : float
         Variance around the model, learned or assumed: of the randomised values in
         "input", of the original values otherwise.
@@ -216,9 +216,9 @@ or list of these and None, default=None
     items and of time) are then (`epsilon`, `delta`)-differentially private. A user's
     row is computed from these factors and that user's entries, and serves predictions
     in this process only: no public attribute, deep copy or pickle holds it. (`fold_in`
-    computes it again; after a fit to Dask collections, the workers keep it.) So all
-    that other people learn is (`epsilon`, `delta`)-differentially private too (joint
-    differential privacy).
+    computes it again; after a fit to Dask collections, the workers keep it.) So
+    everything that other people learn is (`epsilon`, `delta`)-differentially private
+    too (joint differential privacy).
 
     The guarantee of "input" is Theorem 1 of [1]_ with a public range; exact samplers of
     discrete distributions replace floating-point noise. The guarantee of "sums",
@@ -317,8 +317,7 @@ or list of these and None, default=None
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit the model to observed entries, under the budget.
 
-        There are no weights of entries: a weight would change how much its entry
-        reveals.
+        Entries cannot be weighted: a weight would change how much its entry reveals.
 
         Parameters
         ----------
@@ -384,18 +383,18 @@ or list of these and None, default=None
         return tags
 
     def _fit(self, entries: EntrySource[Any], perturbation: str | None = None) -> Self:
-        """Fit to entries, wherever they are and whoever adds the noise."""
+        """Fit to entries in memory, in partitions, or with parties that add noise."""
         problem = Problem.of(self, entries.shape, entries)
         measurement = self._measurement(problem, perturbation, entries.noise)
         warn_before(self, entries, measurement)
-        # Before the release is recorded, so that a refusal costs nothing.
+        # This comes before the release is recorded, so that a refusal costs nothing.
         data, unit = entries, unit_of(self)
         if unit is not None:
             data = entries.by_unit(problem.domain, unit)
         planned = measurement.guarantee.under(*entries.conditions)
         if problem.is_personal:
             planned = for_own_eyes(planned)
-        # Locked, or another thread might store its model under this guarantee.
+        # Without the lock, another thread might store its model under this guarantee.
         with (
             self._progress("sweep", measurement.n_sweeps) as on_sweep,
             self._count_releases().lock,
@@ -414,7 +413,7 @@ or list of these and None, default=None
             self.privacy_guarantee_ = guarantee
             name = outcome.perturbation or measurement.name
             self._fitted = fitted_to(entries, data, problem, outcome, name, guarantee)
-        # Last, so that a warning that is an error leaves a fitted estimator.
+        # Warnings come last: if one is raised as an error, the estimator is fitted.
         measurement.warn(released)
         return self
 
@@ -435,12 +434,12 @@ or list of these and None, default=None
 
     @property
     def _time_is_public(self) -> bool:
-        """Where users are protected, the number of their entries is private."""
+        """False if units are protected: the number of their entries is private."""
         return unit_of(self) is None
 
     def _can_partial_fit(self) -> bool:
         fitted = vars(self).get("_fitted")
-        # Of all fits, only those to randomised values have a residual variance.
+        # Only fits to randomised values have a residual variance.
         return self._randomizes_single_values and (
             fitted is None
             or not (fitted.residual_variance is None or fitted.observed is None)
@@ -516,7 +515,8 @@ or list of these and None, default=None
             fitted = fitted.with_call(entries, guarantee)
             draws, total = math.isfinite(self.epsilon), fitted.guarantee
             with recorded_update(self, guarantee, total, draws=draws) as noise:
-                # Before noise is drawn, so that an interrupted call counts.
+                # This comes before the noise is drawn, so that an interrupted call
+                # counts.
                 self._fitted = fitted
                 randomized = randomizer.randomize(entries.values, noise)
             raw = entries.values if fitted.is_personal else None
@@ -594,7 +594,7 @@ or list of these and None, default=None
         return self
 
     def _state_who_may_see(self) -> None:
-        """State a guarantee on condition that answers from own rows stay with users."""
+        """Add the condition that only users see answers from their own rows."""
         guarantee = self._fitted.guarantee
         if guarantee != self.privacy_guarantee_:
             self._keep(guarantee, instead_of=self.privacy_guarantee_)
@@ -639,25 +639,25 @@ or list of these and None, default=None
     ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
         """Draw the entries of synthetic users; this releases nothing.
 
-        The table is computed from what the fit released and from nothing else. So it
-        keeps the guarantee of the fit, for every user: hand it to anybody, and draw as
-        many as you like. It is as good as the model and no better. What the model did
-        not learn is not in it: which items users have together, at which times, and
-        what depends on both.
+        The table is computed only from what the fit released, so the guarantee of the
+        fit covers it for every user: hand it to anybody, and draw as many tables as you
+        like. It is only as good as the model. It does not show what the model did not
+        learn: which items users have together, at which times, and what depends on
+        both.
 
-        Items follow the released counts, and so do the indices of further modes. A
-        user's row is drawn from the released prior, and values are those of the model
-        with the released residual variance, clipped and rounded to the levels.
+        Items and the indices of further modes are drawn by the released counts. A
+        user's row is drawn from the released prior. Values are those of the model plus
+        noise of the released residual variance, clipped and rounded to the levels.
 
         Parameters
         ----------
         n_users : int, default=None
-            Number of synthetic users. They are numbered anew, from 0 on. None takes the
-            released number of users: a table of the true size would publish it.
+            Number of synthetic users, who are numbered from 0. None takes the released
+            number of users: a table of the true size would publish it.
         lengths : array-like of int, default=None
-            Numbers of items, from which each user's is drawn with replacement. They
-            must be public, since no noise protects them; `privacy_of` then lists them.
-            None draws from the released histogram.
+            Numbers of items; each user's number is drawn from these with replacement.
+            They must be public, since no noise protects them; `privacy_of` then lists
+            them. None draws from the released histogram.
         random_state : int or None, default=None
             Seed of the draw. Nothing private depends on it.
 
@@ -787,13 +787,13 @@ or list of these and None, default=None
         Parameters
         ----------
         X : array-like of shape (n_entries, n_modes)
-            Coordinates. -1 stands for an unknown index, such as a new user, and so does
-            an index beyond `shape_` if `shape` was not declared; the other indices and
-            the row of the average entry then determine the prediction. If entries are
-            protected, an index without entries is unknown, too, apart from its
+            Coordinates. -1 stands for an unknown index, such as a new user; so does an
+            index beyond `shape_` if `shape` was not declared. The other indices and the
+            row of the average entry then determine the prediction. If entries are
+            protected, an index without entries counts as unknown too, apart from its
             `side_information`.
         return_std : bool, default=False
-            Whether to return standard deviations too. Only "input" has them.
+            Whether to return standard deviations too. Only "input" supports it.
 
         Returns
         -------
@@ -810,10 +810,10 @@ or list of these and None, default=None
         ------
         ValueError
             If a coordinate is fractional, below -1 or outside of a declared `shape`; if
-            `X` is sparse and has another shape than `shape_`, as a fold has; or if
+            `X` is sparse and its shape is not `shape_`, as for a fold; or if
             `return_std` is set and the model has no standard deviations.
         TypeError
-            If `X` is sparse: `entries_from_sparse` makes coordinates of it.
+            If `X` is sparse: convert it with `entries_from_sparse`.
         """
         check_is_fitted(self)
         fitted = self._fitted
@@ -922,7 +922,7 @@ or list of these and None, default=None
     ) -> CPForm | TuckerForm:
         """Form of the decomposition for a shape, with its modes in the given order.
 
-        A rank that is too large for the shape is refused.
+        Raise if the rank is too large for the shape.
         """
         raise NotImplementedError
 
@@ -936,7 +936,7 @@ or list of these and None, default=None
         perturbation: str | None = None,
         noise: SharedNoise | None = None,
     ) -> Measurement:
-        """What randomises the values of a problem; see `choose_measurement`."""
+        """The measurement for a problem; see `choose_measurement`."""
         name = perturbation or self.perturbation
         return choose_measurement(problem, name, unit=unit_of(self), shared_noise=noise)
 
@@ -955,8 +955,8 @@ or list of these and None, default=None
     ) -> tuple[str, Callable[[float], float]]:
         """The expected RMSE.
 
-        It reads the coordinates `X` or, if a unit is protected, only their number. `y`
-        is not read.
+        It reads the coordinates `X` or, if a unit is protected, only their number. It
+        does not read `y`.
         """
         error = error_by_epsilon(self, X, n_users)
         return "expected RMSE, in units of the values", error

@@ -1,4 +1,4 @@
-"""What users pass, checked once.
+"""Checks of the data that users pass, each made once.
 
 Users pass coordinates with values, a tensor with NaN, a sparse array, choices or Dask
 collections. The functions here check the input on behalf of an estimator, which learns
@@ -87,11 +87,11 @@ def observed_entries(
 
 
 def may_be_empty(estimator: BaseEstimator) -> bool:
-    """Whether the data may hold no entry: only its one unit would be missing then.
+    """Whether a fit must accept data without entries, as it does to protect one unit.
 
-    Where all data of a unit are protected, a data set with one unit has a neighbour
-    without any. An error would tell the two apart; a fit to noise does not. If the
-    shape or the range is not declared, nothing is protected, and an error says more.
+    If all data of a unit are protected, a data set with a single unit has an empty
+    neighbour. An error would tell the two apart; a fit to noise does not. If the shape
+    or the range is not declared, nothing is protected, and an error is more helpful.
     """
     declared = (getattr(estimator, name, None) for name in ("levels", "value_bounds"))
     return (
@@ -102,7 +102,7 @@ def may_be_empty(estimator: BaseEstimator) -> bool:
 
 
 def is_empty_list(X: object) -> bool:
-    """Whether `X` is a list without rows, which does not tell how long rows are."""
+    """Whether `X` is a list without rows, so that the length of rows is unknown."""
     return isinstance(X, list | tuple) and not len(X)
 
 
@@ -132,9 +132,9 @@ def entries_at(
 
 
 def check_same_shape(X: ArrayLike, shape: tuple[int, ...] | None) -> None:
-    """Refuse a tensor of another shape than the model's; its own may be private.
+    """Refuse a tensor of another shape than the model's; do not show its shape.
 
-    A fold of a sparse array is one: its rows, which are users, are numbered anew.
+    A fold of a sparse array has another shape: its rows, the users, are renumbered.
     """
     if shape is None or np.shape(X) == shape:
         return
@@ -191,14 +191,14 @@ def _extent(estimator: BaseEstimator, where: NDArray[np.integer]) -> tuple[int, 
 def _check_extent(
     estimator: BaseEstimator, sizes: tuple[int, ...], n_entries: int
 ) -> None:
-    """Refuse a shape that is not declared if a fit to it would never end."""
+    """Refuse an undeclared shape that is so large that a fit would never end."""
     unit = getattr(estimator, "unit", "entry")
-    # Rows of protected units take no time.
+    # The fit spends no time on rows of protected units.
     check_extent([n if k != unit else 0 for k, n in enumerate(sizes)], n_entries)
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Concatenate arrays, each of which is freed once it has been copied."""
+    """Concatenate arrays, and free each once it has been copied."""
     end, shape = sum(map(len, parts)), parts[0].shape[1:]
     joined = np.empty((end, *shape), np.result_type(*parts), order="F")
     while parts:
@@ -226,10 +226,10 @@ def entries_of_tensor(
     if not (values.size or may_be_empty(estimator)):
         raise ValueError("No entry of the tensor is observed: all are NaN.")
     _learn_no_names(estimator, X.ndim)
-    # Otherwise, sums over coordinates are faster than over all entries of an array.
+    # If few entries are observed, sums over coordinates are faster than over the array.
     is_mask_best = values.size >= 0.05 * mask.size
     where = mask if is_mask_best else as_coordinates(mask)
-    # Columns of protected units are named after these.
+    # If columns are protected units, their names are private.
     names = None if getattr(estimator, "unit", 0) == 1 else frame_names
     return Entries(where, values, mask.shape, is_dense=True, columns=names)
 
@@ -259,9 +259,9 @@ def check_input(
         return checked(validate_data, estimator, X, *y, dtype="numeric", **options)
     except ValueError as error:
         message = str(error)
-    # Raised outside of the handler, whose error may show data.
+    # Raised outside the handler, since the error handled there may show data.
     if message.startswith("Input X contains NaN"):
-        # Where entries are protected, coordinates are public.
+        # If entries are protected, coordinates are public.
         where = (
             in_columns_with_missing(X)
             if getattr(estimator, "unit", 0) == "entry"
@@ -314,10 +314,10 @@ def check_entries(
 def check_request(
     estimator: OfKnownShape, X: ArrayLike, new_users: ArrayLike = ()
 ) -> NDArray[np.int32]:
-    """Return coordinates at which to predict; no rows are no error.
+    """Return coordinates at which to predict; there may be no rows.
 
-    Beyond a shape that was read off public coordinates, an index is unknown. New users
-    are beyond the shape, and known: whether one is changes nothing for other indices.
+    If the shape was read off public coordinates, an index beyond it is unknown. New
+    users are beyond the shape, but known: they change nothing for other indices.
     """
     shape = estimator.shape_
     if is_sparse(X):
@@ -409,7 +409,7 @@ def _distributed_entries(
 
 
 def _refuse_text(estimator: BaseEstimator, X: ArrayLike, advice: str) -> None:
-    """Refuse text that is no number, and say what takes ids in place of an estimator.
+    """Refuse text that is not a number, and say which class takes ids.
 
     The message ends with the advice.
     """
@@ -458,7 +458,7 @@ def check_choices(
     shape : tuple of (int, int)
         Numbers of users and of items.
     reset : bool, default=True
-        Whether the estimator learns feature names anew, rather than compares them.
+        Whether the estimator learns the feature names instead of comparing them.
 
     Returns
     -------
@@ -491,7 +491,7 @@ def check_choices(
                 "Some stored values of X are negative, NaN or infinite, so they are "
                 "not choices. Keep those that are, such as X > 0.",
             )
-        # A refusal of stored zeros would tell whether anybody has one.
+        # An error about stored zeros would reveal whether anybody has one.
         where = where[values != 0]
         _learn_no_names(estimator, 2 if reset else None)
         return where[:, 0] * shape[1] + where[:, 1]
@@ -508,7 +508,7 @@ def check_choices(
 def choices_of_batches(
     estimator: BaseEstimator, batches: Iterable[ArrayLike], shape: tuple[int, int]
 ) -> Choices:
-    """Check batches and join them; a pair that is in several counts once."""
+    """Check batches and join them; a pair in several batches counts once."""
     chunks: list[NDArray[np.int64]] = []
     for batch in batches:
         chunks.append(check_choices(estimator, batch, shape, reset=not chunks))

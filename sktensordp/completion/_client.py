@@ -1,10 +1,11 @@
-"""The client that randomises values where they are, before they leave.
+"""The client, which randomises values before they leave their owner.
 
 Guarantee. The client randomises each value once and independently. Take two data sets
-that differ in the value of one observed entry, at the same coordinates. Whatever the
-client sends has probabilities within e^epsilon of each other under the two, whatever is
-computed elsewhere (`_values.py` draws the values). A model is fitted to what was sent:
-when, how often and to whose values is post-processing.
+that differ in the value of one observed entry, at the same coordinates. The
+probabilities of anything that the client sends are within e^epsilon of each other under
+the two, whatever is computed elsewhere (`_values.py` draws the values). Fitting a model
+to what was sent is post-processing, at any time, any number of times, and to anybody's
+values.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ PUBLIC_COORDINATES = (
 
 
 class CompletionClient(Client):
-    """Randomises values where they are, each one independently.
+    """Randomises values before they leave their owner, each one independently.
 
-    Get one from a completion's `client` method, which needs parameters alone. Ship it
-    with `to_json`: a text that is read as data, unlike a pickle, which can run code.
+    Get one from the `client` method of a completion, which need not be fitted. Ship it
+    as the text of `to_json`, which is read as data; a pickle could run code.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class CompletionClient(Client):
     Attributes
     ----------
     privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `privatize`.
+        Guarantee of one call of `privatize`.
 
     Examples
     --------
@@ -162,7 +163,7 @@ class CompletionClient(Client):
         values = self._checked(data)
         if not len(values):
             return self.randomizer.domain.clip(values)
-        # Without noise, the values are a release all the same.
+        # Without noise, returning the values is still a release.
         with recorded_call(self, self.privacy_guarantee_, draws=False):
             return self.randomizer.domain.clip(values)
 

@@ -1,12 +1,12 @@
 """Observed entries in Dask collections.
 
-A task answers a question about the entries of one partition, or of one chunk: all
-entries of some rows of one mode, brought together by a shuffle. Answers are added up in
-a tree. Workers keep chunks in memory and, while a model is fitted, the rows that belong
-to them. Every answer is a function of the entries, of the question and, where values
-are randomised, of the key of the release and the number of the partition's first entry.
-So it does not matter which worker computes it, or how often: whatever was lost is
-computed again.
+A task answers a question about the entries of one partition or one chunk. A chunk has
+all entries of some rows of one mode; a shuffle brings them together. Answers are added
+up in a tree. Workers keep chunks in memory and, while a model is fitted, the rows that
+belong to them. Every answer is a function of the entries, of the question and, where
+values are randomised, of the key of the release and the number of the partition's first
+entry. So it does not matter which worker computes an answer, or how often: lost answers
+are computed again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ DaskCollection = Any
 """A frame, series or array of Dask, whose methods have no annotations."""
 
 _Checks = tuple[tuple[int, ...] | None, str, bytes]
-# What reads columns of the entries of a partition.
+# A function that reads columns of the entries of a partition.
 _Columns = Callable[..., tuple[NDArray[Any], ...]]
 # The split mode, a function of rows and a chunk, the rows, and further arguments.
 _Question = tuple[int, Callable[..., Any], Rows, tuple[object, ...]]
@@ -75,20 +75,20 @@ class _Part(NamedTuple):
 
 
 class _Description(NamedTuple):
-    """What is counted in a partition when it is read first.
+    """Counts of a partition, made when it is first read.
 
     Attributes
     ----------
     n_entries : int
     counts : list by mode of (ndarray, ndarray)
-        Rows that have entries, ascending, and their numbers of entries: no larger than
-        the coordinates, however many rows the mode has.
+        Rows that have entries, ascending, and their numbers of entries. These arrays
+        are no larger than the coordinates, however many rows the mode has.
     dtype : dtype
         Type of the values.
     low, high : float
         Least and largest value.
     digest : bytes
-        Keyed hash of the entries, by which they are recognised.
+        Keyed hash, which shows later whether the entries are still the same.
     """
 
     n_entries: int
@@ -204,7 +204,7 @@ class PartitionedEntries:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What a guarantee of a fit to these entries rests on besides."""
+        """Further conditions of the guarantee of a fit to these entries."""
         return (CLIENTS,) * self.received
 
     def check_supported(self, measurement: Supported) -> None:
@@ -253,9 +253,9 @@ class PartitionedEntries:
 
     @property
     def mode(self) -> int:
-        """The mode of whose rows a chunk has all entries.
+        """The mode by whose rows entries are divided into chunks.
 
-        It is that of protected units, or else the larger of the first two.
+        It is the mode of protected units, or else the larger of the first two.
         """
         return int(np.argmax(self.shape[:2])) if self.unit is None else self.unit
 
@@ -277,13 +277,13 @@ class PartitionedEntries:
     def ask(
         self, question: Callable[..., Answer], *arguments: object
     ) -> tuple[Answer, ...]:
-        """Answers to a question, one of every partition; see `Entries.ask`."""
+        """Answers to a question, one from each partition; see `Entries.ask`."""
         return computed(*self._map(_answer, self.shape, question, *arguments))
 
     def summed(
         self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[list[NDArray[Any]], None]:
-        """What all entries contribute to a release; see `People`."""
+        """Sum the contributions of all entries to a release; see `People`."""
         totals = [one.zeros() for one in question.sums]
         known = self.shape, contribute, question
         for of_part in computed(*self._map(_contributed, *known)):
@@ -300,7 +300,7 @@ class PartitionedEntries:
     def _shuffled(
         self, join: Callable[..., object], columns: _Columns, *arguments: object
     ) -> Iterator[Delayed]:
-        """Bring columns of the entries of every chunk together, lazily."""
+        """Bring the entries of each chunk together, column by column, lazily."""
         split_by = self.cuts, self.mode, columns
         pieces = self._map(_split, *split_by, *arguments)
         rows = [d.counts[self.mode][0] for d in self.described]
@@ -351,7 +351,7 @@ class PartitionedEntries:
         )
 
     def by_unit(self, domain: Domain, unit: int) -> PartitionedUnits:
-        """All entries of every unit together, on the workers.
+        """Group the entries by unit, on the workers.
 
         Parameters
         ----------
@@ -363,7 +363,7 @@ class PartitionedEntries:
         return PartitionedUnits(self._shuffled(join, _clipped, unit, domain), self.cuts)
 
     def with_rows_of(self, units: PartitionedUnits, fitted: Answering) -> Answering:
-        """A fit to these entries; the rows of units stay where their entries are."""
+        """The fitted model; the workers keep the rows of units."""
         return fitted.with_units_elsewhere(units)
 
 
@@ -375,9 +375,9 @@ def _on_the_same(
     checks: _Checks,
     *arguments: object,
 ) -> Answer:
-    """Apply a function to a partition that still holds what was checked.
+    """Apply a function to a partition, if it still holds the entries that were checked.
 
-    The same noise on other values would reveal differences.
+    The same noise on changed values would reveal the differences.
     """
     where, values, digest = _read(partition, *checks)
     if digest != digests[number]:
@@ -400,7 +400,7 @@ def _contributed(
     contribute: Callable[..., Sequence[NDArray[Any]]],
     question: Question,
 ) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
-    """The sums over a partition that are not 0, and their places."""
+    """The nonzero sums over a partition, and their positions."""
     totals = contribute(Entries(part.where, part.values, shape), question)
     places = map(np.flatnonzero, totals)
     return [(own, total[own]) for own, total in zip(places, totals, strict=True)]
@@ -413,7 +413,7 @@ def _split(
     columns: _Columns,
     *arguments: object,
 ) -> tuple[tuple[NDArray[Any], ...], ...]:
-    """Columns of the entries of a partition by chunk, in their order."""
+    """Split columns of a partition's entries by chunk; entries keep their order."""
     numbers = np.searchsorted(cuts, part.where[:, mode], side="right") - 1
     ends = np.cumsum(np.bincount(numbers, minlength=len(cuts) - 1))[:-1]
     order, found = np.argsort(numbers, kind="stable"), columns(part, *arguments)
@@ -435,7 +435,7 @@ def _draws(
     first: list[int],
     received: bool,
 ) -> tuple[NDArray[Any], ...]:
-    """Coordinates, what is drawn, and signs, doubled for values to compare."""
+    """Coordinates, draws and signs; signs are doubled for values to compare."""
     start, end = first[part.number : part.number + 2]
     drawn = randomizer.draw(part.values, streams, start, first[-1], received=received)
     every, tags = math.ceil(first[-1] / MOST_COMPARED), signs(start, end)
@@ -444,7 +444,7 @@ def _draws(
 
 
 def _clipped(part: _Part, unit: int, domain: Domain) -> tuple[NDArray[Any], ...]:
-    """Coordinates, that of the unit first, and values."""
+    """Coordinates, with the unit's mode first, and clipped values."""
     others = [k for k in range(part.where.shape[1]) if k != unit]
     return part.where[:, [unit, *others]], domain.kept(part.values)
 
@@ -466,7 +466,7 @@ class SharedEntries(NamedTuple):
     Attributes
     ----------
     chunks : sequence of Delayed of csr_array
-        A row with ones for every entry: at its rows in all modes.
+        Each entry has a row, with a one in the column of its row in every mode.
     counts : ndarray of shape (n_rows,), int
     """
 
@@ -595,8 +595,8 @@ class PartitionedDraws:
     entries : PartitionedEntries
     randomizer : EntryRandomizer
     chunks : sequence of Delayed
-        Coordinates, what was drawn, and signs, which are doubled for values to compare.
-        In memory.
+        Coordinates, draws, and signs, which are doubled for values to compare. In
+        memory.
     """
 
     entries: PartitionedEntries
@@ -614,7 +614,7 @@ class PartitionedDraws:
         return float(computed(tree_sum(sums))[0][0] / self.entries.n_entries)
 
     def compared(self) -> tuple[NDArray[Any], ...]:
-        """Some of what was drawn; see `Draws.compared`."""
+        """A subsample of the draws; see `Draws.compared`."""
         return _joined(*computed(*map(task(_compared), self.chunks)))
 
     def observations(
@@ -676,8 +676,8 @@ def _energy(chunk: Observations) -> tuple[float]:
 class ChunkedObservations:
     """Values at coordinates, in chunks; see `Observations`.
 
-    Every chunk has all entries of some rows of the split mode. While a model is fitted,
-    these rows stay with it.
+    Every chunk has all entries of some rows of the split mode, and keeps these rows
+    while a model is fitted.
 
     Attributes
     ----------
@@ -690,7 +690,7 @@ class ChunkedObservations:
     used, counts, dtype
         See `Observations`.
     energy : float
-        Sum of the squared values to begin with.
+        Sum of the squares of the initial values.
     own : tuple of Delayed of OfMode
         The rows of the split mode, in memory; empty before `with_rows`.
     """
@@ -710,7 +710,7 @@ class ChunkedObservations:
         return int(self.counts[0].sum())
 
     def has_rows(self, mode: int) -> bool:
-        """Whether each row of a mode has all of its entries in one chunk."""
+        """Whether all entries of each row of a mode are in one chunk."""
         return mode == self.mode
 
     def total(
@@ -731,7 +731,7 @@ class ChunkedObservations:
         *arguments: object,
         reads: Collection[int] | None = None,
     ) -> tuple[SomeRows, Self, Total]:
-        """Change the rows that are with the entries; see `Observations`."""
+        """Change the rows that the chunks keep; see `Observations`."""
         question = function, _read_alone(rows, reads), arguments
         own, total = self._changed(_with_changed_rows, *question)
         return rows, replace(self, own=own), total
@@ -754,7 +754,7 @@ class ChunkedObservations:
         return rows, replace(self, own=in_memory(*map(shared, parts)))
 
     def gathered(self, rows: SomeRows) -> SomeRows:
-        """Undo `with_rows`: rows that have those of all modes."""
+        """Undo `with_rows`: collect the rows of the split mode from the chunks."""
         found = zip(*computed(*self.own), strict=True)
         own = (None if p[0] is None else np.concatenate(p) for p in found)
         return rows.with_rows(self.mode, OfMode._make(own))
@@ -765,14 +765,14 @@ class ChunkedObservations:
         return Observations.of(where, values, self.used)
 
     def residuals(self, rows: Rows) -> ChunkedMatrix:
-        """What rows leave of a matrix."""
+        """Residuals of a matrix."""
         left = self._tasks(_answered, _residual_matrix, rows, (self.mode,))
         return ChunkedMatrix(in_memory(*left), self.cuts, [*self.counts], self.mode)
 
     def _changed(
         self, answer: Callable[..., object], *question: object
     ) -> tuple[tuple[Delayed, ...], Any]:
-        """What changes in every chunk, in memory, and sums over the chunks."""
+        """The changed part of every chunk, in memory, and sums over the chunks."""
         pairs = self._tasks(answer, *question, nout=2)
         delayed, totals = zip(*pairs, strict=True)
         *changed, total = in_memory(*delayed, tree_sum(totals))
@@ -781,7 +781,7 @@ class ChunkedObservations:
     def _tasks(
         self, answer: Callable[..., object], *question: object, nout: int | None = None
     ) -> list[Delayed]:
-        """Answers of every chunk, with its rows, to a question."""
+        """Ask every chunk, with its rows, a question."""
         run, sent = task(answer, nout), shared((self.mode, *question))
         pairs = zip(self.chunks, self.own, strict=True)
         return [run(chunk, own, sent) for chunk, own in pairs]
@@ -792,7 +792,7 @@ def _listed(chunk: Observations) -> tuple[NDArray[Any], ...]:
 
 
 def _read_alone(rows: SomeRows, modes: Collection[int] | None) -> SomeRows:
-    """The same rows without what a chunk does not read: features, and other modes."""
+    """Rows without the features and modes that a chunk does not read."""
     rows, every = replace(rows, features=rows.features[:0]), range(rows.n_modes)
     for mode in set(every).difference(every if modes is None else modes):
         means, covariances = rows.means[mode][:0], rows.covariances[mode][:0]
@@ -842,13 +842,13 @@ class PartitionedUnits:
 
     def __init__(self, chunks: Iterable[Delayed], cuts: NDArray[np.int64]) -> None:
         self._chunks, self._cuts = in_memory(*chunks), cuts
-        # Errors in a partition are raised here, before anything else is done.
+        # Computing now raises the errors of partitions before anything else is done.
         computed(*map(task(_nothing), self._chunks))
 
     def summed(
         self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], None]:
-        """What all units contribute to a release; see `People`."""
+        """Sum the contributions of all units to a release; see `People`."""
         question = shared(question)
         totals = (task(contribute)(chunk, question) for chunk in self._chunks)
         return computed(tree_sum(totals))[0], None
@@ -870,7 +870,7 @@ class PartitionedUnits:
         coordinates : ndarray of shape (n, n_modes), int
             Their units are known.
         *wanted : Wanted
-            What `recommend` may answer.
+            Restricts the answers of `recommend`.
 
         Yields
         ------
@@ -896,7 +896,7 @@ class PartitionedUnits:
 
 
 def _nothing(_: UnitEntries) -> None:
-    """Wait until a chunk is there."""
+    """Do nothing: computing this task waits for the chunk."""
 
 
 def _unit_answer(
@@ -905,7 +905,7 @@ def _unit_answer(
     coordinates: NDArray[np.integer],
     *wanted: ForSomeRows,
 ) -> NDArray[Any]:
-    """What the method returns, with the rows of the units that are asked about."""
+    """Answer with a fitted model that has the rows of the requested units."""
     fitted, method = question
     own = units.of(np.unique(coordinates[:, fitted.unit]))
     return getattr(fitted.with_units(own), method)(coordinates, *wanted)
@@ -917,13 +917,13 @@ def _unit_answer(
 def task(
     function: Callable[..., object], nout: int | None = None
 ) -> Callable[..., Delayed]:
-    """A function whose calls are tasks; nothing is derived from their arguments."""
+    """Make each call of a function a task whose name does not reveal its arguments."""
     return dask.delayed(function, pure=False, nout=nout)
 
 
 def shared(value: object) -> Delayed:
     """An argument that is sent once for all tasks that take it."""
-    # Of a tuple that begins with a function, Dask would send every task a copy.
+    # Dask would send every task a copy of a tuple that begins with a function.
     return dask.delayed(value, traverse=False)
 
 
@@ -951,7 +951,7 @@ def _large_graphs() -> Iterator[None]:
 
 
 def tree_sum(delayed: Iterable[Delayed]) -> Delayed:
-    """The sum of delayed tuples of numbers or arrays; a task adds up to eight."""
+    """Sum delayed tuples of numbers or arrays; each task adds up to eight of them."""
     delayed = list(delayed)
     while len(delayed) > 1:
         groups = range(0, len(delayed), 8)
@@ -995,10 +995,10 @@ def _of_one_frame(X: DaskCollection, y: DaskCollection) -> bool:
 
 
 def _aligned(joined: DaskCollection, X: DaskCollection, y: DaskCollection) -> bool:
-    """Whether Dask has joined all of two frames by their index, and in one order.
+    """Whether Dask joined two frames by their index completely, and in a fixed order.
 
-    With unknown divisions, rows are shuffled, in an order that can change each time. If
-    indices differ, values are left out, or coordinates are added.
+    With unknown divisions, it shuffles rows in an order that can change each time. If
+    indices differ, it drops values or adds coordinates.
     """
     if not (X.known_divisions and y.known_divisions):
         return False

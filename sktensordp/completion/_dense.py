@@ -1,4 +1,4 @@
-"""What a completion of a dense tensor has besides: `transform`, and frames."""
+"""Additional methods for dense tensors: `transform`, and frames as output."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, Self
@@ -13,7 +13,7 @@ from ._checks import is_sparse
 
 
 class AnyFrameMixin:
-    """Mixin of transformers whose output is a tensor; one of two modes fits a frame."""
+    """Mixin of transformers that return a tensor, or a frame if it has two modes."""
 
     def set_output(self, *, transform: str | None = None) -> Self:
         """Choose the output of `transform`, as scikit-learn's ``set_output``.
@@ -21,8 +21,8 @@ class AnyFrameMixin:
         Parameters
         ----------
         transform : {"default", "pandas", "polars"}, default=None
-            A frame has the index and the columns of the frame that was passed. Only a
-            tensor of two modes fits into one. None changes nothing.
+            A frame gets the index and the columns of the frame that you passed. Only a
+            tensor of two modes can be a frame. None changes nothing.
 
         Returns
         -------
@@ -39,9 +39,9 @@ class AnyFrameMixin:
         X: ArrayLike,
         names: Sequence[object] | None = None,
     ) -> Any:
-        """The output as the frame that `set_output` asks for, if it does.
+        """Return the output as a frame if `set_output` asks for one.
 
-        Its columns have the names of those of `X`, or else the given ones.
+        Its columns have the names of the columns of `X`, or else the given ones.
         """
         if not wants_frame(self):
             return completed
@@ -56,7 +56,7 @@ class AnyFrameMixin:
 
 
 class DenseFit(Protocol):
-    """What a fit to a tensor leaves; see `Fitted`."""
+    """The result of a fit to a tensor; see `Fitted`."""
 
     @property
     def is_dense(self) -> bool:
@@ -71,7 +71,7 @@ class DenseFit(Protocol):
 
 
 class CompletesTensors(Protocol):
-    """A completion: what `DenseMixin` asks of the estimator that it is mixed into."""
+    """The methods that `DenseMixin` needs in the class that it is mixed into."""
 
     @property
     def _fitted(self) -> DenseFit:
@@ -96,7 +96,7 @@ class CompletesTensors(Protocol):
         X: ArrayLike,
         names: Sequence[object] | None = None,
     ) -> Any:
-        """The output as the frame that `set_output` asks for, if it does."""
+        """Return the output as a frame if `set_output` asks for one."""
 
 
 class DenseMixin(AnyFrameMixin):
@@ -167,8 +167,8 @@ class DenseMixin(AnyFrameMixin):
         Raises
         ------
         ValueError
-            If `X` has another shape than the tensor in the fit, or `set_output` asks
-            for a frame of more than two modes.
+            If the shape of `X` differs from that of the fitted tensor, or `set_output`
+            asks for a frame although there are more than two modes.
         """
         check_is_fitted(self)
         if np.shape(X) != self.shape_:
@@ -196,8 +196,8 @@ class DenseMixin(AnyFrameMixin):
         Raises
         ------
         ValueError
-            If there are not as many names as columns, or the tensor has more than two
-            modes.
+            If there are more or fewer names than columns, or the tensor has more than
+            two modes.
         """
         if len(self.shape_) > 2:
             raise ValueError("Tensors of more than two modes have no feature names.")

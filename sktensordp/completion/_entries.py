@@ -1,10 +1,10 @@
-"""What was observed of a tensor, as arrays.
+"""The observed entries of a tensor, as arrays.
 
-Whatever form the input has (``_checks.py``), all later code asks the entries, and does
-not know where they are: in memory (`Entries`), in Dask partitions
+``_checks.py`` reads the various forms of input. All later code asks the entries
+questions, and does not know where they are: in memory (`Entries`), in Dask partitions
 (`PartitionedEntries`) or with parties (`PartyEntries`). A question is a function of a
-chunk of entries and of public quantities. Entries in memory are one chunk, and
-partitions many.
+chunk of entries and of public quantities. Entries in memory are one chunk; partitions
+are many chunks.
 """
 
 import math
@@ -75,29 +75,29 @@ class Entries:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What a guarantee of a fit to these entries rests on besides."""
+        """Further conditions of the guarantee of a fit to these entries."""
         return (CLIENTS,) * self.received
 
     @property
     def observed(self) -> tuple[Self, ...] | None:
-        """What a fit stores of where values are public; None if they are elsewhere."""
+        """The public coordinates that a fit stores; None if they are elsewhere."""
         return (self.without_values(),)
 
     def check_supported(self, measurement: object) -> None:
         """Support every measurement."""
 
     def ask(self, question: Callable[..., Answer], *arguments: object) -> tuple[Answer]:
-        """Answers to a question, one of every chunk: here of these entries."""
+        """Answers to a question, one from each chunk; here there is one chunk."""
         return (question(self, *arguments),)
 
     def chunks(self, many: int = 1) -> Iterator[Self]:
-        """Yield these entries: they are one chunk of those that sums are asked of."""
+        """Yield these entries, as a single chunk."""
         yield self
 
     def summed(
         self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], None]:
-        """What all entries contribute to a release; see `People`."""
+        """Sum the contributions of all entries to a release; see `People`."""
         return contribute(self, question), None
 
     @property
@@ -135,7 +135,7 @@ class Entries:
         return range_of(self.values)
 
     def without_values(self) -> Self:
-        """The same places without their values."""
+        """The entries without their values."""
         return replace(self, values=None)
 
     def pattern(self, n_components: int | None) -> Pattern:
@@ -154,7 +154,7 @@ class Entries:
         return Draws(self.without_values(), randomizer, drawn, self.dtype)
 
     def by_unit(self, domain: Domain, unit: int) -> UnitEntries:
-        """All entries of every unit together, clipped to the domain."""
+        """Group the entries by unit, and clip the values to the domain."""
         where = self.coordinates
         if unit:
             others = np.delete(np.arange(len(self.shape)), unit)
@@ -162,7 +162,7 @@ class Entries:
         return UnitEntries(where, domain.kept(self.values), domain.centred_levels)
 
     def with_rows_of(self, units: UnitEntries, fitted: Answering) -> Answering:
-        """A fit to these entries with the rows of their units; see `FittedToUnits`."""
+        """The fitted model with the rows of these units; see `FittedToUnits`."""
         return fitted.with_units(units)
 
 
@@ -186,7 +186,7 @@ def check_values(y: ArrayLike) -> NDArray[np.floating]:
 def entries_of(
     X: ArrayLike, y: ArrayLike, shape: tuple[int, ...] | None, name: str
 ) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
-    """Check coordinates and values, of which no estimator learns names or numbers.
+    """Check coordinates and values on behalf of no estimator.
 
     Their lengths may differ.
 
@@ -225,7 +225,7 @@ class Draws:
     Attributes
     ----------
     entries : Entries
-        Where the values belong; it holds none.
+        The entries of the values, without the values themselves.
     randomizer : EntryRandomizer
     drawn : ndarray of shape (n_entries,)
         What `EntryRandomizer.draw` returned.
@@ -253,7 +253,7 @@ class Draws:
         offset, scale : float
             Each value less `offset` is divided by `scale`.
         smooth_modes : collection of int, default=()
-            Modes of which all indices have rows.
+            Modes in which all indices get rows, even without entries.
         """
         used = [
             np.arange(size) if mode in smooth_modes else None
@@ -268,14 +268,14 @@ class Draws:
         )
 
     def compared(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int8]]:
-        """Some of what was drawn, equally spaced among all of it.
+        """An equally spaced subsample of the draws.
 
         Returns
         -------
         coordinates : ndarray of shape (n_compared, n_modes), int
         drawn : ndarray of shape (n_compared,)
         signs : ndarray of shape (n_compared,), int8
-            Signs with which the residual variance moves these values.
+            Signs by which `residual_variance` moves these values.
         """
         chosen = slice(None, None, math.ceil(len(self.drawn) / MOST_COMPARED))
         moved = signs(0, len(self.drawn))
@@ -283,12 +283,12 @@ class Draws:
 
 
 def signs(first: int, last: int) -> NDArray[np.int8]:
-    """Random signs of the entries from `first` to `last`, fixed for every place.
+    """Random signs for the entries from `first` to `last`, fixed for each position.
 
     Parameters
     ----------
     first, last : int
-        Places among all entries; `last` is excluded.
+        Positions among all entries; `last` is excluded.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """The result of a fit: one frozen object, which answers all later calls.
 
-It holds no value of the data. It has a model, computed from the released values, the
-declared domain and, where the coordinates are public, which entries were observed. A
-further batch, or new rows of units, make a new object.
+It holds no value of the data. It holds a model, which was computed from the released
+values, the declared domain and, if the coordinates are public, the coordinates of the
+observed entries. A further batch or new rows of units make a new object.
 """
 
 import math
@@ -63,7 +63,7 @@ class Fitted:
     residual_variance : float or None
         Variance of the values around the model, if it is estimated.
     noise_of_value : float
-        Least variance of the noise of a single value; 0 if it was given none.
+        Least variance of the noise on a single value; 0 without such noise.
     is_dense : bool
         Whether the model was fitted to a tensor.
     observed : tuple of Entries or None
@@ -76,16 +76,15 @@ class Fitted:
     columns : tuple or None
         Names of the columns of the wide frame in the fit, which are public.
     local : LocalRows
-        The rows of users or other units that are computed from their own entries. They
-        are not released.
+        Rows of users or other units, computed from their own entries and not released.
     noisy : tuple of NoisyValues, LocalValues or None
         For each call, the values that the model was fitted to, if there are any.
     is_personal : bool
         Whether the fit computes the rows of users from their own entries.
     lookups : Lookups
-        What answers look up; not stored.
+        Tables that speed up answers; not stored.
     has_public_lengths : bool
-        Whether synthetic users were drawn with numbers of items from the caller.
+        Whether synthetic users were drawn with numbers of items that the caller passed.
     """
 
     model: Rows
@@ -113,7 +112,7 @@ class Fitted:
 
     @property
     def answering(self) -> FittedModel:
-        """The model that predicts; with users' own rows, built on first use."""
+        """The model for predictions, with users' own rows; built on first use."""
         local = self.local
         if local.rows is None:
             return self.model
@@ -124,7 +123,7 @@ class Fitted:
 
     @property
     def released(self) -> Rows | UnitModel:
-        """The model of `decomposition_`, with all terms that were asked for."""
+        """The model of `decomposition_`, with all terms that the user requested."""
         model = self.model
         return padded(model, self.form.rank) if isinstance(model, Rows) else model
 
@@ -141,12 +140,12 @@ class Fitted:
 
     @property
     def shared(self) -> Self:
-        """The same as copies have it: without the rows of users or other units."""
+        """The object as copies get it, without the rows of users or other units."""
         return replace(self, local=LocalRows())
 
     @property
     def extent(self) -> tuple[int, ...]:
-        """Sizes of the modes, with room for new users: no coordinate reaches it."""
+        """Sizes of the modes, with room for new users; all coordinates are smaller."""
         return (2**31 - 1, *self.shape[1:])
 
     @property
@@ -156,13 +155,13 @@ class Fitted:
         return units[np.searchsorted(units, self.shape[0]) :]
 
     def check_own_rows(self) -> None:
-        """Refuse to compute rows of users where these are tied to one another."""
+        """Refuse to compute rows of users if the prior ties them to one another."""
         if self.model.is_smooth[0]:
             raise ValueError(TIED)
 
     def warn_of_lost_rows(self, coordinates: np.ndarray) -> None:
         """Warn once if the rows of users at these coordinates were lost in a copy."""
-        # Whether anybody was folded in is told to nobody.
+        # The message does not reveal whether anybody was folded in.
         if self.is_personal and np.any(coordinates[:, 0] >= 0):
             self.local.warn_if_lost(
                 "This model was deep-copied or pickled. The users' own rows are never "
@@ -179,7 +178,7 @@ class Fitted:
     def standard_deviation(
         self, coordinates: np.ndarray, mean: np.ndarray
     ) -> np.ndarray:
-        """Standard deviation of a value, before randomisation, around `mean`."""
+        """Standard deviations of the values, before randomisation, around `mean`."""
         if self.residual_variance is None:
             raise ValueError(
                 'return_std=True needs a fit with perturbation="input"; this model '
@@ -195,9 +194,9 @@ class Fitted:
         return std.astype(mean.dtype)
 
     def _residual_variances(self, coordinates: np.ndarray) -> np.ndarray | float:
-        """Variances of values around the model, which depend on their row of mode 0.
+        """Variances of the values around the model; they depend on the row of mode 0.
 
-        A row's share is that of its randomised values, less the mechanism's noise.
+        The share of a row comes from its randomised values, less the mechanism's noise.
         """
         assert self.residual_variance is not None
         known = self.noise_of_value
@@ -211,7 +210,7 @@ class Fitted:
     def dense(self) -> np.ndarray:
         """Predict all values of the tensor, within the bounds, from released rows.
 
-        Units that are a mode are answered from their own.
+        If `unit` is a mode, units are answered from their own rows.
         """
         return np.clip(self.offset + self.answering.dense(), *self.domain.bounds)
 
@@ -221,7 +220,7 @@ class Fitted:
         Parameters
         ----------
         coordinates : ndarray of shape (n, n_modes), int
-            Those of mode 1 are not read.
+            The column of mode 1 is not read.
         wanted : Wanted
 
         Returns
@@ -231,7 +230,7 @@ class Fitted:
         """
         observed = [*self._observed_at(coordinates)] if wanted.exclude_observed else []
         answering = self.answering
-        # Column by column: so a single row is multiplied fastest.
+        # Column by column, which is fastest for a single row.
         every = self.lookups.get(
             "items", self.model, lambda: np.asfortranarray(answering.every_row(1))
         )
@@ -247,14 +246,14 @@ class Fitted:
         return similar_to(items, vectors, k)
 
     def _item_vectors(self) -> np.ndarray:
-        # Released rows: nobody's own row is read.
+        # These are released rows; nobody's own row is read.
         return item_vectors(self.model, 1, self.model.means[0].mean(axis=0))
 
     def _observed_at(self, coordinates: np.ndarray) -> Iterator[Choices]:
-        """Yields items that were observed at each of the coordinates.
+        """Yield the items that were observed at each of the coordinates.
 
-        Those that are public come first, then those that only this process knows. Where
-        a unit is protected, these are the items that this unit has observed.
+        Public ones come first, then those that only this process knows. If units are
+        protected, the latter are the items for which the unit itself has entries.
         """
         if self.observed is None:
             raise ValueError(
@@ -282,7 +281,7 @@ class Fitted:
             yield of_local.of_users(places)
 
     def with_call(self, entries: Entries, guarantee: PrivacyGuarantee) -> Self:
-        """The same model after one more call, whose release is about to happen."""
+        """The same model, counting one more call whose release is about to happen."""
         observed = (*(self.observed or ()), entries.without_values())
         recurring = times_recurring([each.coordinates for each in observed])
         return replace(
@@ -300,7 +299,7 @@ class Fitted:
         max_iter: int,
         raw: np.ndarray | None = None,
     ) -> Self:
-        """The same after an update with the last call's entries.
+        """Update the model with the entries of the last call.
 
         Parameters
         ----------
@@ -310,7 +309,7 @@ class Fitted:
             Least variance of a value's noise.
         max_iter : int
         raw : ndarray of shape (n,), default=None
-            The values themselves, if users are answered from their own.
+            The original values, if users are answered from their own.
 
         Returns
         -------
@@ -346,21 +345,21 @@ class Fitted:
         return after if had_rows.all() else after._with_own(own.taken(~had_rows))
 
     def with_all_own(self, entries: Entries) -> Self:
-        """The same with the rows of all users, whose entries are those of the fit."""
+        """Compute the rows of all users from the entries of the fit."""
         own = self._own(entries.coordinates, entries.values)
         of_mode = own_rows(self.model, own, n_threads=effective_n_threads())
         return self._with_rows(of_mode, own.coordinates[:0])
 
     def fold_in(self, entries: Entries) -> Self:
-        """The same with the rows of users computed from their own values.
+        """Compute the rows of users from their own values.
 
-        Such a value takes the place of randomised ones at the same coordinates. The
-        other randomised values of these users count, too, with their known noise.
+        A raw value replaces randomised ones at the same coordinates. The other
+        randomised values of these users count too, with their known noise.
         """
         return self._with_own(self._own(entries.coordinates, entries.values))
 
     def _own(self, where: np.ndarray, raw: np.ndarray) -> Evidence:
-        """Raw values, as what they tell of the rows of their users."""
+        """Raw values as evidence about the rows of their users."""
         noise = self.residual_variance
         noise = self.noise_variance if noise is None else noise
         return Evidence(where, self.domain.clip(raw.astype(float)) - self.offset, noise)
@@ -372,7 +371,7 @@ class Fitted:
 
     def _others(self, own: Evidence) -> Iterator[Evidence]:
         """Randomised values of the same users at other coordinates, call by call."""
-        # After a fit to Dask collections, they are not here.
+        # After a fit to Dask collections, they are not in this process.
         pairs = zip(self.observed or (), self.noisy, strict=False)
         for number, (entries, kept) in enumerate(pairs):
             if kept is not None and kept.values is not None:
@@ -385,7 +384,7 @@ class Fitted:
                 yield Evidence(where[chosen], kept.values[chosen], kept.noise)
 
     def _with_later(self, evidence: Evidence) -> Self:
-        """The same, the users' own rows updated with later values of theirs."""
+        """Update the users' own rows with later values of these users."""
         local = self.local
         later = evidence.taken(np.isin(evidence.coordinates[:, 0], local.units))
         if not len(later.values):
@@ -404,7 +403,7 @@ class Fitted:
         return self._with_rows(of_mode, where)
 
     def _with_rows(self, of_mode: OfMode, where: np.ndarray) -> Self:
-        """The same with own rows of users, and coordinates of their entries."""
+        """Store own rows of users, and the coordinates of their entries."""
         rows = np.concatenate([of_mode.means, of_mode.covariances], axis=1)
         local = self.local.replaced(of_mode.used, rows, where, 0)
         return replace(self, local=local)
@@ -433,7 +432,7 @@ class FittedToUnits(Fitted):
         return self.shape
 
     def check_own_rows(self) -> None:
-        """Do nothing: the rows of units are not tied."""
+        """Do nothing: the prior does not tie rows of units."""
 
     @property
     def answering(self) -> UnitModel:
@@ -447,7 +446,7 @@ class FittedToUnits(Fitted):
 
     @property
     def released(self) -> UnitModel:
-        """The model of no unit."""
+        """The model without rows of units."""
         return self.shared.answering
 
     @property
@@ -456,16 +455,16 @@ class FittedToUnits(Fitted):
         return self.model.noise * self.domain.scale**2
 
     def predict(self, coordinates: np.ndarray) -> np.ndarray:
-        """Predict values; see `Fitted.predict`. Units elsewhere answer there."""
+        """Predict values; see `Fitted.predict`. Workers answer for their units."""
         return self._with_answers("predict", super().predict(coordinates), coordinates)
 
     def recommend(self, coordinates: np.ndarray, wanted: Wanted) -> np.ndarray:
-        """Rank items; see `Fitted.recommend`. Units elsewhere answer there."""
+        """Rank items; see `Fitted.recommend`. Workers answer for their units."""
         best = super().recommend(coordinates, wanted)
         return self._with_answers("recommend", best, coordinates, wanted)
 
     def _item_vectors(self) -> np.ndarray:
-        # Rows of units are not read: how units differ is known from the prior.
+        # No row of a unit is read: the prior says how units differ.
         people = self.model.directions(self.domain.scale)
         return item_vectors(people, 1 + (self.unit > 0), people.means[0][-1])
 
@@ -477,7 +476,7 @@ class FittedToUnits(Fitted):
     def _with_answers(
         self, method: str, answers: np.ndarray, coordinates: np.ndarray, *wanted: Wanted
     ) -> np.ndarray:
-        """Replace the answers for units whose entries are elsewhere by theirs."""
+        """Let the workers answer for the units whose entries they have."""
         local, units = self.local, coordinates[:, self.unit]
         if local.elsewhere is not None:
             asked = np.flatnonzero((units >= 0) & ~np.isin(units, local.units))
@@ -511,7 +510,7 @@ class FittedToUnits(Fitted):
         fitted : FittedToUnits
             The same model with these rows.
         """
-        # In chunks, whose regressors are in memory one after the other.
+        # In chunks, so that the regressors of only one chunk are in memory at a time.
         solved = (self.model.solve(chunk).rows for chunk in entries.chunks())
         rows = np.concatenate([self.model.no_rows, *solved])
         where = entries.coordinates(self.unit)
@@ -519,11 +518,11 @@ class FittedToUnits(Fitted):
         return replace(self, local=local)
 
     def with_units_elsewhere(self, units: UnitsElsewhere) -> Self:
-        """The same, where these units answer for themselves."""
+        """Let units elsewhere, whose rows are not here, answer for themselves."""
         return replace(self, local=LocalRows(elsewhere=units))
 
     def fold_in(self, entries: Entries) -> Self:
-        """The same with the rows of the units of entries, which are all of theirs."""
+        """Compute the rows of these units; `entries` holds all of their entries."""
         return self.with_units(entries.by_unit(self.domain, self.unit))
 
 
@@ -535,14 +534,15 @@ def fitted_to(
     perturbation: str,
     guarantee: PrivacyGuarantee,
 ) -> Fitted:
-    """What a fit leaves.
+    """The result of a fit.
 
     Parameters
     ----------
     entries : object
-        What it was fitted to; see `observed_entries`.
+        The entries that were fitted; see `observed_entries`.
     data : object
-        The same as the measurement took them: by unit, where units are protected.
+        The entries as the measurement read them: grouped by unit if units are
+        protected.
     problem : Problem
     outcome : Outcome
     perturbation : str
@@ -578,7 +578,7 @@ def fitted_to(
 
 
 def _worse(first: PrivacyGuarantee, second: PrivacyGuarantee) -> PrivacyGuarantee:
-    """Guarantee of two releases of disjoint entries: that of the worse release."""
+    """Guarantee of two releases of disjoint entries: that of the weaker one."""
     from ..privacy.accounting._events import PureDpEvent
 
     worse = first if first.epsilon >= second.epsilon else second
@@ -615,7 +615,7 @@ def keeping_names_if_refused(estimator: BaseEstimator) -> Iterator[None]:
     try:
         yield
     finally:
-        # An admitted release has replaced the attributes, or at least `_fitted`.
+        # If the release was admitted, it has replaced at least `_fitted`.
         attributes = vars(estimator)
         if fitted is not None and attributes.get("_fitted") is fitted:
             for name in names - before.keys():
@@ -624,10 +624,10 @@ def keeping_names_if_refused(estimator: BaseEstimator) -> Iterator[None]:
 
 
 def released_model(completion: Any) -> Any:
-    """The model that a fitted completion has released, without what users keep."""
+    """The model that a fitted completion has released, without users' own rows."""
     return completion._fitted.released
 
 
 def released_n_units(completion: Any) -> float:
-    """The number of units, as a fitted completion that protects them released it."""
+    """The noisy number of units that a fitted completion has released."""
     return float(completion._fitted.model.n_units)

@@ -1,9 +1,9 @@
-"""What is refused or said of likely mistakes, by what is public.
+"""Errors and warnings about likely mistakes, from public information only.
 
-Only ids that are public anyway come here: those that an encoder learns, and coordinates
-where the unit is an entry. Where a unit is protected, what was released tells. No
-function here takes a value, and no message shows an id, an index or a number of them:
-warnings end up in logs.
+The functions read only ids that are public anyway: those that an encoder learns, and
+coordinates if the unit is an entry. If a unit is protected, they read what was
+released. No function here takes a value, and no message shows an id, an index or a
+number of them, since warnings end up in logs.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ _ITEMS |= {"podcast", "product", "producto", "produit", "produkt", "recipe"}
 _ITEMS |= {"restaurant", "show", "sku", "song", "title", "track", "venue", "video"}
 _ITEMS |= {"wine"}
 _TIMES = {"date", "datetime", "datum", "epoch", "fecha", "time", "timestamp", "when"}
-# Of fewer rows, values or units, nothing is said: a column has often few ids that
-# repeat then.
+# With fewer rows, values or units there is no warning: the few ids of a column then
+# often repeat.
 _LEAST_ROWS = 100
-# Fewer indices cost nothing, used or not.
+# Fewer unused indices cost nothing.
 _LEAST_UNUSED = 1000
-# Said where users are protected.
+# The warning if users are protected.
 NO_USERS = (
     "The released number of protected users, or their typical number of entries, is no "
     "larger than its noise, so the model holds little but noise. If you passed many, "
     "check the order of the columns and how ids are spelt: rows with unknown ids are "
     "left out. Otherwise, only a larger epsilon or more users will help."
 )
-# More calendar bins tell nothing.
+# More calendar bins are never useful.
 MOST_BINS = 2**17
 _WRITTEN_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\b.*", re.DOTALL)
 
 
 def column_name(names: Sequence[str] | None, number: int) -> str:
-    """A column in a message."""
+    """How a message names a column."""
     return f"column {number}" if names is None else f"column {names[number]!r}"
 
 
 def in_columns_with_missing(X: ArrayLike) -> str:
-    """The columns of a public table in which something is missing, in words."""
+    """Say in which columns of a public table something is missing."""
     names = names_of(X)
     table = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X, dtype=object)
     if table.ndim != 2:
@@ -80,7 +80,8 @@ def in_columns_with_missing(X: ArrayLike) -> str:
 def check_whole(ids: NDArray[Any], column: str) -> None:
     """Refuse ids that an encoder would learn if they are numbers with fractions.
 
-    Text of such numbers gets a warning: it may number sections, for example.
+    Text that looks like such numbers only gets a warning: they may be numbers of
+    sections, for example.
 
     Parameters
     ----------
@@ -139,8 +140,8 @@ def warn_of_levels(
 ) -> None:
     """Warn if ids look like the declared levels: the values may be in this column.
 
-    Indices usually start at 0. If the levels do as well, and the ids are 0 and
-    following numbers, a warning comes only if all levels occur.
+    Indices usually start at 0. If the levels start at 0 as well, and the ids are 0, 1,
+    2, ..., there is a warning only if all levels occur.
 
     Parameters
     ----------
@@ -169,10 +170,10 @@ def warn_of_levels(
 
 
 def _stems(name: object) -> set[str]:
-    """The words of a name, without what compounds and plurals add at their end."""
+    """The words of a name, without the endings of compounds and plurals."""
     words = words_of(str(name))
     without_id = {w.removesuffix("s").removesuffix("id") for w in words}
-    # Shorter ones may begin other words.
+    # Shorter words may begin other words.
     known = [w for w in _USERS | _ITEMS if len(w) >= 5]
     first = {stem for stem in known for word in words if word.startswith(stem)}
     return words | without_id | {w.removesuffix("s") for w in words} | first
@@ -192,8 +193,8 @@ def warn_of_swapped_columns(
 ) -> None:
     """Warn if users seem not to be in the first column, nor items in the second.
 
-    Names tell if there are some of both. Otherwise numbers of entries tell, where they
-    are public.
+    Names decide if some name users and some items. Otherwise numbers of entries decide,
+    if they are public.
 
     Parameters
     ----------
@@ -228,11 +229,11 @@ def warn_of_swapped_columns(
 
 
 def _are_like_items(first: NDArray[np.int64], second: NDArray[np.int64]) -> bool:
-    """Whether numbers of entries look like those of items, beside those of users.
+    """Whether the columns look swapped, judging by their numbers of entries.
 
-    Entries are spread less equally over items than over users, by Gini's coefficient of
-    their numbers and by the largest number over the mean. Of eight data sets with the
-    columns swapped, these limits find three, and none with the columns in order.
+    Entries are spread less equally over items than over users, as measured by Gini's
+    coefficient and by the largest number over the mean. With these limits, it finds
+    three of eight data sets with swapped columns, and none with the columns in order.
     """
     if min(len(first), len(second)) < 20 or first.sum() < _LEAST_ROWS:
         return False
@@ -248,7 +249,7 @@ def _inequality(counts: NDArray[np.int64]) -> tuple[float, float]:
 
 
 def warn_of_items(are_items: bool) -> None:
-    """Warn if users were asked for by ids of items."""
+    """Warn if a request for users has ids of items."""
     if are_items:
         warn(
             "Some of these ids are ids of items, but recommend takes users. If they "
@@ -285,15 +286,15 @@ def check_extent(sizes: Sequence[int], n_entries: int) -> None:
 
 
 def check_bins(ends: Sequence[str], n_bins: int, n_rows: int | None, freq: str) -> None:
-    """Refuse, or warn of, far more calendar bins than public times can fill, or one.
+    """Refuse far too many calendar bins; warn of mostly empty bins, or of a single bin.
 
     Parameters
     ----------
     ends : sequence of (str, str)
-        Years of the first and of the last bin, which are public.
+        Years of the first and of the last bin, both public.
     n_bins : int
     n_rows : int or None
-        None warns of nothing.
+        None means no warning.
     freq : str
 
     Raises
@@ -329,7 +330,7 @@ def warn_of_times(
     """Warn if ids look like times, which are better binned.
 
     They do if they hardly repeat, or if there are many and their form or the name of
-    their column says so.
+    their column suggests times.
 
     Parameters
     ----------
@@ -371,12 +372,12 @@ def _are_times(ids: NDArray[Any]) -> bool:
 def warn_of_coordinates(
     entries: ObservedEntries, names: Sequence[str] | None, levels: ArrayLike | None
 ) -> None:
-    """Warn of public coordinates, of no declared shape, that look like something else.
+    """Warn if public coordinates without a declared shape look like something else.
 
     Parameters
     ----------
     entries : Entries or PartitionedEntries
-        Their coordinates are public.
+        Entries with public coordinates.
     names : sequence of str or None
         Names of the columns of X, if it had any.
     levels : array-like or None
@@ -410,7 +411,7 @@ def warn_before(
     entries: EntrySource[Any] | ObservedEntries,
     measurement: Measurement,
 ) -> None:
-    """Warn before anything is released, of what coordinates alone tell.
+    """Warn of mistakes that coordinates alone show, before anything is released.
 
     Parameters
     ----------
@@ -418,7 +419,7 @@ def warn_before(
     entries : object
         See `observed_entries`.
     measurement : Measurement
-        The one that was chosen.
+        The chosen measurement.
     """
     _warn_of_two_levels(estimator.levels)
     if estimator.unit == "entry":
@@ -454,9 +455,9 @@ def _warn_of_two_levels(levels: ArrayLike | None) -> None:
 def warn_of_edge(mean: ReleasedMean | None, domain: Domain) -> None:
     """Warn if nearly all values seem to be at one end of the declared range.
 
-    That is so if their scale is another, such as 20 to 100 for a range of 1 to 5: all
-    are clipped. Most ratings may be the best ones, so at least 98% must be there, and
-    two levels tell nothing. Few values, or units, tell nothing either.
+    This happens if the values have another scale, such as 20 to 100 for a range of 1 to
+    5, so that all are clipped. Since most ratings may be the best ones, the warning
+    needs at least 98% of them there, more than two levels, and enough values or units.
 
     False alarms: if the mean of the clipped values, or of the units' mean values, is
     at least a fiftieth of the range away from both ends, the noise has to move it by
@@ -484,16 +485,16 @@ def warn_of_edge(mean: ReleasedMean | None, domain: Domain) -> None:
 def warn_of_averages(problem: Problem, ranking: str, advice: str) -> None:
     """Warn that "auto" took sums, so that everybody gets the same ranking.
 
-    It chooses by public coordinates or by what was released.
+    "auto" chose by public coordinates or by what was released.
 
     Parameters
     ----------
     problem : Problem
-        Without factors, or without noise, nothing is said.
+        Without factors, or without noise, there is no warning.
     ranking : {"the same", "nearly the same"}
         Which ranking everybody gets.
     advice : str
-        What else may change that, besides a larger epsilon and more data.
+        What may help besides a larger epsilon and more data.
     """
     if not problem.form or math.isinf(problem.epsilon) or is_one_of_many():
         return
@@ -511,7 +512,7 @@ def _warn_of_no_gap(entries: ObservedEntries) -> None:
     Parameters
     ----------
     entries : Entries
-        Of a tensor. Which entries are observed is public.
+        Entries of a tensor. Which entries are observed is public.
     """
     if entries.n_entries < math.prod(entries.shape):
         return

@@ -1,4 +1,4 @@
-"""Completions whose units are at several parties; see ``measure/_parties.py``."""
+"""Completions whose units are with several parties; see ``measure/_parties.py``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .measurements.units._units import UnitPerturbation
 
 @dataclass(frozen=True, eq=False)
 class PartyEntries:
-    """Entries of which a server learns sums alone; see `Entries`.
+    """Entries of which a server learns only sums; see `Entries`.
 
     Attributes
     ----------
@@ -42,15 +42,15 @@ class PartyEntries:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What a guarantee of a fit to these sums rests on besides."""
+        """Further conditions of the guarantee of a fit to these sums."""
         return self.sums.conditions
 
     def by_unit(self, domain: Domain, unit: int) -> PartySums:
-        """The units: parties have all entries of each together."""
+        """The sums over units; a party holds all entries of a unit."""
         return self.sums
 
     def with_rows_of(self, units: object, fitted: Answering) -> Answering:
-        """A fit to these sums: parties compute the rows of their units."""
+        """The fitted model; parties compute the rows of their own units."""
         return fitted
 
 

@@ -1,4 +1,4 @@
-"""What a measurement may know before it sees a value."""
+"""The public information that a measurement has before it reads a value."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,13 +28,13 @@ class Features:
     """Public features of the rows of the second mode and, last, of an unknown row.
 
     They are the declared features and those of the pattern of the coordinates. An
-    unknown row has those of the average entry.
+    unknown row has the features of the average entry.
 
     Attributes
     ----------
     declared : ndarray of shape (n_rows, n_features)
     entries : Entries, PartitionedEntries or None
-        Their coordinates are public; None where they are not.
+        Entries with public coordinates; None if the coordinates are private.
     n_components : int or None
         Largest number of components of the pattern; None for as many as stand out.
     """
@@ -50,10 +50,10 @@ class Features:
 
     @cached_property
     def few(self) -> NDArray[np.float64]:
-        """The same with the components of the pattern alone that stand out clearly.
+        """The features, with only those pattern components that stand out clearly.
 
-        Every feature of a release of sums gets noise, and the core of a Tucker grows
-        with every feature.
+        In a release of sums every feature gets noise, and the core of a Tucker model
+        grows with every feature.
         """
         return self._with(self._pattern and self._pattern.clear_features)
 
@@ -68,7 +68,7 @@ class Features:
 
     @cached_property
     def _pattern(self) -> Pattern | None:
-        """The pattern of the coordinates, if the model takes features of it."""
+        """The pattern of the coordinates, if the model uses features of it."""
         if self.n_components == 0:
             return None
         return self.entries.pattern(self.n_components)
@@ -81,9 +81,9 @@ class Problem:
     Parameters
     ----------
     shape : tuple of int
-        With the mode of protected units first.
+        The mode of protected units comes first.
     entries : Entries, PartitionedEntries or None
-        Where values were observed, if that is public.
+        The entries, if their coordinates are public.
     domain : Domain
         Range and levels of the values.
     epsilon, delta : float
@@ -135,7 +135,7 @@ class Problem:
         shape : tuple of int
             Shape of the tensor.
         entries : object, default=None
-            What the fit is to, if there is a fit; see `observed_entries`.
+            The entries to fit, if there are any; see `observed_entries`.
         """
         n_modes, unit = len(shape), unit_of(estimator)
         if unit is not None and unit >= n_modes:
@@ -151,7 +151,8 @@ class Problem:
         is_personal = unit is None and bool(estimator.personal)
         of_parameter = estimator.n_pattern_components
         n_components = None if of_parameter == "auto" else int(of_parameter)
-        # Parties protect whole units and declare the range: nothing else is read.
+        # Parties protect whole units and declare the range, so their entries are not
+        # read.
         observed = cast("ObservedEntries | None", entries)
         places = None
         if unit is None and observed is not None:
@@ -161,7 +162,7 @@ class Problem:
             of_pattern = FIRST_COMPONENTS  # no others are clear
         return cls(
             shape=tuple(shape[mode] for mode in order),
-            # Whoever protects units reads no places.
+            # If units are protected, nothing reads the coordinates.
             entries=cast("ObservedEntries", places),
             domain=domain_of(estimator, observed),
             epsilon=float(estimator.epsilon),
@@ -179,9 +180,9 @@ class Problem:
 
     @property
     def void_for(self) -> float | None:
-        """The epsilon, if the domain or the shape was read off the data, or None.
+        """The epsilon if the domain or the shape was read off the data, otherwise None.
 
-        No finite epsilon holds then.
+        If it was, no finite epsilon holds.
         """
         is_public = self.domain.is_declared and self.has_public_shape
         return None if is_public else float(self.epsilon)
@@ -193,12 +194,12 @@ def declared_shape(estimator: CompletionParameters) -> tuple[int, ...] | None:
 
 
 def unit_of(estimator: HasUnit) -> int | None:
-    """The mode of the units that a completion protects; None if those are entries."""
+    """The mode of the units that a completion protects; None if it protects entries."""
     return None if estimator.unit == "entry" else int(estimator.unit)
 
 
 def check_parameters(estimator: CompletionParameters) -> Problem | None:
-    """Refuse what a fit would refuse because of its parameters, before there are data.
+    """Refuse the parameters that a fit would refuse, before there are data.
 
     Returns
     -------
@@ -217,7 +218,7 @@ def check_parameters(estimator: CompletionParameters) -> Problem | None:
 def check_combination(
     estimator: CompletionParameters, smooth_modes: Sequence[int] | None
 ) -> None:
-    """Refuse parameters that no fit admits together, whatever the shape.
+    """Refuse combinations of parameters that no fit admits, whatever the shape.
 
     Raises
     ------
@@ -274,8 +275,8 @@ def domain_of(
 ) -> Domain:
     """The domain of the values for the current parameters of a completion.
 
-    If the parameters declare no range, it is that of an earlier fit, or else the range
-    of the values of `entries`.
+    If the parameters declare no range, the range is that of an earlier fit or, without
+    one, that of the values of `entries`.
     """
     declared = declared_domain(
         estimator.value_bounds, estimator.levels, estimator.level_prior
@@ -338,7 +339,7 @@ def side_features(
         try:
             rows = given.astype(float)
         except (TypeError, ValueError):
-            # Raised outside of the handler, whose error may show data.
+            # Raised outside the handler, since the error handled there may show data.
             rows = np.array(np.nan)
         if rows.ndim == 0:
             raise ValueError(f"{name} must be an array of numbers.")

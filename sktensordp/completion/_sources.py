@@ -1,4 +1,4 @@
-"""What a fit asks of entries and of a completion, wherever the entries are."""
+"""Protocols: the methods that a fit calls on entries and on a completion."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
@@ -22,8 +22,8 @@ Answering = TypeVar("Answering", bound=AnswersUnits)
 class EntrySource(Protocol[Units]):
     """Entries that a completion is fitted to.
 
-    `Entries` are in memory, `PartitionedEntries` in Dask collections. Of
-    `PartyEntries`, which are with parties, a server learns sums alone.
+    `Entries` are in memory, `PartitionedEntries` in Dask collections, and
+    `PartyEntries` with parties, from which a server learns only sums.
     """
 
     @property
@@ -44,20 +44,20 @@ class EntrySource(Protocol[Units]):
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What a guarantee of a fit to these entries rests on besides."""
+        """Further conditions of the guarantee of a fit to these entries."""
 
     def by_unit(self, domain: Domain, unit: int) -> Units:
-        """All entries of every unit together, clipped to the domain."""
+        """Group the entries by unit, and clip the values to the domain."""
 
     def with_rows_of(self, units: Units, fitted: Answering) -> Answering:
-        """A fit to these entries with the rows of their units."""
+        """The fitted model with the rows of these units."""
 
 
 class ObservedEntries(Protocol):
     """Entries whose coordinates the estimator may read.
 
-    `Entries` are in memory, and `PartitionedEntries` in Dask collections. What all
-    entries must offer besides is in `EntrySource`; `Entries` says what the methods do.
+    `Entries` are in memory, and `PartitionedEntries` in Dask collections. They also
+    have the methods of `EntrySource`. `Entries` documents all methods.
     """
 
     @property
@@ -89,10 +89,10 @@ class ObservedEntries(Protocol):
         """Least and largest value; private."""
 
     def check_supported(self, measurement: "Supported") -> None:
-        """Refuse a measurement that needs all entries in one place, if they are not."""
+        """Refuse a measurement that needs all entries together, if they are apart."""
 
     def without_values(self) -> "ObservedEntries":
-        """The same places without their values."""
+        """The entries without their values."""
 
     def pattern(self, n_components: int | None) -> Pattern:
         """Features of the rows of the second mode; see `pattern_of`."""
@@ -103,12 +103,12 @@ class ObservedEntries(Protocol):
     def ask(
         self, question: Callable[..., Answer], *arguments: object
     ) -> tuple[Answer, ...]:
-        """Answers to a question, one of every chunk of the entries."""
+        """Answers to a question, one from each chunk of the entries."""
 
     def summed(
         self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], None]:
-        """What all entries contribute to a release; see `People`."""
+        """Sum the contributions of all entries to a release; see `People`."""
 
     def randomized(
         self, randomizer: EntryRandomizer, streams: NoiseStreams | None
@@ -121,7 +121,7 @@ class DrawnValues(Protocol):
 
     @property
     def randomizer(self) -> EntryRandomizer:
-        """What randomised them."""
+        """The randomizer that drew the values."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -136,11 +136,11 @@ class DrawnValues(Protocol):
         """Shifted and scaled values at their coordinates."""
 
     def compared(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int8]]:
-        """Some coordinates, what was drawn there, and signs; see `Draws.compared`."""
+        """A subsample of coordinates, draws and signs; see `Draws.compared`."""
 
 
 class Supported(Protocol):
-    """What entries ask of a measurement before a fit; see `Measurement`."""
+    """What entries check of a measurement before a fit; see `Measurement`."""
 
     @property
     def name(self) -> str:
@@ -152,7 +152,7 @@ class Supported(Protocol):
 
     @property
     def problem(self) -> "HasSmoothModes":
-        """The problem that it is for."""
+        """The problem of the measurement."""
 
 
 class HasSmoothModes(Protocol):
@@ -164,7 +164,7 @@ class HasSmoothModes(Protocol):
 
 
 class HasUnit(Protocol):
-    """What says whom it protects: completions, and an `ImplicitCompletion`."""
+    """An estimator with a protected unit: completions and `ImplicitCompletion`."""
 
     @property
     def unit(self) -> str | int:
@@ -172,9 +172,9 @@ class HasUnit(Protocol):
 
 
 class CompletionParameters(Protocol):
-    """What checks and plans read of a completion: its parameters, before any fit.
+    """The parameters of a completion, which checks and plans read before any fit.
 
-    Every `BaseCompletion` has them; its docstring says what they mean.
+    Every `BaseCompletion` has them, and its docstring describes them.
     """
 
     rank: int | Sequence[int] | None

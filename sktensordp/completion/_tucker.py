@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ._own_rows import UnitModel
 
-# Ranks that `rank=None` takes, by the number of modes: the time of a fit grows with the
-# square of the size of the core.
+# The ranks of `rank=None`, by the number of modes. They are small because the time of a
+# fit grows with the square of the size of the core.
 _USUAL_RANKS = {2: USUAL_RANK, 3: USUAL_RANK, 4: 3, 5: 1}
 
 
@@ -61,16 +61,16 @@ class TuckerCompletion(BaseCompletion):
     -----
     $model
 
-    A Tucker decomposition also has a core, with the weight of every combination of the
-    factors' columns. Each mode may have its own rank: a small one for time bins, a
+    A Tucker decomposition also has a core, which has a weight for every combination of
+    the factors' columns. Each mode may have its own rank: a small one for time bins, a
     larger one for users and items.
 
     "input" starts from a CP if there are two modes. Otherwise, it starts from leading
     singular vectors of the randomised values if the tensor has at most 2**24 elements,
     at least a fiftieth of it is observed, and less than four fifths of the variance of
-    the randomised values is noise; or else near a matrix factorisation of the first two
-    modes, which the other modes modulate. The time of the fit grows with the square of
-    the product of all ranks but one.
+    the randomised values is noise; in all other cases, it starts near a matrix
+    factorisation of the first two modes, which the other modes modulate. The time of
+    the fit grows with the square of the product of all ranks but one.
 
     $notes
 

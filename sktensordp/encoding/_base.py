@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Decoder(Protocol):
-    """What estimates samples from released codes: `AffineDecoder`, `LearnedEncoder`."""
+    """Estimates samples from released codes: `AffineDecoder` or `LearnedEncoder`."""
 
     def decode(self, code: NDArray[np.float64], /) -> NDArray[np.float64]:
         """Estimates of the samples."""
@@ -74,7 +74,7 @@ class FittedCode:
     n_components : int
         Number of entries of a code.
     radius : float
-        Of the ball to which codes are clipped.
+        Radius of the ball to which codes are clipped.
     loss : float
         Expected task loss.
     variance : float
@@ -132,7 +132,7 @@ class LinearEncoder(
 
     def __sklearn_clone__(self) -> Self:
         copy = super().__sklearn_clone__()
-        # A model that is the task stays fitted; cloning would unfit it.
+        # If the task is a model, it stays fitted; cloning would unfit it.
         is_model = hasattr(self.task, "get_params")
         copy.task = deepcopy(self.task) if is_model else self.task
         return copy
@@ -292,7 +292,7 @@ class LinearEncoder(
             number of components.
         """
         check_is_fitted(self)
-        # A copy belongs to one fit, even if another thread fits meanwhile.
+        # The copy belongs to one fit, even if another thread fits meanwhile.
         fitted = vars(self).copy()
         client = EncoderClient(
             fitted["_randomizer"],
@@ -353,7 +353,7 @@ class LinearEncoder(
 
     @property
     def _time_is_public(self) -> bool:
-        """The data of a fit have to be public, and nothing protects them."""
+        """True: the data of a fit must be public; nothing protects them."""
         return True
 
     @property
@@ -431,7 +431,7 @@ class LinearEncoder(
     def _refined(
         self, problem: LinearProblem, code: LinearCode, noise: CodeNoise
     ) -> LinearCode:
-        """The code after refining parameters that the search left out."""
+        """Refine the parameters that the search did not vary."""
         return code
 
     def _choose_code(self, problem: LinearProblem) -> tuple[LinearCode, CodeNoise]:
@@ -471,10 +471,10 @@ class LinearEncoder(
         )
 
     def _check_task(self, n_features: int | None) -> None:
-        """Refuse a task that no fit to samples of so many entries can use.
+        """Refuse a task that no fit to samples with this number of entries can use.
 
-        Whether the predictions of a model follow from its weights is checked where
-        there are samples.
+        Only a fit, which has samples, checks whether a model's predictions follow from
+        its weights.
         """
         if is_model(self.task):
             check_linear_model(self.task)

@@ -26,11 +26,11 @@ from ._sphere_noise import SphereNoise
 from ._whitening import standardized
 
 _FORMAT, _WHAT = 1, "an EncoderClient of this version"
-# Characters of a text, and entries of a map.
+# Largest numbers of characters of a text, and of entries of a map.
 _LONGEST, _MOST = 2**28, 2**24
 _LARGEST, _LEAST = 1e300, 1e-300
-# Largest number of a map. Standardised entries are at most 1e100, and what a hidden
-# layer returns is at most 1. So no sum of `_MOST` products overflows.
+# Largest number in a map. Standardised entries are at most 1e100, and outputs of a
+# hidden layer are at most 1. So no sum of `_MOST` products overflows.
 _LARGEST_WEIGHT = 1e150
 
 
@@ -57,8 +57,8 @@ class ReleasesCodes(Protocol):
 class ClientRandomizer:
     """Encodes, clips and randomises samples.
 
-    Every sample has a finite code, and what it holds decides no step that is taken
-    before the code is randomised.
+    Every sample has a finite code, and no step before the randomisation depends on the
+    contents of the sample.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class ClientRandomizer:
 
 
 def _is_clipped(noise: object) -> bool:
-    """Whether codes without noise are clipped; true of all others."""
+    """Whether codes are clipped; only those without noise may not be."""
     return not isinstance(noise, Clipping) or noise.domain.norm_bound is not None
 
 
@@ -118,7 +118,7 @@ def _unmasked(data: ArrayLike) -> ArrayLike:
 
 
 def _number(entry: Any) -> float:
-    """An object as a float: infinite if it is too large, NaN if it is no number."""
+    """An object as a float: infinite if it is too large, NaN if it is not a number."""
     # NumPy would read a number from these, with a warning.
     if isinstance(entry, np.complexfloating | np.ndarray):
         return math.nan
@@ -166,7 +166,7 @@ def _read_map(fields: Fields, n_inputs: int) -> tuple[LinearMap | CodeMap, int]:
         return LinearMap(np.array(matrix)), len(matrix)
     n_hidden = fields.integer("n_hidden", 0, _MOST)
     vector = fields.numbers("vector", -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
-    # A and B have a row for each input and hidden unit, and b is one row more.
+    # A and B have a row for each input and hidden unit, and b is one more row.
     n_rest = (n_inputs + 1) * n_hidden
     n_outputs = (len(vector) - n_rest) // (n_inputs + 1 + n_hidden)
     shape = MapShape(n_inputs, n_hidden, n_outputs)
@@ -349,7 +349,7 @@ class EncoderClient(Client):
         ----------
         X : array-like of shape (n_samples, ...)
             Samples in the shape that the encoder's `fit` took, or as rows. Entries may
-            be any numbers. What is missing or no number counts as NaN.
+            be any numbers. Entries that are missing or not numbers count as NaN.
 
         Returns
         -------
@@ -367,10 +367,10 @@ class EncoderClient(Client):
 
         Notes
         -----
-        Whoever made the client may see whether an answer arrives. So no number in a
-        sample decides that: a sample whose code is not finite gets the noisy code of
-        zero. Infinite entries count as very large ones. NaN makes the code NaN, unless
-        the entry does not enter the code.
+        The maker of the client may see whether an answer arrives. So that must not
+        depend on the numbers in a sample: a sample whose code is not finite gets the
+        noisy code of zero. Infinite entries count as very large ones. NaN makes the
+        code NaN, unless the entry does not enter the code.
         """
         return self._privatize(X)
 

@@ -38,7 +38,7 @@ class LearnedEncoder:
     Attributes
     ----------
     mean, scale : ndarray of shape (n,)
-        Of the original columns.
+        Mean and scale of the original columns.
     columns : ndarray of int
         Columns that varied; the others do not enter a code.
     encoder : CodeMap

@@ -19,9 +19,9 @@ def in_columns(
     rows : ndarray of shape (n_samples, n_features)
         Standardised.
     mean, scale : ndarray of shape (n,)
-        Of the original columns.
+        Mean and scale of the original columns.
     columns : ndarray of int, shape (n_features,)
-        Columns that `rows` hold; the others get their mean.
+        The columns of `rows`; the other columns get their mean.
 
     Returns
     -------
@@ -38,7 +38,7 @@ def in_columns(
 class MapShape:
     """Shape of a map x A + b + tanh(x V + c) B, with its parameters in one vector.
 
-    A subclass may have another ufunc as `activation`, with its `derivative`.
+    A subclass may have another ufunc as `activation`, and its `derivative`.
 
     Attributes
     ----------

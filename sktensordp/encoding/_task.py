@@ -35,7 +35,7 @@ def task_matrix(
     y : array-like of shape (n_samples,) or (n_samples, m), or None
         Read only if `task` is None. Labels become an indicator of every class.
     white : Whitening
-        Of `rows`.
+        Whitening of `rows`.
 
     Returns
     -------
@@ -55,17 +55,17 @@ def task_matrix(
 
 
 def is_model(task: object) -> bool:
-    """Whether a task is a model or another object, and no matrix."""
+    """Whether a task is a model or another object, not a matrix."""
     return hasattr(task, "predict") or hasattr(task, "value_and_gradient")
 
 
 def checked_matrix(task: object, n_features: int | None) -> NDArray[np.float64]:
-    """A matrix that is a task, for samples of so many entries; None if not known.
+    """Check a task that is a matrix; `n_features` is None if it is not known.
 
     Raises
     ------
     ValueError
-        If it is no matrix of finite numbers, or has another number of columns.
+        If it is not a matrix of finite numbers, or has another number of columns.
     """
     check_numeric(task, "task")
     matrix = np.asarray(task, dtype=float)
@@ -125,7 +125,7 @@ def _targets(y: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_linear_model(model: BaseEstimator) -> None:
-    """Refuse a model that is no linear regression, or has not been fitted."""
+    """Refuse a model that is not a linear regression, or has not been fitted."""
     if is_classifier(model) or not hasattr(model, "coef_"):
         raise ValueError(_refusal(model))
 

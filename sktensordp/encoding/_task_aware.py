@@ -27,7 +27,7 @@ class TaskAwareEncoder(LinearEncoder):
 
     An encoder maps a sample to a few numbers, the code, and uses their range where the
     task's output varies most. The code is clipped and noise is added; a decoder then
-    estimates the sample, with the least task loss. One call of `transform` or
+    estimates the sample with the least task loss. One call of `transform` or
     `privatize` is epsilon-differentially private for each sample ((epsilon, delta) for
     ``mechanism="gaussian"``). `fit` learns from public data or from people who consent,
     and does not protect them.
@@ -60,7 +60,7 @@ class TaskAwareEncoder(LinearEncoder):
         For tasks that are not linear: "linear" learns affine maps, and "mlp" also tries
         maps with a hidden layer of n units.
     $mechanism
-        For learned codes, "auto" takes "privunit".
+        For learned codes, "auto" means "privunit".
     $clip
         Learned codes need ``clip="auto"``: the encoder learns how to use the ball.
     $output
@@ -83,15 +83,15 @@ class TaskAwareEncoder(LinearEncoder):
 
     Notes
     -----
-    The guarantee holds for every sample of finite numbers, whoever it belongs to. A
-    pipeline or search fits its steps to its own rows: to protect them, fit the encoder
-    to public data, and pass it as scikit-learn's ``FrozenEstimator(encoder)``.
+    The guarantee holds for every sample of finite numbers, from anybody. A pipeline or
+    search fits its steps to its own rows: to protect these, fit the encoder to public
+    data, and pass it as scikit-learn's ``FrozenEstimator(encoder)``.
 
     For a linear task, `fit` takes the encoder from Proposition 4 of [1]_, searches for
     its noise-to-signal ratio together with the clip radius, and refines it by descent
     on the expected loss. For other tasks, it trains encoder and decoder from the same
     closed form for the linearised task and from a random start, and keeps the pair with
-    the least loss on held-out noise, which `random_state` does not affect. The loss on
+    the least loss on held-out noise. `random_state` does not affect this. The loss on
     new people is larger than on the fitting data, and the difference grows with
     epsilon. The loss depends on the units of the columns: standardise them, or weight
     them by the task.

@@ -1,7 +1,7 @@
 """Tasks with gradients: the loss of a downstream model on an estimate of a sample.
 
 The loss of an estimate x_hat compares f(x_hat) with targets. By default, the targets
-are the soft outputs f(x); an encoder would learn labels by heart.
+are the soft outputs f(x), since an encoder would learn labels by heart.
 """
 
 from collections.abc import Callable
@@ -57,10 +57,10 @@ class NetworkTask:
     Attributes
     ----------
     weights : tuple of ndarray of shape (n_in, n_out)
-        Of each layer.
+        Weights of each layer.
     biases : tuple of ndarray of shape (n_out,)
     activation : {"identity", "logistic", "tanh", "relu"}
-        Of the hidden layers.
+        Activation of the hidden layers.
     link : {"identity", "logistic", "softmax"}
         Activation of the last layer.
     """
@@ -147,7 +147,7 @@ class NetworkTask:
         curved : bool
             If True, H is the Hessian of the loss in the logits (Gauss-Newton), or half
             of it for squared errors. If False, H is the identity; for a softmax, it
-            acts on the logits less their mean, on which alone a softmax depends.
+            acts on the logits less their mean, since a softmax depends on nothing else.
 
         Returns
         -------

@@ -81,7 +81,7 @@ def fit_guarantee(
 def checked_fit_guarantee(
     estimator: BaseEstimator, sample_shape: tuple[int, ...]
 ) -> PrivacyGuarantee:
-    """`fit_guarantee`, after a check that it covers all a fit reveals about its unit.
+    """`fit_guarantee`, after a check that it covers all that a fit reveals of its unit.
 
     Parameters
     ----------
@@ -213,7 +213,8 @@ def _named_steps(estimator: BaseEstimator) -> list[tuple[str, Any]]:
     if isinstance(estimator, Recommender):
         steps = estimator.__privacy_steps__(planned=True)
         return list(zip(("encoder", "completion"), steps, strict=True))
-    # A subclass of Pipeline may use a record several times, as those that resample do.
+    # A subclass of Pipeline may use a record several times, such as pipelines that
+    # resample.
     if type(estimator) is not Pipeline:
         return [(type(estimator).__name__, estimator)]
     return [(n, s) for n, s in estimator.steps if s is not None and s != "passthrough"]
@@ -235,7 +236,7 @@ def _findings_by_step(
 
 
 def _releases_samples(step: PrivateEstimator) -> bool:
-    """Whether later steps see only what a step made of samples with noise."""
+    """Whether later steps see only samples to which a step has added noise."""
     return privacy_tags(step).released_by == "transform"
 
 
@@ -243,7 +244,7 @@ def declare_shape(estimator: BaseEstimator, X: ArrayLike) -> None:
     """Set the `shape` of a completion that declares none, from all coordinates.
 
     Coordinates are public if `shape` may be None. A training set alone could lack the
-    largest ones.
+    largest coordinates.
     """
     if isinstance(estimator, BaseCompletion) and estimator.shape is None:
         where = np.asarray(X)

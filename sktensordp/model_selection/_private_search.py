@@ -81,7 +81,7 @@ from ._plan import (
 from ._scores import STEPS, RowScore, row_score
 
 _NOT_SEARCHED = ("epsilon", "delta")
-# Combinations of lists that are all checked before the release; of more, only some.
+# Up to this many combinations of lists are all checked before the release.
 _MOST_CHECKED = 1000
 # What candidates must share with the estimator.
 _kept = attrgetter("event", "unit", "relation")
@@ -112,11 +112,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         epsilons (delta is 0), all tries together cost at most 2 + `eta` times the
         epsilon of one try, and less if that epsilon is large. "poisson" costs less if
         one try reveals very little. With "poisson" the search may try nothing; it then
-        takes the estimator unchanged.
+        keeps the estimator unchanged.
     eta : float, default=0.0
         Parameter of the truncated negative binomial distribution, in [0, 1]: from 0,
         the logarithmic distribution, which often tries only one candidate, to 1, the
-        geometric one, which does so less often and costs more.
+        geometric distribution, which does so less often and costs more.
     score_epsilon : float, default=1.0
         Epsilon of the score of one candidate.
     scoring : str or callable, default=None
@@ -127,15 +127,15 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         squared error otherwise.
     score_bounds : (float, float), default=None
         Range to which the scores of rows are clipped. The default is [0, 1] for
-        accuracy. For errors it follows from `value_bounds` or `levels` of a
-        completion, also at the end of a `Pipeline`.
+        accuracy. For errors it follows from the `value_bounds` or `levels` of a
+        completion, which may be at the end of a `Pipeline`.
     cv : int, splitter or None, default=None
         None holds out one random test set: each record is used either in the fit or in
         the score, and a try costs only the larger of the two epsilons. With k folds, a
         try costs k - 1 fits and a score. A splitter is `KFold`, `RepeatedKFold`,
         `ShuffleSplit`, `PredefinedSplit`, `GroupKFold` or `GroupShuffleSplit`. To
-        protect all entries of a user, leave None, or pass `UserKFold` or `UserHoldout`:
-        held-out users are then scored as by `make_fold_in_scorer`.
+        protect all entries of a user, leave `cv` at None, or pass `UserKFold` or
+        `UserHoldout`: held-out users are then scored as by `make_fold_in_scorer`.
     test_size : float, default=0.2
         Share of the rows, or of the users, to hold out if `cv` is None.
     refit : bool or "keep", default=True
@@ -155,8 +155,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         Parameters of the best candidate.
     best_score_ : float
         Noisy score of the best candidate; NaN if nothing was tried. As the best of
-        several, it is optimistic. Where users are protected, it is divided by the noisy
-        number of users that the candidate's own fit has released.
+        several, it is optimistic. If users are protected, the sum of scores is divided
+        by the noisy number of users that the candidate's own fit has released.
     best_estimator_ : estimator
         The fitted best candidate, unless `refit` keeps none.
     feature_names_in_ : ndarray of str
@@ -173,9 +173,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     Notes
     -----
-    A search over epsilon would have to charge the largest epsilon for every try: it
-    would pay for the largest and might still choose another. Choose epsilon beforehand,
-    with `expected_error`.
+    A search over epsilon would charge the largest epsilon for every try, and might
+    still choose a smaller one. Choose epsilon beforehand, with `expected_error`.
 
     The search refuses a step that learns from raw X, such as a `StandardScaler` before
     the mechanism, or an encoder like `TaskAwareEncoder`. Only steps that learn nothing
@@ -186,10 +185,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     "entry"; if coordinates are private, encode X before the search, with declared
     `categories`.
 
-    The time and memory that the search takes reveal how many candidates it tried: keep
-    them secret too. So the search hides the warnings of tries, and calls the callbacks
-    of the estimator only in the last fit, and its own only at the beginning and the
-    end. An exception in a try ends the search; no guarantee covers that exception.
+    The time and memory of the search reveal how many candidates it tried: keep them
+    secret too. For the same reason, the search hides the warnings of tries. It calls
+    the callbacks of the estimator only in the last fit, and its own only at the
+    beginning and the end. An exception in a try ends the search; no guarantee covers
+    that exception.
 
     References
     ----------
@@ -316,7 +316,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             )
         X = self._as_table(X)
         for name, data in (("X", X), ("y", y)):
-            if not shape_of(data, name):  # scikit-learn's message would show its value
+            if not shape_of(data, name):  # scikit-learn's message would show the value
                 raise malformed("arrays", f"{name} must be array-like, not a scalar.")
             check_unmasked(data, name)
         check_aligned(X, y=y, **params)
@@ -334,7 +334,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         for step in steps_of(self.estimator):
             if isinstance(step, PrivateEstimatorMixin):
                 check_seed_of(step)
-        # The lock keeps another thread from leaving its choice under this guarantee.
+        # Without the lock, another thread might store its choice under this guarantee.
         # Callbacks do not learn how many candidates were tried.
         with self._progress(max_tasks=None), self._count_releases().lock:
             self._metadata = self._metadata | params.keys()
@@ -395,7 +395,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         Returns
         -------
         guarantee : PrivacyGuarantee
-            No noise is drawn for it, and no value of X is read.
+            Computed without drawing noise or reading a value of X.
 
         Raises
         ------
@@ -417,7 +417,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         NoisySums,
         PrivacyGuarantee,
     ]:
-        """All that is known before a fit.
+        """Everything that is known before a fit.
 
         Returns the guarantee of one fit of the estimator, the protected units, the
         distribution of the number of tries, the noise of the score of one try, and the
@@ -484,7 +484,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     @property
     def _refits(self) -> bool:
-        # Not by identity: NumPy's True counts as True, too.
+        # Compared by value, since NumPy's True counts as True, too.
         return self.refit != "keep" and bool(self.refit)
 
     def _candidate(self, params: Mapping[str, Any]) -> BaseEstimator:
@@ -562,7 +562,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     def _checked_rows(
         self, X: ArrayLike, y: ArrayLike, units: Rows | Users
     ) -> tuple[Any, Any, Any, Any]:
-        """Rows to search on, and their coordinates, after the checks of a fit.
+        """The rows for the search, and their coordinates, after the checks of a fit.
 
         A fit would make these checks itself, but only after the release has begun.
 
@@ -572,10 +572,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         where : array-like
             Coordinates for a completion, else the rows of X.
         kept : ndarray of int or None
-            Numbers of the rows that are left, if some may be left out.
+            Numbers of the rows that are kept, if some may be left out.
         """
         folds = self.cv if isinstance(self.cv, Integral) else 2
-        # Where a unit is protected, how many rows there are is protected, too.
+        # If a unit is protected, so is the number of rows.
         is_public = not isinstance(units, Users)
         checked(
             check_array,
@@ -623,8 +623,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         """Candidates to check before any noise is drawn.
 
         They are all combinations of the lists or, if there are more than 1000, at most
-        1000 that cover as many values as possible. A distribution gives one value,
-        always the same.
+        1000 that cover as many values as possible. A distribution always gives the same
+        single value.
         """
         grids = self.param_distributions
         candidates: list[Any] = []
@@ -754,20 +754,20 @@ class ScoreQuestion:
 
     @classmethod
     def of(cls, noise: NoisySums, units: Rows | Users) -> Self:
-        """The score of protected units, of which each counts in so many splits."""
+        """The question for the score of protected units."""
         least, most = units.ends
         times = round(noise.share / (most - least))
         return cls((RangeSums((1,), least, most, times, step=1.0),))
 
     def add(self, chunk: NDArray[np.int64], *totals: NDArray[np.float64]) -> None:
-        """Add what the units of one split contribute."""
+        """Add the contributions of the units of one split."""
         rows = np.zeros(len(chunk), np.int32)
         self.sums[0].add(totals[0], [rows], chunk)
 
 
 @dataclass(eq=False)
 class _Try:
-    """A candidate that is fitted and scored once its score is asked for; see `People`.
+    """A candidate that is fitted and scored when its score is requested; see `People`.
 
     Attributes
     ----------
@@ -779,7 +779,7 @@ class _Try:
     of_split : callable
         Fits a clone of the candidate to a split and scores it.
     fitted : list of estimator
-        The fits of all splits, once there are any.
+        The fits of all splits, once they exist.
     """
 
     params: dict[str, Any]
@@ -793,7 +793,7 @@ class _Try:
         self, contribute: Callable[..., Any], question: object
     ) -> tuple[list[NDArray[np.float64]], None]:
         """The sums over all splits, each in steps."""
-        # A single fit stays in this process and keeps what is never pickled.
+        # A single fit stays in this process and keeps the data that is never pickled.
         found = Parallel(n_jobs=self.n_jobs if len(self.splits) > 1 else 1)(
             delayed(self.of_split)(
                 clone(self.candidate), split, partial(contribute, question=question)

@@ -115,7 +115,8 @@ def _error_bounds(
 def _accuracy(
     estimator: BaseEstimator, X: ArrayLike, y: ArrayLike
 ) -> NDArray[np.bool_]:
-    # Each label by itself: in an array, one of another type would change all of them.
+    # Each label is compared by itself: in an array, a label of another type would
+    # change all.
     return are_equal(one_each(estimator.predict(X), "y"), one_each(y, "y"))
 
 

@@ -1,4 +1,4 @@
-"""The paper's learning for general tasks, with the noise that it claims to suffice."""
+"""The paper's training for general tasks, with the noise that it claims suffices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from ..tensor._threads import one_blas_thread
 # Appendix A.8: Adam's learning rate, and steps of an epoch.
 _RATE, _N_STEPS = 1e-3, 15
 N_EPOCHS = 2000
-# On the encoder's squared parameters; 0.001 or 0.2 in the paper.
+# Penalty on the encoder's squared parameters; 0.001 or 0.2 in the paper.
 _PENALTY = 0.001
 _DECAYS, _TINY = (0.9, 0.999), 1e-8
 _BLOCK_ROWS = 512
@@ -188,7 +188,7 @@ class LogisticMap(MapShape):
         hidden: NDArray[np.float64] | None,
         slopes: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """As that of `MapShape`; with hidden units, A stays zero."""
+        """As in `MapShape`; with hidden units, A stays zero."""
         gradient, inner = super().gradient(vector, rows, hidden, slopes)
         if self.n_hidden:
             self.split(gradient)[0][:] = 0
@@ -209,8 +209,8 @@ def l1_diameter(points: NDArray[np.float64]) -> float:
     Notes
     -----
     |x|_1 is the largest of all sums of +x_i and -x_i. The diameter is therefore the
-    largest range of the points along the 2^(n - 1) vectors of signs. If these are not
-    fewer than the points, all pairs of points are compared instead.
+    largest range of the points along the 2^(n - 1) vectors of signs. If there are at
+    least as many vectors as points, all pairs of points are compared instead.
     """
     n_points, n = points.shape
     if n - 1 < np.log2(n_points):

@@ -35,12 +35,13 @@ if TYPE_CHECKING:
 
 # Dimension of the code in the paper.
 _COMPONENTS = 3
-# Of the variances of noise and code: beyond it, rounding decides what the code is.
+# Largest ratio of the variances of noise and code: beyond it, rounding determines the
+# code.
 _LARGEST_RATIO = 1e12
 
 
 class _PublishedEncoder(LinearEncoder):
-    """Seam of the published encoders: other noise, and no clipping."""
+    """Base of the published encoders, with other noise and without clipping."""
 
     delta, mechanism = 0.0, "laplace"
     clip: float | str = "auto"
@@ -315,7 +316,7 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         y: ArrayLike | None,
         on_step: Callable[[], bool],
     ) -> FittedCode:
-        """Learn by Algorithm 1, with the noise that it claims to suffice."""
+        """Learn by Algorithm 1, with the noise that the paper claims suffices."""
         epsilon = float(self.epsilon)
         if math.isinf(epsilon):
             return super()._learn_maps(rows, y, on_step)

@@ -1,7 +1,7 @@
 """The three algorithms of Wei, Li, Mao and Wang (2022), as printed.
 
 Two things differ: values are clipped to their declared range, without which Algorithm 1
-has no finite epsilon, and there are 25 passes by default where the paper has 100.
+has no finite epsilon, and the default is 25 passes instead of the paper's 100.
 
 Stochastic gradient descent (Eq. 6 and 7) fits a CP or Tucker decomposition without
 biases or offset. Algorithm 1 adds Laplace noise to the values first, Algorithm 2 adds
@@ -103,7 +103,7 @@ class _Algorithm(Measurement):
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
-        """The guarantee that holds, and the published claim if it is stronger."""
+        """The guarantee that holds, with the published claim if that is stronger."""
         problem = self.problem
         if math.isinf(problem.epsilon):
             return guarantee_without_noise()
@@ -177,7 +177,7 @@ class _Algorithm(Measurement):
         released: tuple[list[NDArray[np.float64]], int, np.dtype],
         on_sweep: OnSweep,
     ) -> Outcome:
-        """Make a model of the blocks."""
+        """Make a model from the blocks."""
         blocks, n_iter, dtype = released
         problem = self.problem
         model = problem.form.point_model(problem.shape, math.nan, dtype, blocks=blocks)
@@ -222,9 +222,9 @@ def _spherical(
 
 
 class _PublishedCompletion(BaseCompletion):
-    """Seam of the published algorithms: another measurement, and fewer parameters.
+    """Base of the published algorithms: another measurement, and fewer parameters.
 
-    `BaseCompletion` reads what it takes as given here.
+    The other parameters, which `BaseCompletion` reads, have fixed values here.
     """
 
     delta, unit, levels, level_prior, side_information = 0.0, "entry", None, None, None
@@ -303,7 +303,7 @@ class _PublishedCompletion(BaseCompletion):
 
     @property
     def _randomizes_single_values(self) -> bool:
-        """False: the published algorithms have no further batches, and no clients."""
+        """False: the published algorithms support no further batches and no clients."""
         return False
 
     def __expected_error__(

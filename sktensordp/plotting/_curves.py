@@ -1,4 +1,4 @@
-"""Pictures with one curve per label, among them those of errors over epsilon."""
+"""Pictures with one curve per label, including errors over epsilon."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class CurvesDisplay:
 
 
 class EpsilonsDisplay(CurvesDisplay):
-    """Base of displays over epsilon, some of whose curves stand at mere claims."""
+    """Base of displays over epsilon; some curves may be drawn at claimed epsilons."""
 
     curves: Mapping[str, Any]
     true_epsilons: Mapping[str, ArrayLike] | None
@@ -81,7 +81,7 @@ class EpsilonsDisplay(CurvesDisplay):
     _epsilons: Callable[[str], NDArray[np.float64]]
 
     def _with_guarantees(self, guarantees: Mapping[str, OfCurve]) -> Self:
-        """Note the true epsilons of mere claims, and how the guarantees differ."""
+        """Note the true epsilons of curves at claims, and how the guarantees differ."""
         self.true_epsilons = {
             label: np.array([np.nan if g is None else g.epsilon for g in of_curve])
             for label, of_curve in guarantees.items()
@@ -113,12 +113,12 @@ class EpsilonsDisplay(CurvesDisplay):
         return self.ax_.axhline(value, linewidth=1.2, **style)
 
     def _label_axes(self, y_label: str) -> None:
-        """Make epsilon logarithmic, with a tick at every finite epsilon if few."""
+        """Make epsilon logarithmic; few finite epsilons get a tick each."""
         self.ax_.set(xscale="log", xlabel="epsilon (more privacy to the left)")
         self.ax_.set_ylabel(_style.wrapped(y_label, 60))
         ticks = np.unique(np.concatenate([*map(self._epsilons, self.curves), []]))
         ticks = ticks[np.isfinite(ticks)]
-        if len(ticks) <= 10:  # Labels of more would overlap.
+        if len(ticks) <= 10:  # More labels would overlap.
             self.ax_.set_xticks(ticks, labels=[shown(tick) for tick in ticks])
             self.ax_.set_xticks([], minor=True)
 
@@ -596,7 +596,7 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         self._label_axes(next(iter(self.curves.values())).what)
         low, high = self.ax_.get_ylim()
         if high < 10 * low:
-            # They span less than a decade: plain numbers.
+            # Errors that span less than a decade get plain numbers.
             errors.set_major_locator(ticker.AutoLocator())
             errors.set_major_formatter(ticker.ScalarFormatter())
             self.ax_.set_yticks([], minor=True)
@@ -618,7 +618,7 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         (drawn,) = self.ax_.plot(x[order], y[order], markersize=4, **style)
         self.lines_.append(drawn)
         # The error of a mechanism without noise is zero, and that of some encoders a
-        # rounded zero, neither of which a logarithmic axis can show.
+        # rounded zero; a logarithmic axis can show neither.
         for error in curve.errors[~is_finite]:
             if error > 1e-12 * curve.errors.max():
                 like = {"color": drawn.get_color(), "linestyle": drawn.get_linestyle()}
@@ -691,8 +691,8 @@ def is_true(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
         return False
     if guarantee.claimed is not None:
         return math.isclose(guarantee.epsilon, epsilon, rel_tol=1e-3)
-    # A fit may keep less than the epsilon requested. For a unit, the guarantee is
-    # planned for any number of sums, which gives a little more than any fit keeps.
+    # A fit may spend less than the requested epsilon. If a unit is protected, the plan
+    # covers any number of sums, so its epsilon is slightly larger than that of any fit.
     slack = 0.02 + 1e-3 * epsilon if isinstance(guarantee.unit, int) else 0.0
     return guarantee.epsilon <= epsilon * (1 + 1e-6) + slack
 
@@ -700,7 +700,7 @@ def is_true(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
 def difference_notes(
     guarantees: Mapping[str, OfCurve], *, at_delta: bool = True
 ) -> dict[str, str]:
-    """How the guarantees of curves differ, besides epsilon: a note by label.
+    """How the guarantees of curves differ, besides epsilon: a note for each label.
 
     Parameters
     ----------
@@ -716,7 +716,7 @@ def difference_notes(
     descriptions = {}
     for label, of_curve in guarantees.items():
         known = [guarantee for guarantee in of_curve if guarantee is not None]
-        # What protects nothing is listed with the delta of its claim.
+        # A guarantee that protects nothing is listed with the delta of its claim.
         deltas = [
             g.claimed[1] if g.claimed and not g.protects else g.delta for g in known
         ]
@@ -738,7 +738,7 @@ def difference_notes(
 
 
 def at_claim(epsilons: NDArray[np.float64]) -> str:
-    """What the legend says of a curve at mere claims that has these true epsilons."""
+    """Legend text for a curve at claimed epsilons, given the true epsilons."""
     if np.isnan(epsilons).any():
         return "requested epsilon, the true one is not known"
     if np.isinf(epsilons).all():

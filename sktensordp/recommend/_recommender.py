@@ -80,7 +80,7 @@ _NAME = "side_information of mode {}"
 
 
 class _Completion(HasUnit, Protocol):
-    """What a recommender asks of a completion before its fit."""
+    """What a recommender reads and calls of a completion before its fit."""
 
     @property
     def shape(self) -> Sequence[int] | None:
@@ -102,7 +102,7 @@ def _has(method: str) -> Callable[[Recommender], bool]:
     """A function that checks whether the completion of a recommender has a method."""
 
     def check(recommender: Recommender) -> bool:
-        getattr(recommender.completion, method)  # its error says why it does not
+        getattr(recommender.completion, method)  # its error says why there is none
         return True
 
     return check
@@ -112,9 +112,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     """Recommend items to users, from a table with ids.
 
     Pass a table whose first column holds users and whose second column holds items. The
-    encoder turns ids into coordinates, and the completion is fitted to these. The
-    completion decides who is protected: by default, the value of each entry; with
-    ``unit=0``, everything of each user.
+    encoder turns ids into coordinates, and the completion is fitted to the coordinates.
+    The completion determines what is protected: by default, the value of each entry;
+    with ``unit=0``, everything about each user.
 
     Parameters
     ----------
@@ -123,17 +123,17 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         the clone.
     encoder : CoordinateEncoder, default=None
         A clone of it is fitted. None is ``CoordinateEncoder()``, which learns all ids
-        from the table. If users are protected (``unit=0``), nothing may be learned:
-        declare the ids of all other columns, and leave the users out, as in
+        from the table. If users are protected (``unit=0``), the encoder may learn
+        nothing: declare the ids of all other columns, and leave the users out, as in
         ``CoordinateEncoder(categories=[None, films])``. There is room for any number of
-        them.
+        users.
     unknown : {"drop", "error"}, default="drop"
         What `fit` and `fold_in` do with a row if one of its ids is not among the
         `categories` of its column: leave the row out, or refuse the table. Users of
         `fold_in` may be new. If entries are protected, the warning or error states how
         many such rows there are. If `unit` is a mode, only "drop" is possible, since an
-        error would reveal that somebody has such an id; the fit then warns if what it
-        released shows that hardly anything is left.
+        error would reveal that somebody has such an id; the fit then warns if its
+        release shows that hardly any row is left.
 
     Attributes
     ----------
@@ -157,22 +157,23 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     Notes
     -----
     **Who is protected.** By default, the value of each entry, and who rated what is
-    public. If the completion has ``personal=True``, or users are folded in, they are
-    answered from their own raw values. With ``unit=0``, everything about each user is
-    protected, including who is in the data: whoever gets a pickle, a deep copy or the
-    recommendations for others learns no more about a user than `privacy_guarantee_`
-    allows. No public attribute, pickle, deep copy or text holds the ids of users. After
-    loading, every user is unknown until `fold_in` gets that user's entries again.
+    public. If the completion has ``personal=True``, or users are folded in, their
+    answers are computed from their own raw values. With ``unit=0``, everything about
+    each user is protected, including who is in the data: whoever gets a pickle, a deep
+    copy or the recommendations for others learns no more about a user than
+    `privacy_guarantee_` allows. No public attribute, pickle, deep copy or text holds
+    the ids of users. After loading, every user is unknown until `fold_in` gets that
+    user's entries again.
 
     With ``unit=0``, users' rows are drawn at random among 2**31 - 2, so the rows of all
     other users have the same distribution whether or not a user is in the data. Given
-    the rows, the guarantee is that of `completion_`; so it holds for the recommender.
+    the rows, the guarantee is that of `completion_`, so it holds for the recommender.
 
     Equal ids are one user: 17 and 17.0 are the same, and "17" is another. Ids of
     another type than the known ones are refused. If `unit` is a mode, only the public
     type of their column can refuse them; otherwise an id of another type is unknown.
-    In a list of rows, columns have no type, and neither has text in pandas 2, unless
-    you convert it (``convert_dtypes``).
+    Columns have no type in a list of rows, nor if they hold text in pandas 2, unless
+    you convert them (``convert_dtypes``).
 
     Examples
     --------
@@ -231,7 +232,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     @property
     def _time_is_public(self) -> bool:
-        """Where the completion protects users, their rows are encoded here."""
+        """False if the completion protects users: their rows are encoded here."""
         return time_is_public(self.completion)
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -241,8 +242,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
-            Users, items and whatever else the encoder encodes, a column each. Ids are
-            numbers, text or other objects that can be compared, such as UUIDs.
+            Users, items and further columns that the encoder encodes. Ids are numbers,
+            text or other objects that can be compared, such as UUIDs.
         y : array-like of shape (n_rows,), default=None
             The values, finite. None for an `ImplicitCompletion`.
 
@@ -260,13 +261,14 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             If `X` is a sparse array or a Dask collection.
         """
         encoder, completion = self._steps()
-        # Locked, or another thread might store its users with the model of this one.
+        # Without the lock, another thread might store its users with this thread's
+        # model.
         lock, names = self._count_releases().lock, keeping_names_if_refused(self)
         with self._progress() as on_step, lock, names:
             table, y, _ = self._rows_of_fit(encoder, completion, X, y)
             users, others = _split(table, completion.unit == 0)
             local = LocalUsers().joined_by(users[0]) if users else LocalUsers()
-            # An array, also where frames are the usual output of `transform`.
+            # This is an array even if `transform` usually returns frames.
             split = encoder.fit(others).split(others)
             where = encoder.encode(*split)
             if users:
@@ -278,13 +280,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                     ids, name = known.get(mode, ()), _NAME.format(mode)
                     check_in_order(rows, ids, name, f"sorted(ids of column {mode})")
                 _declare_shape(completion, encoder.shape_)
-            # Two fits of this object never share their noise, also with an int seed.
+            # Two fits of this object never share their noise, even with an int seed.
             with counting_for(self, completion):
                 completion.fit(where, y)
             kinds = kinds_of_type(types_of(table)[0])
             frame = type(table) if hasattr(table, "columns") else None
             if self.__sklearn_is_fitted__():
-                # On the conditions to which the earlier fit has come since.
+                # The conditions of the earlier fit may have changed since.
                 self._made = self.__privacy_releases__()
             unit = unit_of(completion)
             self._fitted = _Fitted(encoder, completion, unit, local, kinds, frame)
@@ -298,7 +300,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         X: ArrayLike,
         y: ArrayLike | None,
     ) -> tuple[Any, NDArray[Any] | None, NDArray[np.intp]]:
-        """Make the checks of a fit of these steps; return the rows that it keeps.
+        """Make the checks of a fit of these steps; return the rows that the fit keeps.
 
         Returns
         -------
@@ -357,8 +359,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
-            As for `fit`. An unknown user is predicted as an average one, and so is an
-            unknown item.
+            As for `fit`. An unknown user or item gets the prediction of an average one.
         return_std : bool, default=False
             Whether to return standard deviations too, as `predict` of the completion.
 
@@ -400,13 +401,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         ----------
         units : id or array-like of shape (n_users,)
             One user, or a list of users. None stands for an unknown user, who gets the
-            recommendations of an average one. So does an id that is not known. Put an
-            id that is a tuple into a list.
+            recommendations of an average user. So does an unknown id. Put an id that is
+            a tuple into a list.
         k : int, default=10
-            Number of items for each user. No more than there are are returned.
+            Number of items for each user. At most all items are returned.
         context : array-like of shape (n_columns - 2,), default=None
-            What the further columns hold, such as the time of the recommendation; None
-            for an average one.
+            Entries of the further columns, such as the time of the recommendation; None
+            for average ones.
         candidates : list or set of ids, or list of n_users of these, default=None
             The only items that may be recommended: one list for all users, or one for
             each. None admits every item. Unknown items are ignored.
@@ -471,13 +472,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         items : id or array-like of shape (n_items,)
             One item, or a list of items.
         k : int, default=10
-            Number of similar items for each. No more than there are items are returned.
+            Number of similar items for each. At most all items are returned.
 
         Returns
         -------
         similar : ndarray of shape (k,) or (n_items, k), object
-            Ids of items, most similar first, padded with None; None alone for an
-            unknown item. After `set_output`, a data frame with a row for each pair.
+            Ids of items, most similar first, padded with None; only None for an unknown
+            item. After `set_output`, a data frame with a row for each pair.
 
         Raises
         ------
@@ -523,7 +524,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                     f"transform must be 'default', 'pandas' or 'polars', got "
                     f"{transform!r}."
                 )
-            # The attribute that clones take along.
+            # The attribute that clones copy.
             self._sklearn_output_config = {"transform": transform}
         return self
 
@@ -543,7 +544,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         found: NDArray[Any],
         scores: NDArray[np.floating] | None = None,
     ) -> Any:
-        """A data frame with a row for each id that was found, beside what was asked."""
+        """A data frame with a row for each found id, next to the requested id."""
         is_found = np.array([[id_ is not None for id_ in row] for row in found])
         asked_for = np.repeat(asked, np.count_nonzero(is_found, axis=1))
         columns = [asked_for.tolist(), found[is_found].tolist()]
@@ -556,10 +557,10 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """Learn new or returning users from all of their rows; this releases nothing.
 
         Call it for users who are new, or whom the recommender lost when it was
-        deep-copied or stored. What it learns about a user serves that user's
-        recommendations, in this process only, and replaces what it knew about the user.
-        Where entries are protected, the recommender then answers these users from their
-        raw values. If you leave out rows that were in the fit, their randomised values
+        deep-copied or stored. What it learns about a user serves only that user's
+        recommendations in this process, and replaces what it knew about the user. If
+        entries are protected, the recommender then answers these users from their raw
+        values. If you leave out rows that were in the fit, their randomised values
         still count.
 
         Parameters
@@ -584,7 +585,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             self._check_unknown(fitted.completion)
             table, y = self._table_and_values(X, y, fitted.completion)
             users, where = fitted.encoded(table)
-            # Unknown users are new ones.
+            # Unknown users are new users.
             must_be_known = where[:, int(fitted.users_may_join) :]
             kept = self._kept(np.all(must_be_known >= 0, axis=1), fitted.completion)
             if not len(kept):
@@ -592,7 +593,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             where, y = where[kept], _rows(y, kept)
             if fitted.users_may_join:
                 fitted = fitted.joined_by(users[0][kept], where[:, 0])
-            # A shallow copy: earlier users of the other one are left alone.
+            # A shallow copy, so that the other one keeps its earlier users.
             completion = copy.copy(fitted.completion)
             completion.fold_in(where, *([] if y is None else [y]))
             self._fitted = replace(fitted, completion=completion)
@@ -608,18 +609,19 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     ) -> Any:
         """Draw a table of synthetic users, with ids as in `fit`; this releases nothing.
 
-        The table is computed from what the fit released and from nothing else. So it
-        keeps the guarantee of the fit, for every user: hand it to anybody. It is as
-        good as the model and no better; see `sample_users` of the completion.
+        The table is computed only from what the fit released, so the guarantee of the
+        fit covers it for every user: hand it to anybody. It is only as good as the
+        model; see `sample_users` of the completion.
 
         Parameters
         ----------
         n_users : int, default=None
-            Number of synthetic users. They are numbered from 0 on, so that nobody takes
-            them for real ones. None takes the released number of users.
+            Number of synthetic users. They are numbered from 0, so that nobody takes
+            them for real users. None takes the released number of users.
         lengths : array-like of int, default=None
-            Numbers of items from which each user's is drawn. They must be public;
-            `privacy_of` then lists them. None draws from the released histogram.
+            Numbers of items; each user's number is drawn from these. They must be
+            public; `privacy_of` then lists them. None draws from the released
+            histogram.
         random_state : int or None, default=None
             Seed of the draw. Nothing private depends on it.
 
@@ -629,7 +631,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             A data frame if `fit` was given one, with the same columns; otherwise an
             array of objects.
         y : ndarray of shape (n_rows,)
-            Their values. Of choices, `X` alone is returned.
+            Their values. For choices, only `X` is returned.
 
         Raises
         ------
@@ -713,7 +715,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return self._steps() if planned else self._fitted_steps()
 
     def _steps(self) -> tuple[CoordinateEncoder, Any]:
-        """Clones of the encoder and the completion, with all that is declared set.
+        """Clones of the encoder and the completion, with all declarations set.
 
         Raises
         ------
@@ -758,7 +760,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return encoder, completion
 
     def _as_table(self, X: ArrayLike) -> Any:
-        """A list of rows as an array in which each id keeps its type, if need be."""
+        """A list of rows as an array in which each id keeps its type, if necessary."""
         return _table_of(X, self._steps()[1])
 
     def _fitted_steps(self) -> tuple[Any, ...]:
@@ -772,7 +774,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return completion.__privacy_releases__()
 
     def _checked_y(self, y: ArrayLike | None) -> NDArray[Any] | None:
-        """The values as an array; None for choices, which must have none."""
+        """The values as an array; None for choices, which must not have values."""
         name, has_values = type(self.completion).__name__, hasattr(self, "score")
         if has_values and y is None:
             raise ValueError(
@@ -787,9 +789,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             )
         if y is None:
             return None
-        # All of it, so that no refusal depends on which rows are left out.
+        # All values are checked, so that no refusal depends on which rows are left out.
         values = as_numpy(check_numeric(y, "y"), "y")
-        if not values.ndim:  # scikit-learn's message would show its value
+        if not values.ndim:  # scikit-learn's message would show the value
             raise malformed("arrays", "y must be array-like, not a scalar.")
         with np.errstate(over="ignore"):
             is_finite = np.isfinite(values.astype(float))
@@ -829,7 +831,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         if names_of(X) is not None:
             checked(validate_data, self, X, reset=reset, skip_check_array=True)
         else:
-            # Names alone are compared here, whatever the ids are.
+            # Only names are compared here, whatever the ids are.
             X = as_numpy(X, "X")
             X = checked(
                 validate_data,
@@ -849,7 +851,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return X
 
     def _check_unknown(self, completion: HasUnit) -> None:
-        """Refuse to tell of unknown ids where a unit is protected."""
+        """Refuse ``unknown="error"`` if a unit is protected."""
         if completion.unit != "entry" and self.unknown != "drop":
             raise ValueError(
                 f"unknown={self.unknown!r} would reveal whether anybody has an id that "
@@ -858,9 +860,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             )
 
     def _kept(self, known: NDArray[np.bool_], completion: HasUnit) -> NDArray[np.intp]:
-        """Numbers of the rows whose ids are known; the others, by `unknown`.
+        """Numbers of the rows whose ids are known; drop or refuse others, by `unknown`.
 
-        Nothing is told of the others unless ids are public.
+        Messages mention the other rows only if ids are public.
         """
         kept = np.flatnonzero(known)
         n_unknown = len(known) - len(kept)
@@ -878,7 +880,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return kept
 
     def _where(self, fitted: _Fitted, X: ArrayLike) -> NDArray[np.int64]:
-        """Coordinates of the rows of a table; -1 for what is unknown."""
+        """Coordinates of the rows of a table; -1 for unknown ids."""
         if is_empty_list(X):
             return np.zeros((0, self.n_features_in_), dtype=np.int64)
         _, where = fitted.encoded(self._checked(X, fitted.completion))
@@ -913,18 +915,18 @@ class _Fitted:
     Attributes
     ----------
     encoder : CoordinateEncoder
-        It encodes all columns, but that of users if these are protected.
+        It encodes all columns, except that of users if users are protected.
     completion : estimator
     unit : int or None
-        The mode of the units that the fit protects; None if those are entries.
+        The mode of the units that the fit protects; None if it protects entries.
     local : LocalUsers
-        Users whom the encoder does not know: all, or those who were folded in, whose
-        rows are beyond its own.
+        Users whom the encoder does not know: all users, or those who were folded in,
+        whose rows come after the encoder's.
     kinds : set of str
-        Kinds of the ids of users, by the type of their column; empty if it does not
-        tell.
+        Kinds of the ids of users, by the type of their column; empty if the type does
+        not determine them.
     frame : type or None
-        Type of the data frame of the fit; None for another table.
+        Type of the data frame of the fit; None for other tables.
     """
 
     encoder: CoordinateEncoder
@@ -936,12 +938,12 @@ class _Fitted:
 
     @property
     def hides_users(self) -> bool:
-        """Whether users are protected, so that the encoder knows none."""
+        """Whether users are protected, so that the encoder does not know them."""
         return self.unit == 0
 
     @property
     def users_may_join(self) -> bool:
-        """Whether users whom nobody knows can be folded in."""
+        """Whether new users can be folded in."""
         return self.unit in (0, None)
 
     @property
@@ -950,9 +952,9 @@ class _Fitted:
         return int(not self.hides_users)
 
     def encoded(self, table: _Table) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
-        """The users of a table, and its coordinates: -1 for what is unknown.
+        """The users of a table, and its coordinates, with -1 for unknown ids.
 
-        Where ids are private, only the types of columns may refuse them.
+        If ids are private, only the types of columns may refuse them.
         """
         users, others = _split(table, self.hides_users)
         # The recommender has compared the names of columns.
@@ -973,14 +975,14 @@ class _Fitted:
         return users, where
 
     def joined_by(self, users: NDArray[Any], rows: NDArray[np.integer]) -> _Fitted:
-        """The same with rows for new users, which are written in place of -1."""
+        """Give new users rows, which replace -1 in `rows`."""
         first = 0 if self.hides_users else self.encoder.shape_[0]
         fitted = replace(self, local=self.local.joined_by(users[rows < 0], first))
         fitted._find(users, rows)
         return fitted
 
     def _find(self, users: NDArray[Any], rows: NDArray[np.integer]) -> None:
-        """Write the rows of users whom `local` knows in place of -1."""
+        """Replace -1 by the rows of users whom `local` knows."""
         unknown = rows < 0
         rows[unknown] = self.local.rows_of(users[unknown])
 
@@ -997,10 +999,10 @@ class _Fitted:
         return rows
 
     def has_items_among(self, asked: NDArray[Any], rows: NDArray[np.int64]) -> bool:
-        """Whether some ids of users that were asked for are ids of items.
+        """Whether some ids in a request for users are ids of items.
 
-        If users are protected, their rows have no say, and numbers none either: those
-        of users and of items often both count from 0.
+        If users are protected, neither their rows nor ids that are numbers are used:
+        ids of users and of items often both count from 0.
         """
         kinds = str if self.hides_users else object
         asks = [id_ is not None and isinstance(id_, kinds) for id_ in asked]
@@ -1036,7 +1038,7 @@ class _Fitted:
         return indices
 
     def context_of(self, values: ArrayLike) -> NDArray[np.int64]:
-        """Indices of what the columns after that of items hold; -1 for None."""
+        """Indices of the entries of the columns after that of items; -1 for None."""
         first = self.item_column + 1
         n_columns = len(self.encoder.shape_) - first
         if not n_columns:
@@ -1056,7 +1058,7 @@ class _Fitted:
         return np.concatenate(columns)
 
     def warn_if_lost(self, asks_for_users: bool) -> None:
-        """Warn once if a deep copy or pickle lost users and somebody asks for one."""
+        """Warn once if a deep copy or pickle lost users and one is requested."""
         if self.hides_users and asks_for_users:
             self.local.warn_if_lost(
                 "This model was deep-copied or pickled. The ids of users are never "
@@ -1065,7 +1067,7 @@ class _Fitted:
             )
 
     def _check_kinds(self, kinds: set[str], column: int) -> None:
-        """Refuse ids of other kinds than those that the encoder knows in a column."""
+        """Refuse ids whose kind the encoder does not know in a column."""
         if column < len(self.encoder.categories_):
             known = known_kinds(self.encoder, column)
             check_kinds(known, kinds, column + int(self.hides_users))
@@ -1079,9 +1081,9 @@ def _features_of(completion: object) -> list[tuple[Any, Any]]:
 
 
 def _declare_features(completion: _Completion, encoder: CoordinateEncoder) -> None:
-    """Compare the labels of features with declared ids, and drop them from a clone.
+    """Compare the labels of features with declared ids, and drop the labels in a clone.
 
-    What remains is in the order of the ids, whatever the labels were.
+    The features of the clone are in the order of the ids, whatever the labels were.
     """
     catalogues = dict(enumerate(encoder.categories or ()))
     features: dict[int, ArrayLike] = {}
@@ -1099,7 +1101,7 @@ def _declare_features(completion: _Completion, encoder: CoordinateEncoder) -> No
 
 
 def _declare_shape(completion: _Completion, shape: tuple[int, ...]) -> None:
-    """Set the shape of a clone, which must not declare another one."""
+    """Set the shape of a clone; refuse a clone that declares another shape."""
     if completion.shape is not None and tuple(completion.shape) != shape:
         raise ValueError(
             f"The completion declares another shape than that of the ids, {shape}. "
@@ -1109,7 +1111,7 @@ def _declare_shape(completion: _Completion, shape: tuple[int, ...]) -> None:
 
 
 def _split(table: _Table, hides_users: bool) -> tuple[list[NDArray[Any]], Any]:
-    """Split a table into users, if these are protected, and what is encoded."""
+    """Split a table into users, if they are protected, and the columns to encode."""
     if not hides_users:
         return [], table
     rest = list(range(1, table.shape[1]))
@@ -1124,10 +1126,10 @@ def _users_in(table: object) -> NDArray[Any]:
 
 
 def _table_of(X: object, completion: _Completion) -> Any:
-    """Where a unit is protected, a list of rows as an array of objects.
+    """If a unit is protected, convert a list of rows to an array of objects.
 
-    Each id keeps its own type. Otherwise a single id would decide the type of all
-    others: numbers beside text become text.
+    So each id keeps its own type. In other arrays a single id would decide the type of
+    all: numbers beside text become text.
     """
     if completion.unit == "entry" or not isinstance(X, list | tuple):
         return exact_rows(X)
@@ -1150,7 +1152,7 @@ def _rows(values: NDArray[Any] | None, kept: NDArray[np.intp]) -> NDArray[Any] |
 
 
 def _without_missing(ids: NDArray[Any], name: str, what: str) -> NDArray[np.object_]:
-    """Ids that were asked for as an array of objects; None for an unknown one."""
+    """Requested ids as an array of objects; None for an unknown one."""
     # NaN and NaT differ from themselves; pandas.NA has no truth value.
     if any(type(id_).__name__ == "NAType" or not np.all(id_ == id_) for id_ in ids):
         raise ValueError(

@@ -95,7 +95,7 @@ class _FoldInScorer:
     def __call__(self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> float:
         model = estimator
         check_same_length(X, y)
-        # The ids themselves decide, not what an encoder learned to call them.
+        # The ids themselves decide, not the indices that an encoder gave them.
         is_history = below(hashes(columns_of(X), self.random_state), self.history)
         if isinstance(estimator, Pipeline):
             X, model = estimator[:-1].transform(X), estimator[-1]
@@ -127,7 +127,7 @@ def make_ranking_scorer(
     metric : {"recall", "ndcg"}, default="recall"
         "recall" is the share of a user's held-out items that are among the first `k`.
         "ndcg" is the sum of 1 / log2(1 + place) over those items, divided by the
-        largest sum that so many held-out items can reach within `k`.
+        largest sum that this number of held-out items can reach within `k`.
     k : int, default=20
         Number of items to recommend.
     history : float, default=0.8
@@ -141,8 +141,8 @@ def make_ranking_scorer(
     scorer : callable
         Takes a fitted completion (or a pipeline that ends with one) or `Recommender`, X
         and, if there are values, y. It does not change the model. If no user has an
-        item to find, the score is NaN. A sparse X must have the model's `shape_`, since
-        a fold of it numbers users anew: cross-validate coordinates.
+        item to find, the score is NaN. A sparse X must have the model's `shape_`. A
+        fold of a sparse X renumbers users, so cross-validate coordinates.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def make_ranking_scorer(
 
     Notes
     -----
-    Of items with equal predictions, the model recommends the one with the lower index
+    If items have equal predictions, the model recommends the one with the lower index
     first. If the data are ratings, every rated item counts as chosen. The scorer is not
     private: it computes scores from raw choices.
 
@@ -198,14 +198,14 @@ class RankingScorer:
             y = values if hasattr(last, "fit_randomized") else y
         check_same_length(X, y)
         columns = columns_of(X)[:2]
-        # The ids themselves decide, not what an encoder learned to call them.
+        # The ids themselves decide, not the indices that an encoder gave them.
         numbers = hashes(columns, self.random_state)
-        # The model has no answer for unknown users and items, unless it learns users
-        # as they are folded in.
+        # The model has no answer for unknown users and items, but it may learn users
+        # when they are folded in.
         if isinstance(estimator, Recommender):
             model, where = estimator, estimator._where(estimator._fitted, X)
             if estimator._fitted.hides_users:
-                # Any number that tells users apart will do.
+                # Any numbers that distinguish users will do.
                 users = np.asarray(columns[0]).tolist()
                 number_of = {user: k for k, user in enumerate(users)}
                 where[:, 0] = [number_of[user] for user in users]
@@ -238,7 +238,7 @@ def _with_history(
     model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, rows: NDArray[np.bool_]
 ) -> BaseEstimator:
     """A copy of a model that knows some rows; it shares what was released."""
-    # Shallow: folding in leaves the rows of the original alone.
+    # A shallow copy: folding in does not change the rows of the original.
     return copy.copy(model).fold_in(*_rows(X, y, rows))
 
 
@@ -262,7 +262,7 @@ def ranking_scores(
     ----------
     metric : {"recall", "ndcg"}
     recommended : ndarray of shape (n_users, k)
-        Items, best first; -1 where no item was left.
+        Items, best first; -1 if no item was left.
     users : ndarray of shape (n_users,)
         Users of the rows of `recommended`, ascending.
     pairs : ndarray of shape (n, 2)

@@ -1,11 +1,12 @@
-"""Tuckers on Gaussian rows: a core combines the terms of the modes.
+"""Tucker models on Gaussian rows: a core combines the terms of the modes.
 
-A Tucker has the columns of a CP: biases, terms, and weights of features. The value of
-an entry is the sum of its biases and weighted features, as in a CP, plus the core
-contracted with the terms of its rows, of which every mode may have another number. The
-core is one more Gaussian row, whose regressors are the Kronecker products of the terms.
-So the regressors of a term are the core contracted with the terms of the other modes.
-Their second moments are those of the core contracted with those of the terms.
+A Tucker model has the columns of a CP: biases, terms, and weights of features. The
+value of an entry is the sum of its biases and weighted features, as in a CP, plus the
+core contracted with the terms of its rows. Every mode may have a different number of
+terms. The core is one more Gaussian row, whose regressors are the Kronecker products of
+the terms. The regressors of a term are the core contracted with the terms of the other
+modes. Their second moments are the second moments of the core contracted with those of
+the terms.
 
 The blocks of a Tucker decomposition are its factors and, last, the core as a block of
 one row; see `CPForm`.
@@ -53,13 +54,13 @@ from ._threads import one_blas_thread
 
 # Number of elements of the core that are solved for at a time.
 _CORE_BLOCK = 1024
-# A fit starts at leading singular vectors of the whole tensor up to this size.
+# For tensors of up to this size, a fit starts at leading singular vectors of the whole.
 _LARGEST_START = 2**24
 
 
 @dataclass(frozen=True)
 class TuckerForm:
-    """A Tucker as a form: the product of a core with an entry's rows.
+    """A Tucker decomposition as a form: the product of a core with an entry's rows.
 
     Attributes
     ----------
@@ -90,8 +91,8 @@ class TuckerForm:
         self, block: int, factors: Sequence[Any], rows: Sequence[NDArray[np.integer]]
     ) -> NDArray[Any]:
         """The regressors of entries; see `CPForm.regressors`."""
-        # Elementwise operations: in matrix products, the result for one entry could
-        # depend on the other entries. Entries are the last axis, so that these
+        # The operations are elementwise: in matrix products, the result for one entry
+        # could depend on the other entries. Entries are the last axis, so that the
         # operations run on long vectors.
         n_modes, n = len(self.ranks), len(rows[0])
         gathered: list[Any] = [
@@ -193,10 +194,10 @@ class Core:
     ----------
     mean, prior_mean : ndarray of shape (rank of every mode)
     precision : float
-        Of every element, in the prior.
+        Prior precision of every element.
     covariances : tuple of ndarray of shape (n, n)
-        Of consecutive elements; blocks are independent of one another. Zero if there
-        are none.
+        Of blocks of consecutive elements, which are independent. Zero if there are
+        none.
     """
 
     mean: NDArray[np.float64]
@@ -208,8 +209,8 @@ class Core:
     def squares(self) -> NDArray[np.float64]:
         """The core of the expected squared model: an array of shape (P of every mode).
 
-        The expected square of its part of a value is this core, contracted with the
-        upper triangles of the second moments of the terms.
+        The expected square of the core's part of a value is this core, contracted with
+        the upper triangles of the second moments of the terms.
         """
         ranks, n_modes = self.mean.shape, self.mean.ndim
         square, begin = np.outer(self.mean, self.mean), 0
@@ -344,8 +345,8 @@ class TuckerRows(Rows):
         self, coordinates: NDArray[np.integer], linear: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Variances of predictions; see `Rows.variance`."""
-        # Every entry has a row of its own in the first mode. What is expected of the
-        # square of its value is then the fitted error of this row.
+        # Here every entry has a row of its own in the first mode, so the expected
+        # square of its value is the fitted error of this row.
         every, at, means, covariances = np.arange(len(coordinates)), [], [], []
         for mode, index in enumerate(coordinates.T):
             places = every
@@ -381,7 +382,8 @@ class TuckerRows(Rows):
         Parameters
         ----------
         skipped : int, default=None
-            A mode without tables. Otherwise those of the first one are weighted.
+            A mode without tables. If it is not the first mode, the tables of the first
+            mode are weighted.
 
         Returns
         -------
@@ -456,7 +458,7 @@ class TuckerRows(Rows):
     def with_core(
         self, entries: ObservedValues, is_learned: bool, n_threads: int = 1
     ) -> Self:
-        """The same rows with the posterior of the core, given those of all modes.
+        """Replace the core by its posterior, given the rows of all modes.
 
         Parameters
         ----------
@@ -529,7 +531,7 @@ def check_tucker_size(ranks: Sequence[int]) -> None:
 
 
 def combined(rows: Rows, core: Core) -> TuckerRows:
-    """The rows of a CP with a core that combines the first of their terms."""
+    """Combine the first terms of the rows of a CP by a core."""
     values = {each.name: getattr(rows, each.name) for each in fields(Rows)}
     ranks, last = core.mean.shape, rows.of_features.start
     first = last - max(ranks)
@@ -563,10 +565,10 @@ def fit_tucker(
 ) -> tuple[TuckerRows, int]:
     """Fit biases, a Tucker and weights of features to entries.
 
-    Few noise-free values are tried to be fitted exactly. Otherwise, the fit to a matrix
-    starts at a CP. That to a tensor starts at leading singular vectors of what biases
-    leave of it, if enough is observed; or else, near a matrix factorisation of the
-    first two modes, which the others modulate.
+    For few noise-free values, it first tries an exact fit. Otherwise, the fit to a
+    matrix starts at a CP. The fit to a tensor starts at the leading singular vectors of
+    the residuals of biases, if enough is observed; if not, near a matrix factorisation
+    of the first two modes, which the other modes modulate.
 
     Parameters
     ----------
@@ -613,7 +615,7 @@ def fit_tucker(
             if is_small and is_dense and floor < MOST_NOISE * noise:
                 linear = rows.linear
                 if linear.fixed.size:
-                    # A few sweeps find most of what they explain.
+                    # A few sweeps find most of the variance that they explain.
                     first, _ = run(fits(linear), 3)
                     linear = first.entries.gathered(first.rows)
                 rows = _at_leading_vectors(rows, linear, entries.here())
@@ -627,7 +629,7 @@ def fit_tucker(
 def _random_start(
     start: Callable[..., Rows], ranks: tuple[int, ...], noise: float, seed: int
 ) -> TuckerRows:
-    """Where a fit of noise-free values may start to become exact."""
+    """A start from which a fit of noise-free values may become exact."""
     mean = np.random.default_rng(seed).standard_normal(ranks)
     rows = start(noise=noise, seed=seed, scales=(0.5, 0.5))
     return _centred(rows, Core(mean, np.zeros(ranks), precision=1.0))
@@ -646,14 +648,15 @@ def _centred(rows: Rows, core: Core) -> TuckerRows:
 def _at_leading_vectors(
     rows: TuckerRows, linear: Rows, entries: Observations
 ) -> TuckerRows:
-    """The rows at the leading singular vectors of what biases and features leave."""
+    """The rows at the leading singular vectors of residuals of biases and features."""
     means = [own.copy() for own in rows.means]
     for mode, (own, rank) in enumerate(zip(means, rows.ranks, strict=True)):
         own[:, rows.single] = linear.means[mode]
         matrix = entries.residual_matrix(linear, mode)
         gram = partial(_squared, matrix)
         _, vectors = leading_vectors(gram, len(own), rank)
-        # Scaled to mean square one, as under the prior. There may be fewer than terms.
+        # Vectors are scaled to mean square one, as under the prior. There may be fewer
+        # vectors than terms.
         first = rows.terms_of(mode).start
         own[:, first : first + vectors.shape[1]] = vectors * math.sqrt(len(own))
     core = Core(rows.posterior_core.mean, np.zeros(rows.ranks), precision=1.0)
@@ -667,5 +670,5 @@ def _squared(
 
 
 def _largest(block: NDArray[np.floating]) -> float:
-    """The largest absolute value of a block, and positive."""
+    """The largest absolute value of a block; always positive."""
     return max(np.abs(block).max(), 1e-150)

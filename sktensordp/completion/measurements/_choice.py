@@ -1,4 +1,4 @@
-"""The choice of a measurement, and what is known of it before any fit."""
+"""The choice of a measurement, and its expected error before any fit."""
 
 import math
 from collections.abc import Callable
@@ -34,7 +34,7 @@ _OF_ENTRIES: dict[str, type[Measurement]] = {
     "statistics": StatisticsPerturbation,
     "sums": SumsPerturbation,
 }
-# Those whose expected error is known.
+# The perturbations with a known expected error.
 _WITH_EXPECTATION = ("auto", "input", "sums", "statistics")
 
 
@@ -45,13 +45,13 @@ def choose_measurement(
     unit: int | None,
     shared_noise: SharedNoise | None = None,
 ) -> Measurement:
-    """The measurement that randomises the values of a problem.
+    """Choose the measurement that randomises the values of a problem.
 
     Parameters
     ----------
     problem : Problem
     perturbation : str
-        "auto" takes the least expected error.
+        "auto" chooses the least expected error.
     unit : int or None
         Mode of the protected units; None protects single entries.
     shared_noise : SharedNoise, default=None
@@ -73,7 +73,7 @@ def choose_measurement(
     if len(eligible) > 1:
         variances = Variances.of_terms(problem, n_features_of(problem))
         expectation = Expectation(problem, variances)
-        # Of equal ones, the first.
+        # If several have the least error, the first.
         measurement = min(eligible, key=lambda each: each.expected_error(expectation))
     problem.entries.check_supported(measurement)
     return measurement
@@ -102,7 +102,7 @@ def expected_rmse(
     problem : Problem
         With biases, without smooth modes.
     perturbation : {"auto", "input", "sums", "statistics"}
-        "auto" is the one of the others with the least expected error.
+        "auto" is the perturbation with the least expected error.
     variance : float, default=None
         Variance of the values, in their units squared, if it is public. None takes the
         variance of ratings.
@@ -178,7 +178,7 @@ def error_by_epsilon(
 
 
 def _check_expectation(estimator: CompletionParameters) -> None:
-    """Refuse estimators with no known expectation, or with undeclared quantities."""
+    """Refuse estimators without a known expectation, or with undeclared quantities."""
     name = type(estimator).__name__
     if estimator.perturbation not in _WITH_EXPECTATION:
         raise ValueError(

@@ -1,13 +1,13 @@
-"""Expected errors of fits to what was measured, computed from public quantities alone.
+"""Expected errors of fits to measurements, computed from public quantities alone.
 
 The expectation assumes that a value is the sum of an offset, a bias for each mode, an
 interaction of rank 5 at most, the weights that its row of the first mode gives to the
 pattern features, and a residual, with the variances below. How much of each term a
 perturbation recovers depends on the numbers of entries in the rows and on the variance
 of the noise.
-Perturbations are compared by the expected squared error of the unrecovered rest,
-averaged over the observed entries. Expected errors reported to users are for values in
-the same proportions, scaled to the variance of ratings.
+Perturbations are compared by the expected squared error of the unrecovered terms,
+averaged over the observed entries. The expected errors that users see assume the same
+proportions, scaled to the variance of ratings.
 
 For the interaction, the recovered share q of a row solves
 q = 1 - 1 / (1 + n V q' / D). Here n is the number of entries of the row, V the variance
@@ -31,13 +31,13 @@ from .._problem import Problem
 _RESIDUAL = 0.15
 # Variance of the weight that a row of the first mode gives to one feature.
 _OF_FEATURE = 0.002
-# Variances of the biases of items and of users, where users are answered from their own
+# Variances of the biases of items and of users, if users are answered from their own
 # values: features of items then explain part of the items' biases.
 _OWN_BIASES = 0.02, 0.06
 # Variance of ratings.
 _OF_RATINGS = 0.22
 # Largest number of terms among which the interaction is divided: a fit switches off
-# terms beyond.
+# further terms.
 _MOST_TERMS = 5
 # Share of the interaction that a fit recovers at its start.
 SHARE_AT_START = 0.05
@@ -50,9 +50,9 @@ class Variances:
     Attributes
     ----------
     bias : float
-        Of one mode other than the first.
+        Variance of the biases of one mode other than the first.
     first_bias : float
-        Of the first mode.
+        Variance of the biases of the first mode.
     interaction, weights, residual : float
     """
 
@@ -110,7 +110,7 @@ class Expectation:
 
     @cached_property
     def _counts(self) -> list[NDArray[np.float64]]:
-        """Numbers of entries of the rows; those without any have no weight."""
+        """Numbers of entries of the rows; rows without entries have no weight."""
         counts = self.problem.entries.counts
         return [of_mode[of_mode > 0].astype(float) for of_mode in counts]
 
@@ -123,7 +123,7 @@ class Expectation:
     def _unexplained(
         self, weights: float, n_features: int, information: NDArray[np.float64]
     ) -> float:
-        """What is not recovered of weights, given what one feature alone would get."""
+        """Unrecovered variance of weights, given a single feature's information."""
         of_each = information / n_features
         return _average(self._counts[0], 1 / (1 / weights + of_each))
 
@@ -181,9 +181,9 @@ class Expectation:
         around_model : float
             Variance of the values around the model, apart from the interaction.
         shares : sequence of float
-            Where to start.
+            Starting values.
         modes : sequence of int
-            The modes whose rows are fitted, of the first two.
+            The modes, among the first two, whose rows are fitted.
         """
         interaction, shares = self.variances.interaction, list(shares)
         if not interaction:
@@ -199,9 +199,9 @@ class Expectation:
 
 
 def n_features_of(problem: Problem) -> int:
-    """Number of features that values are taken to depend on.
+    """Number of features on which values are assumed to depend.
 
-    Noise lets few of them be used, but own rows of users, which have none, use all.
+    With noise, a fit can use few of them; users' own rows have no noise and use all.
     """
     features = problem.features.all if problem.is_personal else problem.features.few
     return features.shape[1]

@@ -5,8 +5,8 @@ are the derivatives of the prediction by all parameters together: biases, factor
 the core of a Tucker decomposition. J_e is a function of earlier releases. Each gradient
 is clipped to length C as a whole, so replacing one value moves the sum of all gradients
 by at most 2 C. Every iteration adds Gaussian noise to all coordinates of that sum, and
-every iteration is accounted for. The sums go through the door over 2 C, where an entry
-contributes a vector of a length of at most 1/2 (`EntrySums` adds no other).
+every iteration is accounted for. The sums go through the door divided by 2 C, so an
+entry contributes a vector of length at most 1/2 (`EntrySums` adds no other).
 
 This is Algorithm 2 of Wei, Li, Mao and Wang (2022), corrected: the paper adds noise to
 one factor of three and does not count the iterations.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 # C: the largest norm of an entry's gradient, with values in half ranges.
 CLIP = 0.5
-# Numbers of an array of derivatives in memory.
+# Largest size of an array of derivatives in memory.
 _CHUNK = 2**20
 # Standard deviation of the factors at the start.
 _START_SCALE = 0.2
@@ -56,16 +56,16 @@ _SOURCE = (
 
 
 class _Released(NamedTuple):
-    """The released mean, and what follows from the released gradients.
+    """The released mean, and the results of the released gradients.
 
     Attributes
     ----------
     noisy_sum : tuple
-        What the measurement of the mean released.
+        The release of the measurement of the mean.
     offset : float
-        The mean that it estimated.
+        The mean estimated from it.
     parameters : list of ndarray
-        By block, after the descent.
+        The parameters of each block after the descent.
     n_iter : int
     dtype : dtype
         Type of the values.
@@ -157,11 +157,11 @@ class GradientPerturbation(Measurement[Entries, _Released]):
         return _Released(noisy_sum, offset, descent.average(), n_iter, entries.dtype)
 
     def warn(self, released: _Released) -> None:
-        """Warn of what the mean tells."""
+        """Warn if the mean suggests a mistake."""
         self._mean.warn(released.noisy_sum)
 
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
-        """Make a model of the parameters."""
+        """Make a model from the parameters."""
         _, offset, parameters, n_iter, dtype = released
         problem, scale = self.problem, self.problem.domain.scale
         model: dict[str, Any] = {}
@@ -178,7 +178,7 @@ class GradientPerturbation(Measurement[Entries, _Released]):
 
 
 class _Blocks(NamedTuple):
-    """The blocks of a form. Those of modes begin with a column of biases, if any.
+    """The blocks of a form. Blocks of modes begin with a column of biases, if any.
 
     Attributes
     ----------
@@ -195,7 +195,7 @@ class _Blocks(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> "_Blocks":
-        """The blocks of a problem; biases alone are a CP without terms, and no core."""
+        """The blocks of a problem; biases alone are a CP without terms or core."""
         form, n_modes = problem.form or CPForm(0), len(problem.shape)
         blocks = form.blocks(problem.shape)
         n_biases = [int(problem.biases and k < n_modes) for k in range(len(blocks))]
@@ -209,13 +209,13 @@ class _Blocks(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GradientQuestion:
-    """The sums of gradients that come next. Everything in it is public.
+    """The question for the next sums of gradients. Everything in it is public.
 
     Attributes
     ----------
     sums : tuple of EntrySums
     descent : _Descent
-        Where the descent has come to.
+        The current state of the descent.
     """
 
     sums: tuple[EntrySums]
@@ -226,7 +226,7 @@ class GradientQuestion:
     def add(
         self, residuals: NDArray[np.floating], *totals: NDArray[np.float64]
     ) -> None:
-        """Add what entries contribute to all blocks, from their residuals."""
+        """Add the contributions of entries to all blocks, from their residuals."""
         descent = self.descent
         for part in descent.chunks():
             parts = descent.contributions(part, residuals[part])
@@ -258,8 +258,8 @@ class _Descent:
             scale = _START_SCALE * (block < len(problem.shape))
             start = scale * generator.standard_normal(shape) + centre
             self.parameters.append(np.where(is_bias, 0.0, start))
-            # With a wider prior, the core would take over the scale that the factors'
-            # prior denies them.
+            # With a wider prior, the core would take over the scale that the prior
+            # keeps the factors from having.
             variance = np.where(is_bias, BIAS_VARIANCE, 0.04)
             self._priors.append((centre, variance))
 
@@ -297,7 +297,7 @@ class _Descent:
     def contributions(
         self, chunk: slice, values: NDArray[np.floating]
     ) -> list[NDArray[np.floating]]:
-        """Clipped gradients over 2 C, which have a length of at most 1/2, by block."""
+        """Clipped gradients divided by 2 C, of length at most 1/2, by block."""
         found = [self._derivative(block, chunk) for block in range(len(self.rows))]
         squares = [(derivative**2).sum(axis=1) for derivative in found]
         length = np.maximum(np.sqrt(sum(squares)), 1e-100)
@@ -309,7 +309,7 @@ class _Descent:
         return found
 
     def move(self, sums: list[NDArray[np.float64]]) -> None:
-        """Take one step along the noisy gradients, over the public curvature."""
+        """Take one step along the noisy gradients, divided by the public curvature."""
         pairs = enumerate(zip(self.rows, self.shapes, strict=True))
         curvatures = [
             row_sums(rows, shape, partial(self._squares, block))

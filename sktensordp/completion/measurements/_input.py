@@ -32,7 +32,7 @@ from ._residual_variance import residual_variance
 
 
 class _Fit(NamedTuple):
-    """A fitted model, and what it was fitted to.
+    """A fitted model, and the values that it was fitted to.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class InputPerturbation(Measurement[ObservedEntries, _Released]):
 
     @property
     def _ranks(self) -> tuple[int, ...] | None:
-        """Ranks of a Tucker; None for a CP, as which biases alone are fitted, too."""
+        """Ranks of a Tucker model; None for a CP, which also fits biases alone."""
         form = self.problem.form
         return form.ranks if isinstance(form, TuckerForm) and form else None
 
@@ -110,7 +110,8 @@ class InputPerturbation(Measurement[ObservedEntries, _Released]):
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
         """Fit the model to the randomised values."""
         problem, (draws, mean) = self.problem, released
-        # Before entries are grouped, since the search for a pattern needs memory.
+        # This comes before entries are grouped, since the search for a pattern needs
+        # memory.
         known = problem.features
         features = known.all if self._ranks is None else known.few
         offset = float(np.clip(mean, *problem.domain.bounds))
@@ -128,7 +129,7 @@ class InputPerturbation(Measurement[ObservedEntries, _Released]):
         return Outcome(model, fit.offset, fit.n_iter, residual, noise, kept_values=kept)
 
     def _kept_values(self, fit: _Fit) -> NoisyValues | LocalValues | None:
-        """The values of a fit as they are kept, in the order of their entries."""
+        """The values that a fit keeps, in the order of their entries."""
         if not isinstance(fit.entries, Observations):
             return None
         (of_first, *_), groups = fit.entries.values, fit.entries.groups

@@ -23,7 +23,7 @@ ALL_ELSE = "all else is computed from them and the coordinates."
 
 
 class ReleasedMean(NamedTuple):
-    """A noisy mean, a bound on the deviation of its noise, and the mean of how many."""
+    """A noisy mean, a bound on its noise's deviation, and the number of values."""
 
     value: float
     error: float
@@ -41,17 +41,15 @@ class Outcome:
     offset : float
     n_iter : int
     residual_variance : float, default=None
-        Variance of the values around the model, if the measurement lets it be
-        estimated.
+        Variance of the values around the model, if the measurement allows an estimate.
     noise_of_value : float, default=0.0
-        Least variance of the noise of a single value; 0 if it was given none.
+        Least variance of the noise on a single value; 0 without such noise.
     perturbation : str, default=None
         The perturbation that was applied, if it was chosen during the release.
     guarantee : PrivacyGuarantee, default=None
-        Guarantee of all releases together, if the release decided something of it.
+        Guarantee of all releases together, if it depends on what was released.
     kept_values : NoisyValues or LocalValues, default=None
-        The randomised values in memory that the model was fitted to, if it was fitted
-        to values.
+        The randomised values in memory, if the model was fitted to values.
     """
 
     model: Any
@@ -66,12 +64,12 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Measurement(Generic[Data, Released]):
-    """One way to release something of private values, with its guarantee.
+    """A way to make a release from private values, with its guarantee.
 
     Only `measure(entries, streams, on_sweep)` reads the values of entries.
     `complete(released, on_sweep)` computes an `Outcome` from its result alone. At the
-    end of a fit, `warn(released)` warns of what its result tells. The type parameters
-    are those of `entries` and of `released`.
+    end of a fit, `warn(released)` warns if its result suggests a mistake. The type
+    parameters are those of `entries` and of `released`.
 
     Attributes
     ----------
@@ -79,7 +77,7 @@ class Measurement(Generic[Data, Released]):
     name : str
         The perturbation.
     n_sweeps : int
-        Largest number of calls of `on_sweep`. It takes the number of the sweep and
+        Largest number of calls of `on_sweep`, which takes the number of the sweep and
         ends the fit by returning True.
     draws : bool
         Whether the release draws random numbers.
@@ -100,12 +98,12 @@ class Measurement(Generic[Data, Released]):
 
     @property
     def uses_features(self) -> bool:
-        """Whether it fits weights of features."""
+        """Whether the measurement fits weights of features."""
         return False
 
     @property
     def draws(self) -> bool:
-        """Whether the release draws random numbers: not without noise."""
+        """Whether the release draws random numbers; without noise, it draws none."""
         return math.isfinite(self.problem.epsilon)
 
     @property
@@ -116,15 +114,15 @@ class Measurement(Generic[Data, Released]):
     def measure(
         self, entries: Data, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> Released:
-        """Read the values, and return what is released."""
+        """Read the values, and return the release."""
         raise NotImplementedError
 
     def complete(self, released: Released, on_sweep: OnSweep) -> Outcome:
-        """Compute the model from what was released."""
+        """Compute the model from the release."""
         raise NotImplementedError
 
     def warn(self, released: Released) -> None:
-        """Warn if what was released tells of a likely mistake, or of little but noise.
+        """Warn if the release suggests a mistake, or if it holds little but noise.
 
         A fit calls it once, when its model is stored.
         """

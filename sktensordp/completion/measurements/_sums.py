@@ -1,12 +1,12 @@
-"""Perturbation of sums: the sum of the values in every row of every mode is randomised.
+"""Perturbation of sums, which randomises the sum of the values in every row.
 
 A value is clipped to the range and rounded to a whole number of steps above its lower
 end, from 0 to n (`RangeSums` adds no other). The noise is counted in these steps.
 
 Guarantee. Two data sets that differ in the value of one observed entry, at the same
 coordinates, differ in one sum of each mode, by at most the width of the range. Each
-mode has an equal share of epsilon, and its sums are given discrete Laplace noise for
-that share; the modes compose. The numbers of entries in the rows are public.
+mode has an equal share of epsilon, and its sums get discrete Laplace noise for that
+share; the modes compose. The numbers of entries in the rows are public.
 """
 
 import math
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
-# Share of epsilon for the mean, where more is released after it.
+# Share of epsilon for the mean, if more is released after it.
 SHARE_OF_MEAN = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class ValueQuestion:
-    """Which sums of values come next. Everything in it is public.
+    """The question for the next sums of values. Everything in it is public.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class ValueQuestion:
     many = 1
 
     def add(self, chunk: Entries, *totals: NDArray[np.float64]) -> None:
-        """Add the values of entries to the sums that they are in."""
+        """Add the values of entries to their sums."""
         steps = _summands(chunk.values, self.domain, self.lattice)
         rows = [np.broadcast_to(np.int32(0), len(steps))]
         if self.by_row:
@@ -79,7 +79,7 @@ class SumsRandomizer:
     domain : Domain
         Domain to which values are clipped.
     entries : Entries or PartitionedEntries
-        Where the values belong.
+        The entries of the values.
     by_row : bool
         Whether there is a sum for every row of every mode; if not, there is one sum.
     lattice : LaplaceLattice or None
@@ -112,11 +112,11 @@ class SumsRandomizer:
 
     @property
     def question(self) -> ValueQuestion:
-        """The sums that are asked for."""
+        """The question for the sums."""
         sizes = tuple(self.entries.shape) if self.by_row else (1,)
         sums = RangeSums(sizes, 0, 1, times=len(sizes), step=0.0)
         if self.lattice is not None:
-            # Of a lattice of one cell, and raises if it has no range.
+            # The lattice has one cell; without a range, the conversion raises.
             most = int(np.asarray(self.lattice.n_steps))
             sums = replace(sums, most=most, step=1.0, unit=self.lattice.step)
         return ValueQuestion(self.domain, self.lattice, self.by_row, (sums,))
@@ -133,7 +133,7 @@ class SumsRandomizer:
         streams : NoiseStreams or None
             Not read without noise.
         number : int, default=0
-            Number of earlier releases that draw from the streams.
+            Number of earlier releases that drew from the streams.
 
         Returns
         -------
@@ -156,7 +156,7 @@ def _summands(
 ) -> NDArray[np.floating]:
     """Clipped values in steps of a lattice.
 
-    Without a lattice, they stay as they are, and their sums are not exact.
+    Without a lattice, values are only clipped, and their sums are not exact.
     """
     clipped = domain.clip(values.astype(float))
     if lattice is None:
@@ -287,7 +287,7 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
     def warn(self, released: ReleasedSums) -> None:
         """Warn if the mean of all values is at an end of the range.
 
-        The sums of the rows of one mode tell it, or the one sum.
+        The mean follows from the sums of one mode's rows, or from the one sum.
         """
         sums, _ = released
         n_rows = self.problem.shape[0] if self._by_row else 1

@@ -1,11 +1,11 @@
-"""What is released of units before the rounds: totals, counts and a pattern.
+"""The releases about units before the rounds: totals, counts and a pattern.
 
 The totals over units come first, then noisy counts of rows, then the pattern: which
-units have which rows, such as the films that users have seen, whatever their ratings. A
-unit contributes the centred products of its rows (`ProductSums`). The leading
-eigenvectors of the noisy sum are features of the rows. The release is made only if
-earlier releases say that its leading eigenvalue will stand out from the noise, and a
-feature is taken only if its eigenvalue does.
+units have which rows, such as which users have seen which films, whatever their
+ratings. A unit contributes the centred products of its rows (`ProductSums`). The
+leading eigenvectors of the noisy sum are features of the rows. The pattern is released
+only if earlier releases suggest that its leading eigenvalue will stand out from the
+noise. A feature is used only if its eigenvalue does.
 """
 
 import math
@@ -31,15 +31,15 @@ from ._questions import (
 
 # Share of the squared budget for the counts.
 COUNTS = 0.12
-# What is left after the first two releases.
+# The share left after the first two releases.
 LEFT = 1 - COUNTS - sum(piece.share for piece in PIECES)
-# The pattern is released of no fewer rows.
+# Least number of rows for which the pattern is released.
 _LEAST_ROWS = 20
-# The leading eigenvalue of the products of rows that all units have, expected per unit,
-# and how many times the largest eigenvalue of the noise it must be. Both were measured
-# on ratings of films and music.
+# Two numbers that were measured on ratings of films and music: the leading eigenvalue
+# of the products, expected per unit if all units have the rows, and the least multiple
+# of the noise's largest eigenvalue that it must reach.
 _STRENGTH, _CLEAR = 0.02, 3.0
-# The same of an eigenvalue that was released.
+# The least such multiple for an eigenvalue that was released.
 _STANDS_OUT = 1.5
 
 
@@ -60,7 +60,7 @@ def release_totals(
 
 
 def _estimated(noisy: NoisyTotals) -> UnitTotals:
-    """What is taken for the number of units, their mean value and their size."""
+    """Estimate the number of units, their mean value and their size."""
     n_units = max(noisy.number, noisy.error, 1.0)
     means = np.array([noisy.mean_values, noisy.logs]) / n_units
     offset, log = np.clip(means, -1.0, 1.0).tolist()
@@ -76,11 +76,10 @@ class RowCounts:
     counts : ndarray of shape (n_rows,)
         Each entry counts with the weight of its unit.
     logs : ndarray of shape (n_rows,)
-        Logarithms of the counts, of which very small ones are raised.
+        Logarithms of the counts, after very small counts have been raised.
     known : ndarray of shape (n_rows,)
-        The counts, but zero for rows whose noisy count is within its noise of zero, by
-        its standard deviation. They count as unknown: nothing says that they have
-        entries.
+        The counts, but zero for rows whose noisy count is within one standard deviation
+        of zero. These rows count as unknown: nothing suggests that they have entries.
     """
 
     counts: NDArray[np.float64]
@@ -96,7 +95,7 @@ class RowCounts:
 def release_counts(
     units: People, releases: Releases, sizes: tuple[int, ...], totals: UnitTotals
 ) -> list[RowCounts]:
-    """Release how many entries the rows of the other modes have.
+    """Release the numbers of entries in the rows of the other modes.
 
     Parameters
     ----------
@@ -117,7 +116,7 @@ def release_counts(
 
 
 def _read(noisy: NDArray[np.float64], error: float, whole: float) -> RowCounts:
-    """Estimate counts, whose sum is known, from noisy ones."""
+    """Estimate counts with a known sum from noisy counts."""
     counts = expected_counts(noisy, error)
     total = float(counts.sum())
     counts *= whole / total if total > 0 else 1.0
@@ -135,9 +134,10 @@ def _read(noisy: NDArray[np.float64], error: float, whole: float) -> RowCounts:
 def most_rows(n_rows: int, sigma: float) -> int:
     """Largest number of rows whose products may be released.
 
-    It is public and knows no number of units: a fit that has room for many more than
-    come gets the noise of any other. Products are rounded after they are summed, which
-    costs noise, so there are at most as many as cost a hundredth of it.
+    It is public and does not depend on the number of units, so declaring room for many
+    more units than there are does not change the noise. Products are rounded after they
+    are summed, which costs noise; their number is limited so that this costs at most a
+    hundredth of the noise.
 
     Parameters
     ----------
@@ -152,8 +152,9 @@ def most_rows(n_rows: int, sigma: float) -> int:
     """
     most = min(n_rows, 3000)
     if sigma:
-        # m rows have m (m + 1) / 2 products, each moved by up to a step of the lattice,
-        # which is 2^-20 of its noise. Together they move by a hundredth of a unit.
+        # m rows have m (m + 1) / 2 products. Rounding moves each by at most one step of
+        # the lattice, which is 2^-20 of its noise, and all together by a hundredth of a
+        # unit.
         most = min(most, int(0.01 * math.sqrt(2) / (2.0**-20 * sigma)))
     return most if most >= _LEAST_ROWS else 0
 
@@ -174,7 +175,7 @@ def release_pattern(
     most: int,
     n_components: int | None,
 ) -> NDArray[np.float64]:
-    """Release the products of rows of the first other mode, if they will stand out.
+    """Release the products of rows of the first other mode, if they should stand out.
 
     Parameters
     ----------
@@ -182,7 +183,7 @@ def release_pattern(
     releases : Releases
     totals : UnitTotals
     row_counts : RowCounts
-        Of the first other mode.
+        Counts of the first other mode.
     most : int
         Result of `most_rows`.
     n_components : int or None
@@ -198,9 +199,8 @@ def release_pattern(
     m = np.arange(len(order), dtype=float) + 1
     coverage = np.cumsum(coverage[order])
     needed = _share(m, totals.n_units * np.maximum(coverage, 1e-300), releases.sigma)
-    # Mean number of units that have two rows together. With fewer than .03, chance
-    # gives some pairs of rows large products. The release takes .02 to .15 of the
-    # squared budget.
+    # Mean number of units that have both rows of a pair. Below .03, chance gives some
+    # pairs large products. The release takes .02 to .15 of the squared budget.
     pairs = totals.n_units * (totals.typical_size * coverage / m) ** 2
     n_rows = int(m[(needed <= 0.15) & (pairs >= 0.03)].max(initial=0))
     if n_rows < _LEAST_ROWS:
@@ -208,7 +208,7 @@ def release_pattern(
     share = max(float(needed[n_rows - 1]), 0.02)
     rows = order[:n_rows]
     whole = whole_shares(np.exp(row_counts.logs[rows]))
-    # Units below the typical size add shorter vectors, as to the counts.
+    # Units below the typical size add shorter vectors, as in the counts.
     least = totals.typical_size / math.sqrt(2)
     sums = ProductSums(whole, least, share, releases.step)
     ((noisy, error),) = releases.ask(units, PatternQuestion((sums,), rows, len(counts)))
@@ -224,14 +224,14 @@ def _leading(
 ) -> NDArray[np.float64]:
     """Directions of rows in the space of the eigenvectors that stand out.
 
-    Rows about which the noise leaves little are short.
+    Rows about which the noise leaves little information are short.
     """
     n = len(products)
     scatter = np.maximum(np.diag(products), 0.0).sum() / n
     np.fill_diagonal(products, 0.0)
-    if not products.any():  # without noise, of units that all have all rows
+    if not products.any():  # without noise, if all units have all rows
         return np.empty((n, 0))
-    # Variance of a cell, by noise and by chance.
+    # Variance of a cell, from noise and chance.
     variance = error**2 + scatter**2 / n_units
     values, vectors = eigsh(products, min(most, n - 1), which="LA", v0=np.ones(n))
     kept = values > _STANDS_OUT * 2 * math.sqrt(n * variance)

@@ -1,16 +1,16 @@
-"""Perturbation of sums over units: everything of one unit is protected.
+"""Perturbation of sums over units, which protects all entries of a unit.
 
 Guarantee. One of two neighbouring data sets has all entries of one unit, at one index
 of a public mode, and the other has none of them. To each release, a unit contributes
 one vector, a function of its own entries and of earlier releases. The length of the
 vector is at most the share of the release, and the squares of the shares add up to 1.
 One release may be a sum of products that is rounded once, which moves it by at most e
-more. So Gaussian noise of standard deviation sigma makes all releases together
-(1 + e) / sigma-GDP, where e = 0 if the declared shape and epsilon rule that release out
-(Dong, Roth and Su 2022, Corollary 3.3; the proof is in doc/user_proofs.md). The row of
-a unit is computed from the releases and the unit's own entries, and shown to that unit
-alone: joint differential privacy (Kearns, Pai, Roth and Ullman 2014; Hsu et al. 2014,
-Lemma 1.2).
+more. So Gaussian noise of standard deviation sigma makes all releases together (1 + e)
+/ sigma-GDP, where e = 0 if the declared shape and epsilon exclude that release (Dong,
+Roth and Su 2022, Corollary 3.3; the proof is in doc/user_proofs.md). The row of a unit
+is computed from the releases and the unit's own entries, and shown to that unit alone:
+joint differential privacy (Kearns, Pai, Roth and Ullman 2014; Hsu et al. 2014, Lemma
+1.2).
 """
 
 import math
@@ -68,7 +68,7 @@ def unit_guarantee(
     shared_noise: SharedNoise | None = None,
     consequence: str = "",
 ) -> PrivacyGuarantee:
-    """Guarantee of releases that protect everything of a unit.
+    """Guarantee of releases that protect all entries of a unit.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def unit_guarantee(
     unit : int
         The mode of the units.
     name : {"sums", "statistics"}
-        The perturbation; "statistics" if it is not chosen yet.
+        The perturbation; "statistics" if it has not been chosen yet.
     delta : float
         Delta at which the guarantee states its epsilon.
     domain : Domain
@@ -136,7 +136,7 @@ def unit_guarantee_without_noise(unit: int) -> PrivacyGuarantee:
 
 
 class _Released(NamedTuple):
-    """What was released of units, and what follows from it.
+    """The releases about units, and their results.
 
     Attributes
     ----------
@@ -267,13 +267,13 @@ class UnitPerturbation(Measurement[People, _Released]):
             name = best_name(problem, totals, counts, releases.sigma, releases.left)
         first = First(problem, totals, counts, pattern)
         model, n_iter = fit(units, releases, first, name, on_sweep)
-        # Units need no counts for what they contribute.
+        # The contributions of units do not depend on the counts.
         of_modes = [of_mode.counts for of_mode in counts]
         model = replace(model, counts=of_modes, population=population)
         return _Released(model, name, n_iter, noisy_totals)
 
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
-        """Return the released model, with its place in the tensor."""
+        """Return the released model, with its mode in the tensor."""
         model, name, n_iter, _ = released
         guarantee = self.guarantee
         if name != self.name:
@@ -294,13 +294,13 @@ class UnitPerturbation(Measurement[People, _Released]):
     def warn(self, released: _Released) -> None:
         """Warn if totals are noise, or the mean is at an end of the range.
 
-        And if "auto" found that there is too much noise for factors.
+        Also warn if "auto" found too much noise for factors.
         """
         problem, (model, name, _, noisy) = self.problem, released
         are_noise = totals_are_noise(noisy.number, noisy.logs, noisy.error)
         warn_of_noise(are_noise, NO_USERS)
         if not are_noise:
-            # Both the sum of units' means and their number have noise.
+            # Both the sum and the number of units' means are noisy.
             error = math.sqrt(2) * noisy.error / model.n_units
             error = problem.domain.scale * error
             mean = ReleasedMean(self._in_values(model.offset), error, model.n_units)
@@ -311,6 +311,6 @@ class UnitPerturbation(Measurement[People, _Released]):
 
 def _has_only_averages(model: SharedModel, name: str) -> bool:
     """Whether units get nearly the same ranking."""
-    # Besides biases and counts, of which every model has a feature each.
+    # Every model has a feature for biases and one for counts.
     has_features = model.features.shape[1] > 2
     return name == "sums" and not has_features
