@@ -20,7 +20,7 @@ from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget
 from tests.support.budgets import guarantees_of, n_released
 from tests.support.guarantees import pure
-from tests.support.seams import counted_by, counting_for
+from tests.support.seams import counted_by, counting_for, run_reserved
 
 EARLIER, NEW, TOTAL = pure(1.0), pure(0.5), pure(1.5)
 
@@ -199,6 +199,30 @@ def test_a_refused_release_changes_nothing(release, keys):
     assert counts(estimator) == {EARLIER: 1}
     assert (estimator.model_, estimator.privacy_guarantee_) == ("earlier", EARLIER)
     assert len(keys) == n_keys
+
+
+def test_a_release_that_was_recorded_with_others_is_not_recorded_again():
+    estimator, budget = fitted(), PrivacyBudget(math.inf)
+    with budget:
+        run_reserved(NEW, release_once, estimator)
+        with pytest.raises(RuntimeError, match="reveal more than was planned"):
+            run_reserved(pure(0.25), release_once, estimator)
+    assert n_released(budget) == 0
+    assert counts(estimator) == {EARLIER: 1, NEW: 1}
+
+
+def release_once(estimator):
+    with recorded_call(estimator, NEW):
+        pass
+
+
+def test_it_may_not_follow_from_an_integer_where_another_process_has_it(tmp_path, keys):
+    estimator = Plain(random_state=0)
+    budget = PrivacyBudget(math.inf, path=tmp_path / "films.db", create=True)
+    with budget, pytest.raises(ValueError, match="integer random_state"):
+        run_reserved(NEW, release_once, estimator)
+    assert not counts(estimator)
+    assert not keys
 
 
 # --- noise ----------------------------------------------------------------------------
