@@ -31,6 +31,8 @@ PLACES = {
         "certified_bound _critical_sum curve_bound_of_guesses epsilon_of_mu Gaussian "
         "_LEAST_Z lower_epsilon_of_guesses _p_value Pure quick_bound"
     ),
+    # base
+    "base": "counted_by counting_for",
     # completion
     "completion._base as completion_base": "",
     "completion._dask as completion_dask": "partitioned_entries",
