@@ -1,7 +1,7 @@
 """Signs of life of long computations: a progress bar, or else a line in the log.
 
-Nothing appears in the first `PATIENCE` seconds. Then a terminal or notebook shows a
-bar, if `rich` is installed. Elsewhere, the log gets one line, and only if the time is
+Nothing appears in the first `QUIET_SECONDS` seconds. Then a terminal or notebook shows
+a bar, if `rich` is installed. Elsewhere, the log gets one line, and only if the time is
 public.
 """
 
@@ -17,13 +17,13 @@ from typing import Any, Self, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 LOGGER = logging.getLogger("sktensordp")
-PATIENCE = 10.0
+QUIET_SECONDS = 10.0
 """Seconds before the first sign."""
 # Signs that are open in this process; the last one began last.
-_OPEN: list["Sign"] = []
+_OPEN: list["ProgressReport"] = []
 
 
-class Sign:
+class ProgressReport:
     """Shows that a computation is running, while a ``with`` block lasts.
 
     Parameters
@@ -53,7 +53,7 @@ class Sign:
         has_reader |= is_interactive()
         if is_main and multiprocessing.parent_process() is None and has_reader:
             _OPEN.append(self)
-            self._timer = threading.Timer(PATIENCE, self._show)
+            self._timer = threading.Timer(QUIET_SECONDS, self._show)
             self._timer.daemon = True
             self._timer.start()
         return self
@@ -87,7 +87,7 @@ class Sign:
             if self._n_tasks and self._done:
                 each = (time.monotonic() - self._start) / self._done
                 left = f", about {each * (self._n_tasks - self._done):.0f} s left"
-            LOGGER.info("%s%s after %.0f s%s", self._text, of_all, PATIENCE, left)
+            LOGGER.info("%s%s after %.0f s%s", self._text, of_all, QUIET_SECONDS, left)
 
     def _started_bar(self) -> Any:
         from rich.progress import (
@@ -115,7 +115,7 @@ def watched(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*arguments: object, **options: object) -> Any:
-        with Sign(function.__name__, "running", None):
+        with ProgressReport(function.__name__, "running", None):
             return function(*arguments, **options)
 
     return call  # type: ignore[return-value]

@@ -30,7 +30,7 @@ from ._validation import (
     check_unmasked,
     described,
 )
-from ._waiting import Sign
+from ._waiting import ProgressReport
 from .privacy import PrivacyGuarantee, PrivacyTags
 from .privacy._guarantee import guarantee_line
 from .privacy._protocol import privacy_tags
@@ -41,7 +41,7 @@ from .privacy.budgets._reserved import current_reservation
 __all__ = [
     "EstimatorMixin",
     "PrivateEstimatorMixin",
-    "SentMixin",
+    "StorableMixin",
     "recorded_call",
     "recorded_fit",
     "recorded_update",
@@ -152,10 +152,10 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
                 yield on_log
                 return
             name, has_time = type(self).__name__, self._time_is_public
-            with Sign(name, task, max_tasks, has_time=has_time) as sign:
+            with ProgressReport(name, task, max_tasks, has_time=has_time) as progress:
 
                 def on_end(_: object = None) -> bool:
-                    sign.advance()
+                    progress.advance()
                     return on_log()
 
                 yield on_end
@@ -269,7 +269,7 @@ def _marks_of_0_1(state: dict[str, Any]) -> Marks:
     )
 
 
-class _Made:
+class _ReleaseTally:
     """What an object has released: guarantees, each with its number of releases.
 
     An object holds one from its first fit on, so that a release changes no attribute.
@@ -280,16 +280,16 @@ class _Made:
 
     def with_one(
         self, guarantee: PrivacyGuarantee, instead_of: PrivacyGuarantee | None = None
-    ) -> "_Made":
+    ) -> "_ReleaseTally":
         """A copy with one release more, or with another guarantee for one release."""
         counts = Counter(self.counts)
         counts[guarantee] += 1
         if instead_of is not None:
             counts[instead_of] -= 1
-        return _Made(+counts)
+        return _ReleaseTally(+counts)
 
 
-class SentMixin(Markable, _Estimator):
+class StorableMixin(Markable, _Estimator):
     """Mixin of estimators that can be stored or sent to other processes.
 
     Their pickles record the version that made them. Every copy of an object (a copy,
@@ -299,22 +299,22 @@ class SentMixin(Markable, _Estimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = {**super().__getstate__()}
-        state.pop("_made_in", None)
-        if "_so_far" in state:
-            state["_so_far"] = _Made(self._made)
-        marks = marks_of_copy(self._made_in)
+        state.pop("_budget_marks", None)
+        if "_release_tally" in state:
+            state["_release_tally"] = _ReleaseTally(self._release_counts)
+        marks = marks_of_copy(self._budget_marks)
         return (
             state
             | {"_sktensordp_version": __version__}
-            | ({"_made_in": marks} if marks else {})
+            | ({"_budget_marks": marks} if marks else {})
         )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         _check_version(state.pop("_sktensordp_version", "0.0"), type(self).__name__)
-        marks = state.pop("_made_in", frozenset()) | _marks_of_0_1(state)
+        marks = state.pop("_budget_marks", frozenset()) | _marks_of_0_1(state)
         if marks := marks_of_copy(marks):
-            state["_made_in"] = marks
+            state["_budget_marks"] = marks
         above = super()
         if hasattr(above, "__setstate__"):
             above.__setstate__(state)
@@ -326,13 +326,13 @@ class SentMixin(Markable, _Estimator):
 
     def _passed_on(self, other: Copy) -> Copy:
         """Mark a copy or client of this object with the budgets to which it belongs."""
-        if marks := marks_of_copy(self._made_in):
-            other._made_in = marks
+        if marks := marks_of_copy(self._budget_marks):
+            other._budget_marks = marks
         return other
 
     def _marks(self) -> Marks:
         """The budgets to which a release of this object belongs."""
-        return self._made_in
+        return self._budget_marks
 
     def _count_releases(self) -> ReleaseCounter:
         """The count of all releases of this object, with its lock."""
@@ -340,17 +340,19 @@ class SentMixin(Markable, _Estimator):
         return self.__dict__.setdefault("_releases", ReleaseCounter())
 
     @property
-    def _made(self) -> Mapping[PrivacyGuarantee, int]:
+    def _release_counts(self) -> Mapping[PrivacyGuarantee, int]:
         """Guarantees of all releases so far, each with its number of releases."""
-        so_far = vars(self).get("_so_far")
+        so_far = vars(self).get("_release_tally")
         return {} if so_far is None else so_far.counts
 
-    @_made.setter
-    def _made(self, counts: Mapping[PrivacyGuarantee, int]) -> None:
-        self.__dict__.setdefault("_so_far", _Made({})).counts = dict(counts)
+    @_release_counts.setter
+    def _release_counts(self, counts: Mapping[PrivacyGuarantee, int]) -> None:
+        self.__dict__.setdefault("_release_tally", _ReleaseTally({})).counts = dict(
+            counts
+        )
 
 
-class PrivateEstimatorMixin(SentMixin):
+class PrivateEstimatorMixin(StorableMixin):
     """Mixin of estimators that release something computed from private data.
 
     The estimator has a parameter ``random_state``: None takes entropy from the
@@ -417,7 +419,11 @@ class PrivateEstimatorMixin(SentMixin):
         Copies and pickles keep the counts; clones start from zero.
         """
         with self._count_releases().lock:
-            self._made = _Made(self._made).with_one(guarantee, instead_of).counts
+            self._release_counts = (
+                _ReleaseTally(self._release_counts)
+                .with_one(guarantee, instead_of)
+                .counts
+            )
 
     def _forget(self, **replacements: object) -> None:
         """Discard the results of an earlier fit before its guarantee is replaced.
@@ -439,7 +445,7 @@ class PrivateEstimatorMixin(SentMixin):
                 for name, value in vars(self).copy().items()
                 if name in _KEPT or not (name.endswith("_") or name in self._of_fit)
             }
-            kept.setdefault("_so_far", _Made({}))
+            kept.setdefault("_release_tally", _ReleaseTally({}))
             # One assignment, so that interruptions see all of it or nothing.
             self.__dict__ = {**kept, "_seeded": set(), **replacements}
 
@@ -477,7 +483,7 @@ class PrivateEstimatorMixin(SentMixin):
         return counts
 
     def __privacy_releases__(self) -> Mapping[PrivacyGuarantee, int]:
-        return self._made
+        return self._release_counts
 
     def __privacy_unprotected__(self) -> list[str]:
         """Sentences that say what the guarantee does not cover."""
@@ -535,7 +541,7 @@ def recorded_fit(
     ...     def __init__(self, random_state=None):
     ...         self.random_state = random_state
     ...     def fit(self, X, y=None):
-    ...         guarantee = PrivacyGuarantee.of(
+    ...         guarantee = PrivacyGuarantee.from_event(
     ...             DiscreteLaplaceDpEvent(1.0, 1), unit="sample",
     ...             relation="add-or-remove", statement="A count with noise.",
     ...             source="Ghosh, Roughgarden and Sundararajan (2009)")
@@ -548,7 +554,7 @@ def recorded_fit(
     """
     if noise in ("fit", "nobody"):
         estimator._record(guarantee)
-    if noise != "earlier" or guarantee not in estimator._made:
+    if noise != "earlier" or guarantee not in estimator._release_counts:
         estimator._keep(guarantee)
     if noise == "fit":
         estimator._forget(privacy_guarantee_=guarantee)
@@ -625,11 +631,11 @@ def exchanged(
     instead_of: PrivacyGuarantee,
 ) -> Mapping[PrivacyGuarantee, int]:
     """Counts of releases, with the guarantee of one of them replaced."""
-    return _Made(counts).with_one(guarantee, instead_of).counts
+    return _ReleaseTally(counts).with_one(guarantee, instead_of).counts
 
 
 @contextmanager
-def counting_for(owner: SentMixin, step: object) -> Iterator[None]:
+def counting_for(owner: StorableMixin, step: object) -> Iterator[None]:
     """Count releases of a step within the block as releases of its owner.
 
     Both draw keys from one count, so that no two of their releases share noise.
@@ -638,21 +644,24 @@ def counting_for(owner: SentMixin, step: object) -> Iterator[None]:
     if not isinstance(step, PrivateEstimatorMixin):
         yield
         return
-    step._releases, step._made = owner._count_releases(), dict(owner._made)
+    step._releases, step._release_counts = (
+        owner._count_releases(),
+        dict(owner._release_counts),
+    )
     try:
         yield
     finally:
-        owner._made = dict(step._made)
+        owner._release_counts = dict(step._release_counts)
 
 
-def counted_by(owner: SentMixin, step: Step) -> Step:
+def counted_by(owner: StorableMixin, step: Step) -> Step:
     """A shallow copy of a fitted step whose releases are all those of its owner.
 
     They get the conditions that the fit of the step has acquired since.
     """
     step = copy.copy(step)
     if isinstance(step, PrivateEstimatorMixin):
-        step._made = step._as_told(owner._made)
+        step._release_counts = step._as_told(owner._release_counts)
     return step
 
 

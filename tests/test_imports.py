@@ -178,7 +178,7 @@ def test_the_core_claims_nothing_that_is_false():
 LAYERS = {
     "privacy": [
         ["accounting"], ["calibration"], ["_numbers", "_guarantee"], ["budgets"],
-        ["_searches"], ["_parts"], ["_report"], ["_planned"],
+        ["_searches"], ["_collect"], ["_report"], ["_planned"],
     ],
     "tensor": [["kernels"]],
 }  # fmt: skip

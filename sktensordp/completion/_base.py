@@ -38,7 +38,7 @@ from ._dense import DenseMixin
 from ._entries import check_values
 from ._fitted import Fitted, FittedToUnits, fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_before
-from ._own_rows import UnitModel, for_own_eyes
+from ._own_rows import UnitModel, with_own_answers
 from ._parties import PartyEntries, declared_shape_and_unit, terms_of, units_of
 from ._problem import (
     Problem,
@@ -196,7 +196,7 @@ or list of these and None, default=None
         everybody gets the same recommendations (nearly the same if `unit` is a mode),
         minus the items they already have entries for. The fit warns if "auto" chooses
         "sums" and learns nothing else.
-    noise_variance_ : float
+    model_variance_ : float
         Variance around the model, learned or assumed: of the randomised values in
         "input", of the original values otherwise.
     residual_variance_ : float
@@ -384,16 +384,16 @@ or list of these and None, default=None
 
     def _fit(self, entries: EntrySource[Any], perturbation: str | None = None) -> Self:
         """Fit to entries in memory, in partitions, or with parties that add noise."""
-        problem = Problem.of(self, entries.shape, entries)
+        problem = Problem.from_estimator(self, entries.shape, entries)
         measurement = self._measurement(problem, perturbation, entries.noise)
         warn_before(self, entries, measurement)
         # This comes before the release is recorded, so that a refusal costs nothing.
         data, unit = entries, unit_of(self)
         if unit is not None:
             data = entries.by_unit(problem.domain, unit)
-        planned = measurement.guarantee.under(*entries.conditions)
+        planned = measurement.guarantee.with_conditions(*entries.conditions)
         if problem.is_personal:
-            planned = for_own_eyes(planned)
+            planned = with_own_answers(planned)
         # Without the lock, another thread might store its model under this guarantee.
         with (
             self._progress("sweep", measurement.n_sweeps) as on_sweep,
@@ -408,7 +408,7 @@ or list of these and None, default=None
             outcome = measurement.complete(released, on_sweep)
             guarantee = planned
             if outcome.guarantee is not None:
-                guarantee = outcome.guarantee.under(*entries.conditions)
+                guarantee = outcome.guarantee.with_conditions(*entries.conditions)
             self._keep(guarantee, instead_of=self.privacy_guarantee_)
             self.privacy_guarantee_ = guarantee
             name = outcome.perturbation or measurement.name
@@ -511,7 +511,7 @@ or list of these and None, default=None
             randomizer = plan_entry_randomizer(self.epsilon, domain)
             guarantee = randomizer.guarantee
             if fitted.is_personal:
-                guarantee = for_own_eyes(guarantee)
+                guarantee = with_own_answers(guarantee)
             fitted = fitted.with_call(entries, guarantee)
             draws, total = math.isfinite(self.epsilon), fitted.guarantee
             with recorded_update(self, guarantee, total, draws=draws) as noise:
@@ -521,7 +521,9 @@ or list of these and None, default=None
                 randomized = randomizer.randomize(entries.values, noise)
             raw = entries.values if fitted.is_personal else None
             variance = randomizer.noise_variance
-            self._fitted = fitted.updated(randomized, variance, self.max_iter, raw)
+            self._fitted = fitted.with_call_values(
+                randomized, variance, self.max_iter, raw
+            )
         return self
 
     def _check_unchanged(self) -> None:
@@ -614,9 +616,11 @@ or list of these and None, default=None
             # Copies lose the rows of users who were folded in, and this condition.
             told, shared = state["privacy_guarantee_"], state["_fitted"].shared
             state["privacy_guarantee_"] = shared.guarantee
-            if "_so_far" in state:
-                made = state["_so_far"].with_one(shared.guarantee, instead_of=told)
-                state["_so_far"] = made
+            if "_release_tally" in state:
+                made = state["_release_tally"].with_one(
+                    shared.guarantee, instead_of=told
+                )
+                state["_release_tally"] = made
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -634,7 +638,7 @@ or list of these and None, default=None
         self,
         n_users: int | None = None,
         *,
-        lengths: ArrayLike | None = None,
+        items_per_user: ArrayLike | None = None,
         random_state: int | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
         """Draw the entries of synthetic users; this releases nothing.
@@ -654,7 +658,7 @@ or list of these and None, default=None
         n_users : int, default=None
             Number of synthetic users, who are numbered from 0. None takes the released
             number of users: a table of the true size would publish it.
-        lengths : array-like of int, default=None
+        items_per_user : array-like of int, default=None
             Numbers of items; each user's number is drawn from these with replacement.
             They must be public, since no noise protects them; `privacy_of` then lists
             them. None draws from the released histogram.
@@ -682,8 +686,10 @@ or list of these and None, default=None
             assert isinstance(fitted, FittedToUnits)
             population, n_items = fitted.model.population, fitted.shape[1]
             assert population is not None
-            request = Request.of(n_users, lengths, random_state, population, n_items)
-            if request.lengths is not None:
+            request = Request.from_arguments(
+                n_users, items_per_user, random_state, population, n_items
+            )
+            if request.items_per_user is not None:
                 self._fitted = replace(fitted, has_public_lengths=True)
         return sample_entries(fitted.model, fitted.domain, request)
 
@@ -897,12 +903,12 @@ or list of these and None, default=None
         return self._fitted.n_iter
 
     @property
-    def noise_variance_(self) -> float:
+    def model_variance_(self) -> float:
         """Variance of the fitted values around the model."""
         variance = self._fitted.noise_variance
         if math.isnan(variance):
             raise AttributeError(
-                f"noise_variance_ is not estimated by perturbation="
+                f"model_variance_ is not estimated by perturbation="
                 f"{self.perturbation_!r} of {type(self).__name__}."
             )
         return variance

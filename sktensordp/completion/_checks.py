@@ -515,7 +515,7 @@ def choices_of_batches(
     if not chunks:
         estimator.n_features_in_ = 2
         chunks = [np.empty(0, dtype=np.int64)]
-    return Choices.of(_joined(chunks), shape[1])
+    return Choices.from_keys(_joined(chunks), shape[1])
 
 
 def _check_width(input_shape: tuple[int, ...], shape: tuple[int, int]) -> None:

@@ -32,7 +32,7 @@ def items_by_place(
     known, rows = None, places
     if math.prod(shape[mode] for mode in keys) * n_items >= 2**63:
         known, rows = np.unique(places, return_inverse=True)
-    observed = Choices.of(rows * n_items + coordinates[:, 1], n_items)
+    observed = Choices.from_keys(rows * n_items + coordinates[:, 1], n_items)
     if known is None:
         return observed
     return Choices(known, observed.starts, observed.items, n_items)
@@ -65,7 +65,7 @@ class ByUser(NamedTuple):
     users: NDArray[np.integer]
 
     @classmethod
-    def of(cls, coordinates: NDArray[np.integer]) -> "ByUser":
+    def from_coordinates(cls, coordinates: NDArray[np.integer]) -> "ByUser":
         """Look up users in the first column of coordinates."""
         order = np.argsort(coordinates[:, 0], kind="stable")
         return cls(order, coordinates[order, 0])

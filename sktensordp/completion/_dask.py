@@ -37,7 +37,7 @@ from ..privacy._conditions import CLIENTS
 from ..tensor._leading_terms import product, scaled_gram, with_random_signs
 from ..tensor._observations import Observations, Total
 from ..tensor._pattern import Pattern, leading_pattern, pattern_from
-from ..tensor._rows import OfMode, Rows, SomeRows
+from ..tensor._rows import ModeRows, Rows, SomeRows
 from ..tensor._threads import one_blas_thread
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
@@ -665,7 +665,7 @@ def _observed(
     values = (randomizer.values_of(drawn, dtype) - offset) / scale
     outputs = drawn if randomizer.has_table else None
     used = [*used[:mode], own, *used[mode + 1 :]]
-    return Observations.of(where, values, used, outputs, np.sign(tags))
+    return Observations.from_arrays(where, values, used, outputs, np.sign(tags))
 
 
 def _energy(chunk: Observations) -> tuple[float]:
@@ -691,7 +691,7 @@ class ChunkedObservations:
         See `Observations`.
     energy : float
         Sum of the squares of the initial values.
-    own : tuple of Delayed of OfMode
+    own : tuple of Delayed of ModeRows
         The rows of the split mode, in memory; empty before `with_rows`.
     """
 
@@ -757,12 +757,12 @@ class ChunkedObservations:
         """Undo `with_rows`: collect the rows of the split mode from the chunks."""
         found = zip(*computed(*self.own), strict=True)
         own = (None if p[0] is None else np.concatenate(p) for p in found)
-        return rows.with_rows(self.mode, OfMode._make(own))
+        return rows.with_rows(self.mode, ModeRows._make(own))
 
     def here(self) -> Observations:
         """All entries, in the memory of this process; see `Observations`."""
         where, values = _joined(*computed(*map(task(_listed), self.chunks)))
-        return Observations.of(where, values, self.used)
+        return Observations.from_arrays(where, values, self.used)
 
     def residuals(self, rows: Rows) -> ChunkedMatrix:
         """Residuals of a matrix."""
@@ -800,21 +800,21 @@ def _read_alone(rows: SomeRows, modes: Collection[int] | None) -> SomeRows:
     return rows
 
 
-def _answered(chunk: Observations, own: OfMode, question: _Question) -> Any:
+def _answered(chunk: Observations, own: ModeRows, question: _Question) -> Any:
     mode, function, rows, arguments = question
     with one_blas_thread:
-        return function(rows.with_rows(mode, OfMode(*own)), chunk, *arguments)
+        return function(rows.with_rows(mode, ModeRows(*own)), chunk, *arguments)
 
 
 def _with_changed_rows(
-    chunk: Observations, own: OfMode, question: _Question
-) -> tuple[OfMode, Any]:
+    chunk: Observations, own: ModeRows, question: _Question
+) -> tuple[ModeRows, Any]:
     rows, total = _answered(chunk, own, question)
     return rows.of_mode(question[0]), total
 
 
 def _with_changed_values(
-    chunk: Observations, own: OfMode, question: _Question
+    chunk: Observations, own: ModeRows, question: _Question
 ) -> tuple[Observations, Any]:
     values, total = _answered(chunk, own, question)
     return chunk.with_values(values), total
@@ -907,7 +907,7 @@ def _unit_answer(
 ) -> NDArray[Any]:
     """Answer with a fitted model that has the rows of the requested units."""
     fitted, method = question
-    own = units.of(np.unique(coordinates[:, fitted.unit]))
+    own = units.only_of(np.unique(coordinates[:, fitted.unit]))
     return getattr(fitted.with_units(own), method)(coordinates, *wanted)
 
 

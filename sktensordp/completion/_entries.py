@@ -90,7 +90,7 @@ class Entries:
         """Answers to a question, one from each chunk; here there is one chunk."""
         return (question(self, *arguments),)
 
-    def chunks(self, many: int = 1) -> Iterator[Self]:
+    def chunks(self, chunks_at_once: int = 1) -> Iterator[Self]:
         """Yield these entries, as a single chunk."""
         yield self
 
@@ -259,7 +259,7 @@ class Draws:
             np.arange(size) if mode in smooth_modes else None
             for mode, size in enumerate(self.entries.shape)
         ]
-        return Observations.of(
+        return Observations.from_arrays(
             self.entries.coordinates,
             (self.randomizer.values_of(self.drawn, self.dtype) - offset) / scale,
             used,

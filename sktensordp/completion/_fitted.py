@@ -23,21 +23,21 @@ from ..tensor import (
     FittedModel,
     Rows,
     TuckerForm,
+    add_entries,
     occurring,
     own_rows,
     padded,
     times_recurring,
-    updated,
 )
 from ..tensor._choices import Choices
 from ..tensor._observations import places_of
-from ..tensor._rows import OfMode
+from ..tensor._rows import ModeRows
 from ..tensor._unit_entries import UnitEntries
 from ._choices import ByUser, items_by_place, places_at
 from ._domain import Domain
 from ._entries import Entries
 from ._local import LocalRows, Lookups, UnitsElsewhere
-from ._own_rows import TIED, OwnModel, UnitModel, for_own_eyes, kept_values
+from ._own_rows import TIED, OwnModel, UnitModel, kept_values, with_own_answers
 from ._problem import Problem
 from ._ranking import Wanted, item_vectors, similar_to
 from ._sources import EntrySource
@@ -71,7 +71,7 @@ class Fitted:
         private; None if they are in Dask collections.
     n_uses : int
         Largest number of calls with entries at the same coordinates.
-    single : PrivacyGuarantee
+    guarantee_of_call : PrivacyGuarantee
         Guarantee of one call.
     columns : tuple or None
         Names of the columns of the wide frame in the fit, which are public.
@@ -99,7 +99,7 @@ class Fitted:
     is_dense: bool
     observed: tuple[Entries, ...] | None
     n_uses: int
-    single: PrivacyGuarantee
+    guarantee_of_call: PrivacyGuarantee
     columns: tuple[Any, ...] | None = None
     local: LocalRows = field(default_factory=LocalRows)
     noisy: tuple[Any, ...] = ()
@@ -118,7 +118,7 @@ class Fitted:
             return self.model
         model = local.model
         if not isinstance(model, OwnModel) or model.released is not self.model:
-            model = local.model = OwnModel.of(self.model, local)
+            model = local.model = OwnModel.from_local_rows(self.model, local)
         return model
 
     @property
@@ -135,8 +135,8 @@ class Fitted:
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """Guarantee of all calls together."""
-        guarantee = _repeated(self.single, self.n_uses)
-        return guarantee if self.local.rows is None else for_own_eyes(guarantee)
+        guarantee = _repeated(self.guarantee_of_call, self.n_uses)
+        return guarantee if self.local.rows is None else with_own_answers(guarantee)
 
     @property
     def shared(self) -> Self:
@@ -289,10 +289,10 @@ class Fitted:
             observed=observed,
             noisy=(*self.noisy, None),
             n_uses=max(self.n_uses, recurring),
-            single=_worse(self.single, guarantee),
+            guarantee_of_call=_worse(self.guarantee_of_call, guarantee),
         )
 
-    def updated(
+    def with_call_values(
         self,
         randomized: np.ndarray,
         noise_variance: float,
@@ -321,7 +321,7 @@ class Fitted:
             # This call has another epsilon than the fit.
             noise = noise_variance + (self.residual_variance or 0.0)
         where = (self.observed or ())[-1].coordinates
-        model = updated(
+        model = add_entries(
             self.model,
             where,
             randomized,
@@ -377,7 +377,9 @@ class Fitted:
             if kept is not None and kept.values is not None:
                 where = entries.coordinates
                 by_user = self.lookups.get(
-                    f"users of call {number}", entries, partial(ByUser.of, where)
+                    f"users of call {number}",
+                    entries,
+                    partial(ByUser.from_coordinates, where),
                 )
                 chosen = by_user.places(np.unique(own.coordinates[:, 0]))
                 chosen = chosen[~occurring(where[chosen], own.coordinates)]
@@ -390,8 +392,8 @@ class Fitted:
         if not len(later.values):
             return self
         users = np.unique(later.coordinates[:, 0])
-        rows = updated(
-            OwnModel.of(self.model, local).own,
+        rows = add_entries(
+            OwnModel.from_local_rows(self.model, local).own,
             later.coordinates,
             later.values,
             n_sweeps=1,
@@ -402,7 +404,7 @@ class Fitted:
         where = local.where[np.isin(local.where[:, 0], users)]
         return self._with_rows(of_mode, where)
 
-    def _with_rows(self, of_mode: OfMode, where: np.ndarray) -> Self:
+    def _with_rows(self, of_mode: ModeRows, where: np.ndarray) -> Self:
         """Store own rows of users, and the coordinates of their entries."""
         rows = np.concatenate([of_mode.means, of_mode.covariances], axis=1)
         local = self.local.replaced(of_mode.used, rows, where, 0)
@@ -560,7 +562,7 @@ def fitted_to(
         "noise_of_value": outcome.noise_of_value,
         "is_dense": entries.is_dense,
         "n_uses": 1,
-        "single": guarantee,
+        "guarantee_of_call": guarantee,
         "columns": getattr(entries, "columns", None),
     }
     if problem.entries is not None:
@@ -582,7 +584,7 @@ def _worse(first: PrivacyGuarantee, second: PrivacyGuarantee) -> PrivacyGuarante
     from ..privacy.accounting._events import PureDpEvent
 
     worse = first if first.epsilon >= second.epsilon else second
-    worse = worse.under(*first.conditions, *second.conditions)
+    worse = worse.with_conditions(*first.conditions, *second.conditions)
     if first.event == second.event or math.isinf(worse.epsilon):
         return worse
     # At a smaller epsilon, the other release may have the larger delta.

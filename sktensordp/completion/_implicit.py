@@ -215,7 +215,7 @@ class ImplicitCompletion(RankingEstimator):
             )
         shape, noise = self._shape_and_noise()
         with keeping_names_if_refused(self):
-            choices = Choices.of(check_choices(self, X, shape), shape[1])
+            choices = Choices.from_keys(check_choices(self, X, shape), shape[1])
             return self._fit(choices, shape, noise)
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -254,7 +254,7 @@ class ImplicitCompletion(RankingEstimator):
                 sums = release_sums(choices, noise, streams, shape[0], max_items)
             on_step()
             # All that is published from here on is post-processing of `sums`.
-            model = ItemModel.of(sums)
+            model = ItemModel.from_sums(sums)
             sampler = UserSampler.of_choices(sums, model)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices), sampler)
             on_step()
@@ -294,7 +294,7 @@ class ImplicitCompletion(RankingEstimator):
         with self._count_releases().lock:
             fitted = self._fitted
             keys = check_choices(self, X, fitted.shape, reset=False)
-            new = Choices.of(keys, fitted.shape[1])
+            new = Choices.from_keys(keys, fitted.shape[1])
             local = _LocalChoices(fitted.local.choices_of(fitted.shape).replaced(new))
             self._fitted = replace(fitted, local=local)
         return self
@@ -330,7 +330,7 @@ class ImplicitCompletion(RankingEstimator):
         self,
         n_users: int | None = None,
         *,
-        lengths: ArrayLike | None = None,
+        items_per_user: ArrayLike | None = None,
         random_state: int | None = None,
     ) -> NDArray[np.int64]:
         """Draw the choices of synthetic users; this releases nothing.
@@ -345,7 +345,7 @@ class ImplicitCompletion(RankingEstimator):
         n_users : int, default=None
             Number of synthetic users, who are numbered from 0. None takes the released
             number of users: a table of the true size would publish it.
-        lengths : array-like of int, default=None
+        items_per_user : array-like of int, default=None
             Numbers of items; each user's number is drawn from these with replacement.
             They must be public, since no noise protects them; `privacy_of` then lists
             them. None draws from the released histogram.
@@ -378,8 +378,10 @@ class ImplicitCompletion(RankingEstimator):
         with self._count_releases().lock:
             fitted = self._fitted
             population, n_items = fitted.sampler.population, fitted.shape[1]
-            request = Request.of(n_users, lengths, random_state, population, n_items)
-            if request.lengths is not None:
+            request = Request.from_arguments(
+                n_users, items_per_user, random_state, population, n_items
+            )
+            if request.items_per_user is not None:
                 self._fitted = replace(fitted, has_public_lengths=True)
         return sample_choices(fitted.sampler, request)
 
@@ -457,7 +459,7 @@ class ImplicitCompletion(RankingEstimator):
         if event is None:
             event, delta = dp_event.NonPrivateDpEvent(), 0.0
             statement = "The choices were used without noise."
-        return PrivacyGuarantee.of(
+        return PrivacyGuarantee.from_event(
             event,
             delta=delta,
             unit=0,
@@ -482,7 +484,7 @@ class _LocalChoices(Local):
     def choices_of(self, shape: tuple[int, int]) -> Choices:
         """All users' choices; empty if a copy lost them."""
         if self._choices is None:
-            return Choices.of(np.empty(0, dtype=np.int64), shape[1])
+            return Choices.from_keys(np.empty(0, dtype=np.int64), shape[1])
         return self._choices
 
 

@@ -96,8 +96,8 @@ class Lookups(Local):
 
     def get(self, name: str, source: object, build: Callable[[], Found]) -> Found:
         """Return the result of `build`, cached as long as the source is the same."""
-        of, built = self._built.get(name, (None, None))
-        if of is not source or name not in self._built:
+        built_from, built = self._built.get(name, (None, None))
+        if built_from is not source or name not in self._built:
             # Two threads may both build it, with the same result.
             built = build()
             self._built[name] = source, built

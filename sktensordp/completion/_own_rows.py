@@ -19,7 +19,7 @@ from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import OWN_ANSWERS
 from ..tensor import Rows, TuckerRows
 from ..tensor._observations import places_of
-from ..tensor._rows import OfMode
+from ..tensor._rows import ModeRows
 from ._local import LocalRows, LocalValues
 
 TIED = (
@@ -29,9 +29,9 @@ TIED = (
 
 
 @lru_cache(maxsize=32)
-def for_own_eyes(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
+def with_own_answers(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
     """Add the condition that answers from own rows are shown to their users only."""
-    return guarantee.under(OWN_ANSWERS) if guarantee.protects else guarantee
+    return guarantee.with_conditions(OWN_ANSWERS) if guarantee.protects else guarantee
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +72,12 @@ class OwnModel:
     own: Rows
 
     @classmethod
-    def of(cls, released: Rows, local: LocalRows) -> "OwnModel":
+    def from_local_rows(cls, released: Rows, local: LocalRows) -> "OwnModel":
         """The model that answers for the users of local rows."""
         assert local.rows is not None
         n_columns = released.fixed.shape[1]
         means, covariances = np.split(local.rows, [n_columns], axis=1)
-        of_mode = OfMode(local.units, means, covariances)
+        of_mode = ModeRows(local.units, means, covariances)
         return cls(released, released.with_rows(0, of_mode))
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:

@@ -74,7 +74,7 @@ def terms_of(completion: CompletionParameters) -> UnitTerms:
     shape, unit = declared_shape_and_unit(completion)
     validate_params(completion)
     completion._check_declared()
-    problem = Problem.of(completion, shape)
+    problem = Problem.from_estimator(completion, shape)
     form, domain = problem.form, problem.domain
     settings = {
         "estimator": type(completion).__name__,

@@ -49,7 +49,7 @@ class Features:
         return self._with(self._pattern and self._pattern.features)
 
     @cached_property
-    def few(self) -> NDArray[np.float64]:
+    def clear(self) -> NDArray[np.float64]:
         """The features, with only those pattern components that stand out clearly.
 
         In a release of sums every feature gets noise, and the core of a Tucker model
@@ -120,7 +120,7 @@ class Problem:
     is_personal: bool = False
 
     @classmethod
-    def of(
+    def from_estimator(
         cls,
         estimator: CompletionParameters,
         shape: tuple[int, ...],
@@ -179,7 +179,7 @@ class Problem:
         )
 
     @property
-    def void_for(self) -> float | None:
+    def claimed_epsilon(self) -> float | None:
         """The epsilon if the domain or the shape was read off the data, otherwise None.
 
         If it was, no finite epsilon holds.
@@ -208,7 +208,7 @@ def check_parameters(estimator: CompletionParameters) -> Problem | None:
     """
     shape = declared_shape(estimator)
     if shape is not None:
-        return Problem.of(estimator, shape)
+        return Problem.from_estimator(estimator, shape)
     check_combination(estimator, estimator.smooth_modes)
     side_features(estimator.side_information, _mode_of_features(estimator))
     domain_of(estimator)

@@ -214,7 +214,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         fitted = self._fitted
         self._check_items_public("recommend ranks the indices of mode 1")
-        single, asked = one_or_each(units, "units")
+        is_single, asked = one_or_each(units, "units")
         where = _places(self, fitted.new_units, asked, context)
         if not isinstance(exclude_observed, bool | np.bool_):
             raise ValueError("exclude_observed must be True or False.")
@@ -227,13 +227,13 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         fitted.warn_of_lost_rows(where)
         items = fitted.recommend(where, wanted)
         if not return_scores:
-            return items[0] if single else items
+            return items[0] if is_single else items
         rows, places = np.nonzero(items >= 0)
         where = where[rows]
         where[:, 1] = items[rows, places]
         scores = np.full(items.shape, np.nan)
         scores[rows, places] = fitted.predict(where)
-        return (items[0], scores[0]) if single else (items, scores)
+        return (items[0], scores[0]) if is_single else (items, scores)
 
     def similar_items(self, items: ArrayLike, k: int = 10) -> NDArray[np.int64]:
         """Find the items that the same people like, by the released model alone.
@@ -268,13 +268,13 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._check_items_public("similar_items compares the indices of mode 1")
-        single, asked = one_or_each(items, "items")
+        is_single, asked = one_or_each(items, "items")
         known, k = (
             _known_items(self, asked, "items"),
             min(checked_count(k), self._fitted.shape[1]),
         )
         similar = self._fitted.similar_items(known, k)
-        return similar[0] if single else similar
+        return similar[0] if is_single else similar
 
     def _check_items_public(self, what: str) -> None:
         """Refuse to rank items that are the protected units."""
@@ -381,11 +381,11 @@ def _places(
     """Coordinates at which items are ranked; see `known_indices` for new users."""
     _check_indices(units, "units")
     n_others = len(estimator.shape_) - 2
-    rest, single = np.full(n_others, -1), False
+    rest, is_single = np.full(n_others, -1), False
     if context is not None:
-        single, rest = one_or_each(context, "context")
+        is_single, rest = one_or_each(context, "context")
         _check_indices(rest, "context")
-    if single or len(rest) != n_others:
+    if is_single or len(rest) != n_others:
         raise ValueError(f"context must hold {n_others} indices.")
     where = _coordinates(estimator, "units", units, -1, *rest)
     return known_indices(estimator, where, "recommend", new_users)

@@ -34,7 +34,7 @@ from ..tensor import CPForm
 from ._problem import Problem
 from .measurements.units._block_totals import BlockTotals
 from .measurements.units._questions import (
-    PIECES,
+    FIRST_VECTORS,
     BlockQuestion,
     CountQuestion,
     FirstQuestion,
@@ -157,7 +157,7 @@ def _question(
     sizes = problem.shape[1:]
     kind = fields.text("kind", "first|counts|pattern|block")
     if kind == "first":
-        return FirstQuestion, [(1, piece.size) for piece in PIECES]
+        return FirstQuestion, [(1, piece.size) for piece in FIRST_VECTORS]
     if kind == "counts":
         of_totals = _totals(fields)
         return partial(CountQuestion, totals=of_totals), [(n, 1) for n in sizes]

@@ -77,7 +77,7 @@ class UserSampler:
     def of_entries(cls, population: Population, counts: NDArray[np.float64]) -> Self:
         """The sampler of the items of ratings, whose similarities are unknown."""
         size = population.typical_size
-        return cls(population, 0.0, size, ItemModel.of_counts(counts))
+        return cls(population, 0.0, size, ItemModel.from_counts(counts))
 
     @property
     def n_items(self) -> int:
@@ -85,11 +85,14 @@ class UserSampler:
         return len(self.model.counts)
 
     def sizes(
-        self, n_users: int, lengths: NDArray[np.int64] | None, rng: np.random.Generator
+        self,
+        n_users: int,
+        items_per_user: NDArray[np.int64] | None,
+        rng: np.random.Generator,
     ) -> NDArray[np.int64]:
-        """Draw users' numbers of items, from `lengths` or the released histogram."""
-        if lengths is not None:
-            return rng.choice(lengths, n_users)
+        """Draw users' numbers of items: from those given, or the released histogram."""
+        if items_per_user is not None:
+            return rng.choice(items_per_user, n_users)
         cumulative = np.cumsum(self._chances)
         drawn = np.searchsorted(cumulative, rng.random(n_users), side="right")
         return np.minimum(drawn + 1, self.n_items)
@@ -260,20 +263,20 @@ class Request:
     Attributes
     ----------
     n_users : int
-    lengths : ndarray of int or None
+    items_per_user : ndarray of int or None
         Public numbers of items to draw from.
     rng : numpy.random.Generator
     """
 
     n_users: int
-    lengths: NDArray[np.int64] | None
+    items_per_user: NDArray[np.int64] | None
     rng: np.random.Generator
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         n_users: int | None,
-        lengths: ArrayLike | None,
+        items_per_user: ArrayLike | None,
         random_state: int | None,
         population: Population,
         n_items: int,
@@ -289,23 +292,28 @@ class Request:
             n_users = max(round(population.n_users), 1)
         n_users = check_integer(n_users, "n_users", 1, LARGEST_INDEX)
         check_noise_seed(random_state)
-        if lengths is not None:
-            lengths = as_numpy(lengths, "lengths")
-            are_integers = lengths.ndim == 1 and lengths.dtype.kind in "iu"
-            if not are_integers or not lengths.size:
-                raise ValueError("lengths must be a list of integers, such as [3, 5].")
-            if lengths.min() < 1 or lengths.max() > n_items:
+        if items_per_user is not None:
+            items_per_user = as_numpy(items_per_user, "items_per_user")
+            are_integers = (
+                items_per_user.ndim == 1 and items_per_user.dtype.kind in "iu"
+            )
+            if not are_integers or not items_per_user.size:
                 raise ValueError(
-                    f"lengths must be between 1 and the number of items, {n_items}."
+                    "items_per_user must be a list of integers, such as [3, 5]."
                 )
-            lengths = lengths.astype(np.int64)
+            if items_per_user.min() < 1 or items_per_user.max() > n_items:
+                raise ValueError(
+                    f"items_per_user must be between 1 and the number of items, "
+                    f"{n_items}."
+                )
+            items_per_user = items_per_user.astype(np.int64)
         seed = None if random_state is None else int(random_state)
-        return cls(n_users, lengths, np.random.default_rng(seed))
+        return cls(n_users, items_per_user, np.random.default_rng(seed))
 
 
 def sample_choices(sampler: UserSampler, request: Request) -> NDArray[np.int64]:
     """Draw choices: a user and an item in every row."""
-    sizes = sampler.sizes(request.n_users, request.lengths, request.rng)
+    sizes = sampler.sizes(request.n_users, request.items_per_user, request.rng)
     users = np.repeat(np.arange(len(sizes)), sizes)
     return np.column_stack([users, sampler.draw(sizes, request.rng)])
 
@@ -331,7 +339,7 @@ def sample_entries(
     for start in range(0, len(where), _N_AT_ONCE // 8):
         part = slice(start, start + _N_AT_ONCE // 8)
         users, others = where[part, 0], where[part, 1:]
-        values[part] = model.known(others)
+        values[part] = model.baseline(others)
         values[part] += np.sum(model.regressors(others) * rows[users], axis=1)
     values += math.sqrt(model.noise) * rng.standard_normal(len(values))
     return where, domain.clip(domain.middle + domain.scale * values)

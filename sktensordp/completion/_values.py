@@ -253,15 +253,17 @@ def plan_entry_randomizer(epsilon: float, domain: Domain) -> EntryRandomizer:
         method = "randomised by a public table for these levels"
     else:
         mechanism = domain_lattice(epsilon, domain)
-        event = LatticeLaplaceDpEvent.of(mechanism, mechanism.n_steps)
+        event = LatticeLaplaceDpEvent.from_lattice(mechanism, mechanism.n_steps)
         variance = mechanism.noise_variance
         method = "given discrete Laplace noise on a public lattice"
     statement = (
         f"{domain.rounding}Each observed value was {method}; all else is computed from "
         f"these draws and the coordinates."
     )
-    void_for = None if domain.is_declared else float(epsilon)
-    guarantee = entry_guarantee(event, statement, _PAPER, void_for=void_for, local=None)
+    claimed_epsilon = None if domain.is_declared else float(epsilon)
+    guarantee = entry_guarantee(
+        event, statement, _PAPER, claimed_epsilon=claimed_epsilon, local=None
+    )
     return EntryRandomizer(domain, guarantee, variance, mechanism)
 
 
@@ -297,7 +299,7 @@ def entry_guarantee(
     source: str,
     *,
     delta: float = 0.0,
-    void_for: float | None = None,
+    claimed_epsilon: float | None = None,
     claimed: tuple[float, float] | None = None,
     local: bool | None = False,
 ) -> PrivacyGuarantee:
@@ -309,7 +311,7 @@ def entry_guarantee(
     statement, source : str
     delta : float, default=0.0
         The delta at which to state epsilon.
-    void_for : float, default=None
+    claimed_epsilon : float, default=None
         The requested epsilon, if the range was read off the values themselves: no
         finite epsilon holds then.
     claimed : tuple of (float, float), default=None
@@ -324,13 +326,13 @@ def entry_guarantee(
     """
     from dp_accounting import dp_event
 
-    if void_for is not None:
-        event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
+    if claimed_epsilon is not None:
+        event, claimed = dp_event.NonPrivateDpEvent(), (claimed_epsilon, delta)
         statement += (
             " The range was read off the values themselves, so nobody is protected; "
             "declare value_bounds or levels."
         )
-    return PrivacyGuarantee.of(
+    return PrivacyGuarantee.from_event(
         event,
         delta=delta,
         unit="entry",

@@ -94,7 +94,7 @@ def declared_labels(values: object, name: str) -> NDArray[Any]:
 
 def index_of(known: NDArray[Any], values: NDArray[Any]) -> NDArray[np.int64]:
     """Index of every value among the known ones; -1 if it is not known."""
-    return Known(known).of(values)
+    return Known(known).find(values)
 
 
 def check_in_order(rows: object, known: object, name: str, of_known: str) -> None:
@@ -194,7 +194,7 @@ class Known:
     def _index(self) -> dict[Any, int]:
         return {key: k for k, key in enumerate(_keys_of(self._known))}
 
-    def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
+    def find(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Index of every value; -1 if it is not known."""
         kinds = self._known.dtype.kind + values.dtype.kind
         if kinds in ("bb", "ii", "uu", "ff"):

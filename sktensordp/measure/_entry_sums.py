@@ -63,7 +63,7 @@ class RangeSums(SumsOfSteps):
     unit: float = 1.0  # type: ignore[assignment]
 
     norm = "l1"
-    n_changed = 0
+    n_moved = 0
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -155,14 +155,14 @@ class EntrySums(SumsOfSteps):
         return (sum(n_rows * n_columns for n_rows, n_columns in self.blocks),)
 
     @property
-    def n_changed(self) -> int:
+    def n_moved(self) -> int:
         """Number of sums that one entry contributes to."""
         return sum(n_columns for _, n_columns in self.blocks)
 
     @property
     def limit(self) -> float:
         """Largest length of a vector; in steps, if there is noise."""
-        distance, of_rounding = self.share, float(self.n_changed)
+        distance, of_rounding = self.share, float(self.n_moved)
         if self.norm == "l2":
             distance, of_rounding = math.sqrt(distance), math.sqrt(of_rounding)
         if not self.step:

@@ -33,7 +33,7 @@ lattice once by each party, before it adds its noise. One person is at one party
 other parties round the same exact sums in both neighbouring data sets, and the total
 moves as far as that one party's rounded sums: by at most the root of the shares, plus a
 step times the root of the number of rounded cells, as if there were one sum over all
-people. `n_changed` counts the rounded sums of all releases.
+people. `n_moved` counts the rounded sums of all releases.
 """
 
 import math
@@ -141,7 +141,7 @@ class SharedNoise:
         s of the discrete Gaussian that a party adds to each sum, in steps.
     n_cells : float
         Number of sums in all releases together.
-    n_changed : int, default=0
+    n_moved : int, default=0
         Number of those sums that a party rounds after adding up.
     """
 
@@ -149,7 +149,7 @@ class SharedNoise:
     step: float
     scale: int
     n_cells: float
-    n_changed: int = 0
+    n_moved: int = 0
 
     norm, share = "l2", 1.0
     conditions = (ONE_SUM, COLLUDERS)
@@ -203,7 +203,7 @@ class SharedNoise:
         spread = self.step * math.sqrt(n_honest * self.scale**2 - _ROUNDING)
         residual = self.n_cells * n_honest * _RHO
         # Sums that are rounded once are further apart, by up to a step in each cell.
-        distance = ROUNDED_UP * (1 + self.step * math.sqrt(self.n_changed))
+        distance = ROUNDED_UP * (1 + self.step * math.sqrt(self.n_moved))
         noise = dp_event.GaussianDpEvent(noise_multiplier=spread / distance)
         from_ideal = SamplerResidualDpEvent(residual, 0.0)
         return dp_event.ComposedDpEvent([noise, from_ideal])
@@ -255,4 +255,4 @@ def plan_shared_noise(noise: NoisySums, shares: NoiseShares) -> SharedNoise:
             f"{_LEAST_SCALE}. Let fewer parties, with more units each, add noise."
         )
     step = float(lattice.step)
-    return SharedNoise(shares, step, scale, noise.n_cells, noise.n_changed)
+    return SharedNoise(shares, step, scale, noise.n_cells, noise.n_moved)

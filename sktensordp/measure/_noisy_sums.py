@@ -65,7 +65,7 @@ class NoisySums:
     n_cells : float
         Number of sums, in all releases together, for which the noise was planned;
         infinite for Laplace noise, whose sampler is exact.
-    n_changed : int
+    n_moved : int
         Number of those sums that rounding moves between neighbours; see `Sums`.
     norm : {"l1", "l2"}, default="l2"
         Norm in which distances count: L1 for Laplace noise, L2 for Gaussian noise.
@@ -77,7 +77,7 @@ class NoisySums:
     noise_variance: float = 0.0
     event: "DpEvent | None" = None
     n_cells: float = 0
-    n_changed: int = 0
+    n_moved: int = 0
     norm: Norm = "l2"
     share: float = 1.0
 
@@ -130,10 +130,10 @@ def plan_gaussian_sums(
     epsilon: float,
     delta: float,
     *,
-    within: float,
+    total_epsilon: float,
     n_cells: int,
     n_entries: int,
-    n_changed: int = 0,
+    n_moved: int = 0,
     n_releases: int = 1,
 ) -> NoisySums:
     """Gaussian noise for releases that together satisfy (epsilon, delta).
@@ -142,13 +142,13 @@ def plan_gaussian_sums(
     ----------
     epsilon, delta : float
         Infinity for no noise.
-    within : float
+    total_epsilon : float
         Epsilon of the whole composition to which these releases belong.
     n_cells : int
         Number of sums in all releases together.
     n_entries : int
         Bound on the number of entries, or of people.
-    n_changed : int, default=0
+    n_moved : int, default=0
         Number of sums in one release that rounding moves between neighbours.
     n_releases : int, default=1
         Number of releases of length one, each with a share of one in `Releases`.
@@ -168,23 +168,25 @@ def plan_gaussian_sums(
     if delta == 0:
         raise ValueError("Gaussian noise needs delta > 0. Pass delta, such as 1e-6.")
     sigma = math.sqrt(n_releases) / gaussian_mu(epsilon, delta)
-    lattice = gaussian_lattice(sigma, n_cells, within, delta)
+    lattice = gaussian_lattice(sigma, n_cells, total_epsilon, delta)
     if lattice.step < _smallest_step(n_entries):
         fineness = math.floor(math.log2(sigma / _smallest_step(n_entries)))
-        lattice = gaussian_lattice(sigma, n_cells, within, delta, fineness=fineness)
-    distance = ROUNDED_UP * (1 + float(lattice.step) * math.sqrt(n_changed))
+        lattice = gaussian_lattice(
+            sigma, n_cells, total_epsilon, delta, fineness=fineness
+        )
+    distance = ROUNDED_UP * (1 + float(lattice.step) * math.sqrt(n_moved))
     mu = distance / float(lattice.sigma) * math.sqrt(n_releases)
     lattice, scale = within_budget(lattice, mu, epsilon, delta)
     mu /= scale
     event = gaussian_event(mu, lattice)
-    n_changed *= n_releases
+    n_moved *= n_releases
     return NoisySums(
-        lattice, float(lattice.sigma**2), event, n_cells, n_changed, share=n_releases
+        lattice, float(lattice.sigma**2), event, n_cells, n_moved, share=n_releases
     )
 
 
 def plan_laplace_sums(
-    epsilon: float, *, n_releases: int, n_changed: int, n_entries: int
+    epsilon: float, *, n_releases: int, n_cells_per_entry: int, n_entries: int
 ) -> NoisySums:
     """Laplace noise for releases that together satisfy a pure epsilon.
 
@@ -193,7 +195,7 @@ def plan_laplace_sums(
     epsilon : float
         Infinity for no noise.
     n_releases : int
-    n_changed : int
+    n_cells_per_entry : int
         Number of sums in one release that one entry contributes to.
     n_entries : int
 
@@ -213,16 +215,16 @@ def plan_laplace_sums(
     if math.isinf(epsilon) or n_releases == 0:
         return NoisySums(norm="l1", share=n_releases)
     smallest = _smallest_step(n_entries)
-    options: dict[str, Any] = {"n_cells": n_changed, "l1": ROUNDED_UP}
+    options: dict[str, Any] = {"n_cells": n_cells_per_entry, "l1": ROUNDED_UP}
     share = epsilon / n_releases
     lattice = laplace_lattice(-math.inf, math.inf, share, **options)
     if lattice.step < smallest:
         lattice = laplace_lattice(-math.inf, math.inf, share, step=smallest, **options)
     event = dp_event.SelfComposedDpEvent(
-        LatticeLaplaceDpEvent.of(lattice, lattice.l1_steps), n_releases
+        LatticeLaplaceDpEvent.from_lattice(lattice, lattice.l1_steps), n_releases
     )
-    n_changed *= n_releases
-    return laplace_sums(lattice, event, share=n_releases, n_changed=n_changed)
+    n_moved = n_cells_per_entry * n_releases
+    return laplace_sums(lattice, event, share=n_releases, n_moved=n_moved)
 
 
 def laplace_sums(
@@ -230,11 +232,11 @@ def laplace_sums(
     event: "DpEvent | None",
     *,
     share: float,
-    n_changed: int = 0,
+    n_moved: int = 0,
 ) -> NoisySums:
     """The noise of a lattice for distances in L1; see `NoisySums`."""
     return NoisySums(
-        lattice, lattice.noise_variance, event, math.inf, n_changed, "l1", share
+        lattice, lattice.noise_variance, event, math.inf, n_moved, "l1", share
     )
 
 
@@ -248,12 +250,12 @@ def _smallest_step(n_entries: int) -> float:
     return step
 
 
-def planned_event(epsilon: float, delta: float, *, within: float) -> "DpEvent":
+def planned_event(epsilon: float, delta: float, *, total_epsilon: float) -> "DpEvent":
     """Event of releases that satisfy (epsilon, delta), before their sums are known.
 
     It dominates the events of `plan_gaussian_sums` for up to a billion sums: their
     ideal noise leaves room for the sampler, and their sampler is closer to ideal noise
     than this event assumes.
     """
-    lattice = gaussian_lattice(1.0, _MOST_SUMS, within, delta)
+    lattice = gaussian_lattice(1.0, _MOST_SUMS, total_epsilon, delta)
     return gaussian_event(gaussian_mu(epsilon, delta), lattice)

@@ -79,7 +79,7 @@ class ProductSums(Sums):
         return (n * (n + 1) // 2,)
 
     @property
-    def n_changed(self) -> int:
+    def n_moved(self) -> int:
         """Number of sums that are rounded after they are summed: all."""
         return self.shape[0]
 

@@ -48,7 +48,7 @@ class Question(Protocol):
         """The sums that are released."""
 
     @property
-    def many(self) -> int:
+    def chunks_at_once(self) -> int:
         """Number of chunks of people that are best read together."""
 
     def add(self, chunk: Any, *totals: NDArray[Any]) -> None:
@@ -71,7 +71,7 @@ class People(Protocol):
 class Chunks(Protocol):
     """People whose data are here."""
 
-    def chunks(self, many: int = 1) -> Iterator[Any]:
+    def chunks(self, chunks_at_once: int = 1) -> Iterator[Any]:
         """Yield all people, each in one chunk."""
 
 
@@ -90,7 +90,7 @@ class AtHand:
 
     data: Any
 
-    def chunks(self, many: int = 1) -> Iterator[Any]:
+    def chunks(self, chunks_at_once: int = 1) -> Iterator[Any]:
         """Yield the chunk."""
         yield self.data
 
@@ -115,7 +115,7 @@ def contribute(people: Chunks, question: Question) -> tuple[NDArray[Any], ...]:
         Exact sums, one for each sum of the question.
     """
     totals = tuple(sums.zeros() for sums in question.sums)
-    for chunk in people.chunks(question.many):
+    for chunk in people.chunks(question.chunks_at_once):
         question.add(chunk, *totals)
     return totals
 
@@ -128,20 +128,20 @@ class Asked:
     ----------
     share : float
         Sum of all shares; see `Sums`.
-    n_cells, n_changed : int
+    n_cells, n_moved : int
         Number of all sums, and of those that rounding moves.
     """
 
     share: float = 0.0
     n_cells: int = 0
-    n_changed: int = 0
+    n_moved: int = 0
 
     def with_release(self, sums: Sequence[Sums]) -> "Asked":
         """A copy with one release more."""
         return Asked(
             self.share + math.fsum(one.share for one in sums),
             self.n_cells + sum(math.prod(one.shape) for one in sums),
-            self.n_changed + sum(one.n_changed for one in sums),
+            self.n_moved + sum(one.n_moved for one in sums),
         )
 
     def excess(
@@ -170,7 +170,7 @@ class Asked:
             return "sums on another lattice than that of the noise"
         if self.n_cells > noise.n_cells:
             return "more sums than the noise was planned for"
-        if self.n_changed > noise.n_changed:
+        if self.n_moved > noise.n_moved:
             return "more sums that rounding moves than the noise was planned for"
         return ""
 

@@ -86,7 +86,7 @@ class Sums(ABC):
 
     @property
     @abstractmethod
-    def n_changed(self) -> int:
+    def n_moved(self) -> int:
         """Number of sums that rounding moves between neighbours.
 
         If sums are rounded after adding up, all of them; if vectors are rounded before,
@@ -173,7 +173,7 @@ class StepSums(SumsOfSteps):
     step: float
 
     norm = "l2"
-    n_changed = 0
+    n_moved = 0
 
     @property
     def unit(self) -> float:

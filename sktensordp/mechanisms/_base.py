@@ -482,9 +482,9 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         }
         if not declared:
             claimed = self._claimed or (epsilon, delta)
-            return PrivacyGuarantee.of(event, claimed=claimed, **fields)
+            return PrivacyGuarantee.from_event(event, claimed=claimed, **fields)
         if self._claimed:
-            return PrivacyGuarantee.of(
+            return PrivacyGuarantee.from_event(
                 event, delta=delta, claimed=self._claimed, **fields
             )
         # The constructor raises if the event does not keep epsilon and delta.

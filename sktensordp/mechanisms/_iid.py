@@ -127,7 +127,7 @@ class LaplaceMechanism(NoiseMechanism):
         return dp_event.ComposedDpEvent(
             [
                 dp_event.SelfComposedDpEvent(
-                    LatticeLaplaceDpEvent.of(lattice, step), int(count)
+                    LatticeLaplaceDpEvent.from_lattice(lattice, step), int(count)
                 )
                 for step, count in zip(steps, counts, strict=True)
             ]

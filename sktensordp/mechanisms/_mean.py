@@ -41,7 +41,7 @@ class MeanEstimate:
     standard_error: NDArray[np.float64]
 
 
-def mean(
+def estimate_mean(
     released: ArrayLike,
     *,
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
@@ -106,12 +106,12 @@ def mean(
     --------
     >>> import numpy as np
     >>> from sktensordp.mechanisms import LaplaceMechanism
-    >>> from sktensordp.mechanisms import mean
+    >>> from sktensordp.mechanisms import estimate_mean
     >>> X = np.full((500, 8, 8, 8), 0.5)
     >>> laplace = LaplaceMechanism(64.0, bounds=(0, 1), random_state=0).fit(X)
     >>> released = laplace.transform(X)
     >>> def squared_error(**options):
-    ...     return float(np.sum((mean(released, **options).mean - 0.5) ** 2))
+    ...     return float(np.sum((estimate_mean(released, **options).mean - 0.5) ** 2))
     >>> round(laplace.expected_squared_error_ / 500, 1)
     131.1
     >>> round(squared_error(), 1)

@@ -241,7 +241,7 @@ class TensorRandomizedResponse(LocalMechanism):
             keep=self.keep_probability,
             rate=rate,
         )
-        return LevelResponse.of(design, domain, kinds), design.event
+        return LevelResponse.from_design(design, domain, kinds), design.event
 
 
 def kinds_of(

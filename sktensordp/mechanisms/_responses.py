@@ -55,7 +55,7 @@ class LevelResponse:
     variances: NDArray[np.float64]
 
     @classmethod
-    def of(
+    def from_design(
         cls,
         design: LevelDesign,
         domain: SensitivitySet,

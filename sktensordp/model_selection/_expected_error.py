@@ -28,11 +28,11 @@ _PRECISION = 1e-3
 # Relative precision of the epsilon of one unit, given the epsilon of a group.
 _GROUP_PRECISION = 1e-6
 # Assumptions of answers from own rows, and of protecting all entries of a unit.
-_SUPPOSING_OWN = (
+_OWN_ASSUMPTIONS = (
     "The row of a unit is computed from its raw entries, without noise: it serves that "
     "unit alone and stays where they are."
 )
-_SUPPOSING = f"{_SUPPOSING_OWN} Delta is not 0."
+_ASSUMPTIONS = f"{_OWN_ASSUMPTIONS} Delta is not 0."
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class ExpectedError:
     unit_epsilons : ndarray of shape (n_epsilons,)
         The parameter `epsilon` of the estimator. It is smaller than `epsilons` if
         these are for a group of units.
-    supposing : str
+    assumptions : str
         Further assumptions of the guarantee, in words; empty if there are none.
     protects : str
         Whom the epsilons protect, and from which change, in words.
@@ -60,7 +60,7 @@ class ExpectedError:
     errors: NDArray[np.float64]
     what: str
     unit_epsilons: NDArray[np.float64]
-    supposing: str = ""
+    assumptions: str = ""
     protects: str = ""
 
     def _repr_html_(self) -> str:
@@ -68,7 +68,7 @@ class ExpectedError:
         cells = [(f"epsilon = {shown(e)}", f"{error:.4g}") for e, error in pairs]
         line = f"Each epsilon would protect {self.protects}. Nothing is released yet."
         texts = [
-            f"<p>{escape(text)}</p>" for text in (self.what, self.supposing) if text
+            f"<p>{escape(text)}</p>" for text in (self.what, self.assumptions) if text
         ]
         return coloured(line, holds=True) + "".join(texts) + rows(cells)
 
@@ -157,7 +157,7 @@ def expected_error(
     "auto", it is that of the perturbation that a fit is expected to choose.
 
     If `unit` is a mode, or with ``personal=True``, the error assumes that answers for a
-    user are shown to that user only; `supposing` of the result states this.
+    user are shown to that user only; `assumptions` of the result states this.
 
     Examples
     --------
@@ -186,13 +186,13 @@ def expected_error(
     group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
     of_unit = np.array([_unit_epsilon(group_epsilon, e) for e in grid.tolist()])
     errors = np.array([error_at(epsilon) for epsilon in of_unit.tolist()], dtype=float)
-    supposing = ""
+    assumptions = ""
     if isinstance(getattr(estimator, "unit", None), Integral):
-        supposing = _SUPPOSING
+        assumptions = _ASSUMPTIONS
     elif getattr(estimator, "personal", False):
-        supposing = _SUPPOSING_OWN
+        assumptions = _OWN_ASSUMPTIONS
     protects = _protects(estimator, X, of_unit, group)
-    return ExpectedError(grid, errors, name, of_unit, supposing, protects)
+    return ExpectedError(grid, errors, name, of_unit, assumptions, protects)
 
 
 def epsilon_needed(

@@ -211,7 +211,7 @@ class ItemHoldout(_Splitter):
     """Split rows so that a share of every user's items is held out.
 
     The model is fitted to all users, and must find the other items that they chose:
-    score it by ``make_ranking_scorer(history=0)``.
+    score it by ``make_ranking_scorer(fold_in_fraction=0)``.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from .._sklearn_compat import routing_enabled
 from ..completion._base import BaseCompletion
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
-from ..privacy._parts import Context, Findings, collect, keeps_shape, learned_by
+from ..privacy._collect import Context, Findings, collect, keeps_shape, learned_by
 from ..privacy._protocol import PrivateEstimator, privacy_tags, states_guarantee
 from ..recommend import Recommender
 

@@ -37,7 +37,7 @@ from .._validation import check_aligned, check_unmasked, checked, malformed, sha
 from ..base import (
     EstimatorMixin,
     PrivateEstimatorMixin,
-    SentMixin,
+    StorableMixin,
     check_seed_of,
     recorded_fit,
 )
@@ -107,7 +107,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         As in ``RandomizedSearchCV``, but without epsilon and delta; see Notes.
     n_iter : float, default=10
         Expected number of candidates.
-    law : {"negative_binomial", "poisson"}, default="negative_binomial"
+    n_iter_distribution : {"negative_binomial", "poisson"}, default="negative_binomial"
         Distribution of the number of candidates. With "negative_binomial" and pure
         epsilons (delta is 0), all tries together cost at most 2 + `eta` times the
         epsilon of one try, and less if that epsilon is large. "poisson" costs less if
@@ -220,7 +220,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         "estimator": "no_validation",
         "param_distributions": [dict, list],
         "n_iter": [Interval(Real, 0, None, closed="neither")],
-        "law": [StrOptions({"negative_binomial", "poisson"})],
+        "n_iter_distribution": [StrOptions({"negative_binomial", "poisson"})],
         "eta": [Interval(Real, 0, 1, closed="both")],
         "score_epsilon": [Interval(Real, 0, None, closed="neither")],
         "scoring": [str, callable, None],
@@ -248,7 +248,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         param_distributions: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         n_iter: float = 10,
-        law: str = "negative_binomial",
+        n_iter_distribution: str = "negative_binomial",
         eta: float = 0.0,
         score_epsilon: float = 1.0,
         scoring: object = None,
@@ -269,7 +269,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             cv=cv,
             random_state=random_state,
         )
-        self.law = law
+        self.n_iter_distribution = n_iter_distribution
         self.eta = eta
         self.score_epsilon = score_epsilon
         self.score_bounds = score_bounds
@@ -363,7 +363,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                         )
                         yield _Try(params, candidate, splits, self.n_jobs, of_split)
 
-                question = ScoreQuestion.of(noise, units)
+                question = ScoreQuestion.from_units(noise, units)
                 best, noisy = Releases(noise, streams).select(tries(), question)
             self.best_params_ = best.params if best else {}
             fitted = best.fitted if best else []
@@ -405,7 +405,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         return self._plan(np.shape(self._as_table(X))[1:])[-1]
 
     def _marks(self) -> Marks:
-        steps = [s for s in steps_of(self.estimator) if isinstance(s, SentMixin)]
+        steps = [s for s in steps_of(self.estimator) if isinstance(s, StorableMixin)]
         return super()._marks().union(*(step._marks() for step in steps))
 
     def _plan(
@@ -523,7 +523,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         }
 
     def _distribution(self) -> RepetitionDistribution:
-        if self.law == "poisson":
+        if self.n_iter_distribution == "poisson":
             return poisson(float(self.n_iter))
         return negative_binomial(float(self.n_iter), float(self.eta))
 
@@ -750,10 +750,10 @@ class ScoreQuestion:
 
     sums: tuple[RangeSums]
 
-    many = 1
+    chunks_at_once = 1
 
     @classmethod
-    def of(cls, noise: NoisySums, units: Rows | Users) -> Self:
+    def from_units(cls, noise: NoisySums, units: Rows | Users) -> Self:
         """The question for the score of protected units."""
         least, most = units.ends
         times = round(noise.share / (most - least))

@@ -182,7 +182,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     """Conditions of the guarantee."""
     _statement = (
         "Everything that fit publishes follows from sums over the samples, clipped to "
-        "norm_bound, of their second moments (and, with centre, of the samples), to "
+        "norm_bound, of their second moments (and, with center, of the samples), to "
         "which {noise} was added{by}. {number} is public{size}."
     )
 
@@ -284,9 +284,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         return plan_gaussian_sums(
             float(self.epsilon),
             float(self.delta),
-            within=float(self.epsilon),
+            total_epsilon=float(self.epsilon),
             n_cells=n_numbers,
-            n_changed=n_numbers,
+            n_moved=n_numbers,
             n_entries=CAPACITY,
         )
 
@@ -343,7 +343,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             fields["source"] += shared_noise.source
             fields["conditions"] += shared_noise.conditions
             fields["statement"] = said + shared_noise.statement
-            return PrivacyGuarantee.of(event, delta=delta, **fields)
+            return PrivacyGuarantee.from_event(event, delta=delta, **fields)
         if event is not None and declared:
             return PrivacyGuarantee(event=event, epsilon=epsilon, delta=delta, **fields)
         if event is None:
@@ -355,12 +355,12 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 " What was not declared was read off the data themselves, which "
                 "protects nobody."
             )
-        return PrivacyGuarantee.of(dp_event.NonPrivateDpEvent(), **fields)
+        return PrivacyGuarantee.from_event(dp_event.NonPrivateDpEvent(), **fields)
 
     def __privacy_plan__(
         self, fitted: object = None, *, any_shape: bool = False
     ) -> PrivacyGuarantee:
-        declared, known = self._is_declared(), self._declared()
+        declared, target_domain = self._is_declared(), self._declared()
         shape = None if any_shape else getattr(fitted, "sample_shape_", None)
         if self.tensor_shape is not None:
             shape = checked_tensor_shape(self.tensor_shape)
@@ -370,7 +370,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             event = None if math.isinf(self.epsilon) else self._noise_of(1).event
             return self._guarantee(event, declared=declared)
         if shape is not None:
-            event = self._planned_noise(shape, self._n_further(known)).event
+            event = self._planned_noise(shape, self._n_further(target_domain)).event
             return self._guarantee(event, declared=True)
         return self._guarantee_for_any_shape()
 
@@ -395,11 +395,11 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """What is declared about targets, checked; None if it is not."""
         return None
 
-    def _facts(self, known: Any) -> dict[str, Any]:
+    def _facts(self, target_domain: Any) -> dict[str, Any]:
         """Attributes of a fit that follow from what is public about targets."""
         return {}
 
-    def _n_further(self, known: Any) -> int:
+    def _n_further(self, target_domain: Any) -> int:
         """Number of further coordinates, from what is public about targets."""
         return 0
 
@@ -511,9 +511,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             )
         if self.norm_bound is None:
             raise ValueError("Pass norm_bound: all parties must know it beforehand.")
-        shape, known = checked_tensor_shape(self.tensor_shape), self._declared()
-        of_targets, bound = self._settings(known), float(self.norm_bound)
-        n_further = self._n_further(known)
+        shape, target_domain = checked_tensor_shape(self.tensor_shape), self._declared()
+        of_targets, bound = self._settings(target_domain), float(self.norm_bound)
+        n_further = self._n_further(target_domain)
         noise = self._planned_noise(shape, n_further)
         settings = {
             "estimator": type(self).__name__,
@@ -538,7 +538,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             ),
         )
 
-    def _settings(self, known: Any) -> dict[str, Any]:
+    def _settings(self, target_domain: Any) -> dict[str, Any]:
         """What is public about targets, as values of JSON; raise if it is missing."""
         return {}
 
@@ -565,9 +565,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         return None
 
     def _fit_sums(self, sums: PartySums) -> Self:
-        shape, known = checked_tensor_shape(self.tensor_shape), self._declared()
-        facts = {**self._facts(known), "n_features_in_": shape[0]}
-        self._fit(OfParties(sums), shape, self._n_further(known), **facts)
+        shape, target_domain = checked_tensor_shape(self.tensor_shape), self._declared()
+        facts = {**self._facts(target_domain), "n_features_in_": shape[0]}
+        self._fit(OfParties(sums), shape, self._n_further(target_domain), **facts)
         self.__dict__.pop("feature_names_in_", None)
         return self
 

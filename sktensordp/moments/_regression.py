@@ -184,18 +184,20 @@ class _Regression(MomentsEstimator):
         """Targets of the right kind as one column, or an error."""
         raise NotImplementedError
 
-    def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
+    def _further(
+        self, targets: NDArray[Any], target_domain: Any
+    ) -> NDArray[np.float64]:
         """Targets as further coordinates of samples, after the constant if any."""
         raise NotImplementedError
 
     def _is_declared(self) -> bool:
         return super()._is_declared() and getattr(self, self._declares) is not None
 
-    def _known(self, targets: NDArray[Any] | None) -> tuple[Any, bool]:
+    def _target_domain(self, targets: NDArray[Any] | None) -> tuple[Any, bool]:
         """What is public about targets, and whether no target decided it."""
-        name, known = self._declares, self._declared()
-        if known is not None:
-            return known, True
+        name, target_domain = self._declares, self._declared()
+        if target_domain is not None:
+            return target_domain, True
         if targets is None:
             raise ValueError(f"Pass {name}: batches are read one by one.")
         if math.isfinite(self.epsilon):
@@ -241,10 +243,10 @@ class _Regression(MomentsEstimator):
         check_aligned(X, y=y)
         rows, shape = self._rows(X)
         targets = self._checked_targets(rows, y)
-        known, declared = self._known(targets)
+        target_domain, declared = self._target_domain(targets)
         rows = self._prepared(rows, shape)
-        samples = Samples([(rows, self._further(targets, known))])
-        return self._fit_to(samples, shape, known, declared=declared)
+        samples = Samples([(rows, self._further(targets, target_domain))])
+        return self._fit_to(samples, shape, target_domain, declared=declared)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
@@ -273,26 +275,31 @@ class _Regression(MomentsEstimator):
             As `fit`; if what `fit` would read off the targets is not declared; and if
             the batches can be read only once, but are needed again.
         """
-        known, declared = self._known(None)
+        target_domain, declared = self._target_domain(None)
 
         def further_of(rows: Any, batch: tuple[Any, Any]) -> NDArray[np.float64]:
             check_aligned(batch[0], y=batch[1])
-            return self._further(self._checked_targets(rows, batch[1]), known)
+            return self._further(self._checked_targets(rows, batch[1]), target_domain)
 
         samples, shape = self._in_batches(batches, lambda batch: batch[0], further_of)
-        return self._fit_to(samples, shape, known, declared=declared)
+        return self._fit_to(samples, shape, target_domain, declared=declared)
 
     def _fit_to(
-        self, samples: Samples, shape: tuple[int, ...], known: Any, *, declared: bool
+        self,
+        samples: Samples,
+        shape: tuple[int, ...],
+        target_domain: Any,
+        *,
+        declared: bool,
     ) -> Self:
-        facts, n_further = self._facts(known), self._n_further(known)
+        facts, n_further = self._facts(target_domain), self._n_further(target_domain)
         return self._fit(samples, shape, n_further, declared=declared, **facts)
 
-    def _facts(self, known: Any) -> dict[str, Any]:
-        return {f"{self._declares}_": known}
+    def _facts(self, target_domain: Any) -> dict[str, Any]:
+        return {f"{self._declares}_": target_domain}
 
-    def _settings(self, known: Any) -> dict[str, Any]:
-        if known is None:
+    def _settings(self, target_domain: Any) -> dict[str, Any]:
+        if target_domain is None:
             raise ValueError(
                 f"Pass {self._declares}: all parties must know it beforehand."
             )
@@ -301,7 +308,7 @@ class _Regression(MomentsEstimator):
             name: None if given is None else np.asarray(given, dtype=object).tolist()
             for name, given in (("offset", self.offset), ("scale", self.scale))
         }
-        labels = [repr(one) for one in np.asarray(known).tolist()]
+        labels = [repr(one) for one in np.asarray(target_domain).tolist()]
         return {self._declares: labels, **units}
 
     @property
@@ -778,7 +785,7 @@ class MultilinearRidge(RegressorMixin, _Regression):
         targets = self._checked_targets(predicted, y)
         return r2_of_any_size(targets, predicted, sample_weight)
 
-    def _n_further(self, known: Any) -> int:
+    def _n_further(self, target_domain: Any) -> int:
         return 2
 
     def _declared(self) -> tuple[float, float] | None:
@@ -796,8 +803,10 @@ class MultilinearRidge(RegressorMixin, _Regression):
             raise malformed("numbers", "Input y contains NaN or infinity.")
         return values
 
-    def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
-        low, high = known
+    def _further(
+        self, targets: NDArray[Any], target_domain: Any
+    ) -> NDArray[np.float64]:
+        low, high = target_domain
         scaled = (np.clip(targets, low, high) - (low + high) / 2) / ((high - low) / 2)
         return np.column_stack([np.full(len(scaled), self._constant), scaled])
 
@@ -1005,8 +1014,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
             return float(is_right.mean())
         return float(np.average(is_right, weights=np.asarray(sample_weight, float)))
 
-    def _n_further(self, known: Any) -> int:
-        return len(known)
+    def _n_further(self, target_domain: Any) -> int:
+        return len(target_domain)
 
     def _declared(self) -> NDArray[Any] | None:
         if self.classes is None:
@@ -1044,7 +1053,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
             "check how labels are spelt in y and in classes. "
         )
 
-    def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
+    def _further(
+        self, targets: NDArray[Any], target_domain: Any
+    ) -> NDArray[np.float64]:
         # An unknown label is -1.
-        index = index_of(known, targets)
-        return (index[:, np.newaxis] == np.arange(len(known))).astype(float)
+        index = index_of(target_domain, targets)
+        return (index[:, np.newaxis] == np.arange(len(target_domain))).astype(float)

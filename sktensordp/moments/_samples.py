@@ -70,7 +70,7 @@ class Samples:
             for _ in self.chunks():
                 pass
 
-    def chunks(self, many: int = 1) -> Iterator[Chunk]:
+    def chunks(self, chunks_at_once: int = 1) -> Iterator[Chunk]:
         """Yield rows and their further coordinates, chunk by chunk, all checked.
 
         Raises

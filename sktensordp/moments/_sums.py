@@ -130,7 +130,7 @@ class _SampleSums(Sums):
         return 2.0**self.length_bits if self.step else math.inf
 
     @property
-    def n_changed(self) -> int:
+    def n_moved(self) -> int:
         """Number of sums that are rounded after they are summed: all."""
         return math.prod(self.shape)
 
@@ -288,7 +288,7 @@ class Question:
     further: float = 0.0
     n_further: int = 0
 
-    many = 1
+    chunks_at_once = 1
 
     def __post_init__(self) -> None:
         for basis in self.bases or ():

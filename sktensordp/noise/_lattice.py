@@ -258,21 +258,21 @@ class GaussianLattice:
         epsilon = _residual_epsilon(finest, self.n_cells, log_half)
         return replace(self, sigma=sigma, residual_epsilon=epsilon)
 
-    def l2_sensitivity(self, sensitivity: float, n_changed: int) -> float:
+    def l2_sensitivity(self, sensitivity: float, n_differing: int) -> float:
         """L2 sensitivity of values that are rounded to the lattice.
 
         Parameters
         ----------
         sensitivity : float
             L2 sensitivity of the values before rounding.
-        n_changed : int
+        n_differing : int
             Largest number of values that differ between neighbouring data sets.
 
         Returns
         -------
         sensitivity : float
         """
-        return sensitivity + float(np.max(self.step)) * math.sqrt(n_changed)
+        return sensitivity + float(np.max(self.step)) * math.sqrt(n_differing)
 
     def randomize(
         self,

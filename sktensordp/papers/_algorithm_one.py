@@ -39,7 +39,9 @@ class OpenChannel(BallChannel):
     spread = 1.0
 
     @classmethod
-    def of(cls, n_outputs: int, sensitivity: float, epsilon: float) -> Self:
+    def from_sensitivity(
+        cls, n_outputs: int, sensitivity: float, epsilon: float
+    ) -> Self:
         """The channel whose noise keeps epsilon for codes within a distance."""
         variance = 2 * (sensitivity / epsilon) ** 2
         return cls("laplace", n_outputs, variance, 1, sensitivity)
@@ -114,7 +116,9 @@ def published_encoder(
     def draw() -> tuple[Model, Sample]:
         """The model and its training sample, with noise for the present codes."""
         codes = CodeMap(encoder, theta[:split])(rows)
-        channel = OpenChannel.of(n_components, l1_diameter(codes), epsilon)
+        channel = OpenChannel.from_sensitivity(
+            n_components, l1_diameter(codes), epsilon
+        )
         noise = channel.draw(len(rows), rng)
         model = Model(encoder, channel, decoder)
         return model, Sample(rows, trainer.targets, noise)

@@ -477,11 +477,11 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
                     raise ValueError(f"No value may exceed {_LARGEST:g} in magnitude.")
             statement = "The means and scales are statistics of the raw values."
             return entry_guarantee(event, statement, source), bounds, ()
-        void_for = None
+        claimed_epsilon = None
         if bounds is None:
             bounds = (0.0, 1.0) if values is None else range_of(values)
             if self._has_noise:
-                void_for = float(self.epsilon)
+                claimed_epsilon = float(self.epsilon)
                 if values is not None:
                     _warn(
                         "`value_bounds` is not given, so the range is read off the "
@@ -497,7 +497,9 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
             statement = f"{_SUMS} were used without noise."
             return entry_guarantee(event, statement, source), bounds, randomizers
         event = dp_event.ComposedDpEvent([r.event for r in randomizers])
-        guarantee = entry_guarantee(event, _STATEMENT, _SOURCE, void_for=void_for)
+        guarantee = entry_guarantee(
+            event, _STATEMENT, _SOURCE, claimed_epsilon=claimed_epsilon
+        )
         return guarantee, bounds, randomizers
 
     def __privacy_plan__(

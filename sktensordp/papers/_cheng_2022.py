@@ -96,7 +96,7 @@ class _PublishedEncoder(LinearEncoder):
     def _guarantee(self, mechanism: str, event: DpEvent) -> PrivacyGuarantee:
         if math.isinf(self.epsilon):
             return super()._guarantee(mechanism, event)
-        return PrivacyGuarantee.of(
+        return PrivacyGuarantee.from_event(
             event,
             unit="sample",
             statement="One call of transform or privatize releases, for each sample, "

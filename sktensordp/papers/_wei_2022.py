@@ -109,7 +109,7 @@ class _Algorithm(Measurement):
             return guarantee_without_noise()
         lattice = self._lattice
         return _guarantee_of(
-            self.name, problem.epsilon, lattice, void_for=problem.void_for
+            self.name, problem.epsilon, lattice, claimed_epsilon=problem.claimed_epsilon
         )
 
     def measure(
@@ -189,7 +189,7 @@ def _guarantee_of(
     epsilon: float,
     lattice: LaplaceLattice | None = None,
     *,
-    void_for: float | None = None,
+    claimed_epsilon: float | None = None,
 ) -> PrivacyGuarantee:
     """Guarantee that holds for an algorithm, with the published claim if stronger."""
     from dp_accounting import dp_event
@@ -203,8 +203,10 @@ def _guarantee_of(
         )
     event = PureDpEvent(float(epsilon))
     if lattice is not None:
-        event = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
-    return entry_guarantee(event, _INPUT, source, void_for=void_for, local=None)
+        event = LatticeLaplaceDpEvent.from_lattice(lattice, lattice.n_steps)
+    return entry_guarantee(
+        event, _INPUT, source, claimed_epsilon=claimed_epsilon, local=None
+    )
 
 
 def _generator(streams: NoiseStreams, number: int) -> np.random.Generator:
@@ -298,8 +300,10 @@ class _PublishedCompletion(BaseCompletion):
         epsilon, domain = float(self.epsilon), domain_of(self)
         if math.isinf(epsilon):
             return guarantee_without_noise()
-        void_for = None if domain.is_declared else epsilon
-        return _guarantee_of(self.perturbation, epsilon, void_for=void_for)
+        claimed_epsilon = None if domain.is_declared else epsilon
+        return _guarantee_of(
+            self.perturbation, epsilon, claimed_epsilon=claimed_epsilon
+        )
 
     @property
     def _randomizes_single_values(self) -> bool:

@@ -287,7 +287,7 @@ class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
             density = 0.5 / scale
             ends: tuple[Any, Any] = domain.low, domain.high
             lattice = laplace_lattice(*ends, epsilon)
-            entry_event = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
+            entry_event = LatticeLaplaceDpEvent.from_lattice(lattice, lattice.n_steps)
             event, tail = dp_event.SelfComposedDpEvent(entry_event, size), 0.0
         else:
             scale = width / math.sqrt(2 * epsilon)

@@ -200,7 +200,7 @@ class PrivacyProfileDisplay(GuaranteesDisplay):
         >>> from matplotlib.figure import Figure
         >>> from sktensordp.plotting import PrivacyProfileDisplay
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> half = PrivacyGuarantee.of(
+        >>> half = PrivacyGuarantee.from_event(
         ...     dp_event.LaplaceDpEvent(0.5), unit="sample", source="none",
         ...     statement="Half of the noise.", claimed=(1.0, 0.0))
         >>> display = PrivacyProfileDisplay.from_guarantee(
@@ -356,7 +356,7 @@ class AttackRiskDisplay(GuaranteesDisplay):
         >>> from matplotlib.figure import Figure
         >>> from sktensordp.plotting import AttackRiskDisplay
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> person = PrivacyGuarantee.of(
+        >>> person = PrivacyGuarantee.from_event(
         ...     dp_event.GaussianDpEvent(2.0), delta=1e-5, unit=0, source="none",
         ...     statement="A release.", relation="add-or-remove")
         >>> display = AttackRiskDisplay.from_guarantee(

@@ -102,7 +102,7 @@ class PrivacyGuarantee:
     >>> import dp_accounting
     >>> from sktensordp.privacy import PrivacyGuarantee
     >>> noise = dp_accounting.GaussianDpEvent(noise_multiplier=4.0)
-    >>> guarantee = PrivacyGuarantee.of(
+    >>> guarantee = PrivacyGuarantee.from_event(
     ...     noise, delta=1e-5, unit="sample", statement="Gaussian noise.",
     ...     source="Balle and Wang (2018), Theorem 8")
     >>> print(guarantee)
@@ -165,7 +165,7 @@ class PrivacyGuarantee:
             vars(self)["conditions"] = united((), self.event)
 
     @classmethod
-    def of(cls, event: "DpEvent", *, delta: float = 0.0, **fields: Any) -> Self:
+    def from_event(cls, event: "DpEvent", *, delta: float = 0.0, **fields: Any) -> Self:
         """Guarantee of an event; its epsilon is computed at `delta`.
 
         Parameters
@@ -213,9 +213,9 @@ class PrivacyGuarantee:
         names = ("unit", "relation", "statement", "source", "conditions")
         kept = {name: getattr(self, name) for name in names}
         kept["local"] = local_of([self])
-        return type(self).of(event, delta=delta, **{**kept, **changes})
+        return type(self).from_event(event, delta=delta, **{**kept, **changes})
 
-    def under(self, *conditions: str) -> Self:
+    def with_conditions(self, *conditions: str) -> Self:
         """The same guarantee, if these conditions hold as well.
 
         Parameters
@@ -476,7 +476,7 @@ class PrivacyGuarantee:
         --------
         >>> from dp_accounting import GaussianDpEvent
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> guarantee = PrivacyGuarantee.of(
+        >>> guarantee = PrivacyGuarantee.from_event(
         ...     GaussianDpEvent(2.0), delta=1e-5, unit="sample",
         ...     statement="Gaussian noise.", source="Balle and Wang (2018), Theorem 8")
         >>> round(guarantee.advantage(), 4)
@@ -512,7 +512,7 @@ class PrivacyGuarantee:
         --------
         >>> from dp_accounting import LaplaceDpEvent
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> guarantee = PrivacyGuarantee.of(
+        >>> guarantee = PrivacyGuarantee.from_event(
         ...     LaplaceDpEvent(1.0), unit="sample", statement="Laplace noise.",
         ...     source="Dwork et al. (2006)")
         >>> round(guarantee.max_accuracy(), 4)
@@ -548,7 +548,7 @@ class PrivacyGuarantee:
         --------
         >>> from dp_accounting import GaussianDpEvent
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> guarantee = PrivacyGuarantee.of(
+        >>> guarantee = PrivacyGuarantee.from_event(
         ...     GaussianDpEvent(1.0), delta=1e-5, unit="sample",
         ...     statement="Gaussian noise.", source="Balle and Wang (2018), Theorem 8")
         >>> round(guarantee.max_tpr(0.01), 4)
@@ -583,7 +583,7 @@ class PrivacyGuarantee:
         --------
         >>> from dp_accounting import LaplaceDpEvent
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> guarantee = PrivacyGuarantee.of(
+        >>> guarantee = PrivacyGuarantee.from_event(
         ...     LaplaceDpEvent(1.0), unit="sample", statement="Laplace noise.",
         ...     source="Dwork et al. (2006)")
         >>> values = guarantee.predictive_values(prior=0.1, fpr=0.05)
@@ -723,7 +723,7 @@ def no_guarantee(
     """What a release without noise guarantees: nothing."""
     from dp_accounting import dp_event
 
-    return PrivacyGuarantee.of(
+    return PrivacyGuarantee.from_event(
         dp_event.NonPrivateDpEvent(),
         unit=unit,
         relation=relation,
@@ -767,7 +767,7 @@ def compose(
     --------
     >>> import dp_accounting
     >>> from sktensordp.privacy import PrivacyGuarantee, compose
-    >>> release = PrivacyGuarantee.of(
+    >>> release = PrivacyGuarantee.from_event(
     ...     dp_accounting.LaplaceDpEvent(noise_multiplier=2.0), unit="entry",
     ...     statement="Laplace noise.", source="Dwork et al. (2006)")
     >>> together = compose(release, release, release)
@@ -781,7 +781,7 @@ def compose(
     if any(g.claimed is not None for g in guarantees):
         pairs = [g.claimed or (g.epsilon, g.delta) for g in guarantees]
         claimed = (sum(e for e, _ in pairs), min(sum(d for _, d in pairs), _BELOW_ONE))
-    return PrivacyGuarantee.of(
+    return PrivacyGuarantee.from_event(
         compose_events(g.event for g in guarantees),
         delta=_stated_delta([g.delta for g in guarantees]) if delta is None else delta,
         unit=unit,
@@ -825,7 +825,7 @@ def compose_parallel(
     >>> import dp_accounting
     >>> from sktensordp.privacy import PrivacyGuarantee, compose_parallel
     >>> def noise(scale):
-    ...     return PrivacyGuarantee.of(
+    ...     return PrivacyGuarantee.from_event(
     ...         dp_accounting.LaplaceDpEvent(scale), unit="sample",
     ...         statement="Laplace noise.", source="Dwork et al. (2006)")
     >>> compose_parallel(noise(2.0), noise(4.0)).epsilon
@@ -840,7 +840,7 @@ def compose_parallel(
     if any(g.claimed is not None for g in guarantees):
         pairs = [g.claimed or (g.epsilon, g.delta) for g in guarantees]
         claimed = (max(e for e, _ in pairs), max(d for _, d in pairs))
-    return PrivacyGuarantee.of(
+    return PrivacyGuarantee.from_event(
         ParallelDpEvent(g.event for g in guarantees),
         delta=max(g.delta for g in guarantees) if delta is None else delta,
         unit=unit,

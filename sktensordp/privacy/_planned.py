@@ -7,9 +7,9 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
+from ._collect import Context, collect
 from ._guarantee import PrivacyGuarantee
 from ._numbers import check_number, checked_integer
-from ._parts import Context, collect
 from ._report import composed, counted, report_of
 from .budgets._budget import PrivacyBudget
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ._collect import Context, Findings, collect
 from ._guarantee import PrivacyGuarantee, compose, guarantee_line
 from ._html import releases_table
 from ._numbers import epsilon_line
-from ._parts import Context, Findings, collect
 from ._protocol import states_guarantee
 from ._searches import SCORES_CAVEAT
 

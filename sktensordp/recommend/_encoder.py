@@ -33,7 +33,7 @@ from .._validation import (
     names_of,
     warn,
 )
-from ..base import EstimatorMixin, SentMixin
+from ..base import EstimatorMixin, StorableMixin
 from ..completion._likely_mistakes import (
     check_bins,
     check_whole,
@@ -52,7 +52,7 @@ _CONTAINERS = dict, list, set, tuple, np.ndarray
 
 
 class CoordinateEncoder(
-    EstimatorMixin, SentMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+    EstimatorMixin, StorableMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
 ):
     """Encode user ids, item ids and times as coordinates of a tensor.
 
@@ -768,7 +768,7 @@ def index_of_ids(known: Known, column: NDArray[Any]) -> NDArray[np.int64]:
 
     Floats too large to represent integers exactly are unknown.
     """
-    return np.where(_are_distinct(column), known.of(column), -1)
+    return np.where(_are_distinct(column), known.find(column), -1)
 
 
 def seconds_of(column: NDArray[Any]) -> NDArray[np.float64]:

@@ -39,7 +39,7 @@ from .._validation import (
 )
 from ..base import (
     EstimatorMixin,
-    SentMixin,
+    StorableMixin,
     counted_by,
     counting_for,
     time_is_public,
@@ -108,7 +108,7 @@ def _has(method: str) -> Callable[[Recommender], bool]:
     return check
 
 
-class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
+class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimator):
     """Recommend items to users, from a table with ids.
 
     Pass a table whose first column holds users and whose second column holds items. The
@@ -127,7 +127,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         nothing: declare the ids of all other columns, and leave the users out, as in
         ``CoordinateEncoder(categories=[None, films])``. There is room for any number of
         users.
-    unknown : {"drop", "error"}, default="drop"
+    handle_unknown : {"drop", "error"}, default="drop"
         What `fit` and `fold_in` do with a row if one of its ids is not among the
         `categories` of its column: leave the row out, or refuse the table. Users of
         `fold_in` may be new. If entries are protected, the warning or error states how
@@ -202,7 +202,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "completion": [HasMethods(["fit", "predict", "recommend"])],
         "encoder": [CoordinateEncoder, None],
-        "unknown": [StrOptions({"drop", "error"})],
+        "handle_unknown": [StrOptions({"drop", "error"})],
     }
 
     n_features_in_: int
@@ -214,11 +214,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         completion: BaseCompletion | ImplicitCompletion,
         encoder: CoordinateEncoder | None = None,
         *,
-        unknown: str = "drop",
+        handle_unknown: str = "drop",
     ) -> None:
         self.completion = completion
         self.encoder = encoder
-        self.unknown = unknown
+        self.handle_unknown = handle_unknown
 
     def __sklearn_tags__(self) -> Tags:
         tags, inner = super().__sklearn_tags__(), get_tags(self.completion)
@@ -256,7 +256,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         ValueError
             Before any budget is charged: if parameters contradict each other, an id is
             missing, `X` and `y` have different lengths, or an id is unknown and
-            ``unknown="error"``. Otherwise as `fit` of the encoder and the completion.
+            ``handle_unknown="error"``. Otherwise as `fit` of the encoder and the
+            completion.
         TypeError
             If `X` is a sparse array or a Dask collection.
         """
@@ -287,7 +288,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             frame = type(table) if hasattr(table, "columns") else None
             if self.__sklearn_is_fitted__():
                 # The conditions of the earlier fit may have changed since.
-                self._made = self.__privacy_releases__()
+                self._release_counts = self.__privacy_releases__()
             unit = unit_of(completion)
             self._fitted = _Fitted(encoder, completion, unit, local, kinds, frame)
             on_step()
@@ -437,7 +438,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         fitted = self._fitted
-        single, asked = one_or_each(units, "units")
+        is_single, asked = one_or_each(units, "units")
         asked = _without_missing(asked, "units", "user")
         fitted.warn_if_lost(any(id_ is not None for id_ in asked))
         where = fitted.rows_of(asked)
@@ -458,8 +459,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         if self._wants_frame:
             return self._framed(self._names_of_columns, asked, items, scores)
         if scores is None:
-            return items[0] if single else items
-        return (items[0], scores[0]) if single else (items, scores)
+            return items[0] if is_single else items
+        return (items[0], scores[0]) if is_single else (items, scores)
 
     def similar_items(self, items: object, k: int = 10) -> Any:
         """Find similar items, by the released model alone.
@@ -488,13 +489,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         fitted = self._fitted
-        single, asked = one_or_each(items, "items")
+        is_single, asked = one_or_each(items, "items")
         asked = _without_missing(asked, "items", "item")
         found = fitted.completion.similar_items(fitted.indices_of(asked), k)
         similar = fitted.encoder.ids(found, fitted.item_column)
         if self._wants_frame:
             return self._framed([self._names_of_columns[1], "similar"], asked, similar)
-        return similar[0] if single else similar
+        return similar[0] if is_single else similar
 
     def set_output(self, *, transform: str | None = None) -> Self:
         """Choose whether `recommend` and `similar_items` return data frames.
@@ -604,7 +605,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         self,
         n_users: int | None = None,
         *,
-        lengths: ArrayLike | None = None,
+        items_per_user: ArrayLike | None = None,
         random_state: int | None = None,
     ) -> Any:
         """Draw a table of synthetic users, with ids as in `fit`; this releases nothing.
@@ -618,7 +619,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         n_users : int, default=None
             Number of synthetic users. They are numbered from 0, so that nobody takes
             them for real users. None takes the released number of users.
-        lengths : array-like of int, default=None
+        items_per_user : array-like of int, default=None
             Numbers of items; each user's number is drawn from these. They must be
             public; `privacy_of` then lists them. None draws from the released
             histogram.
@@ -641,7 +642,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         fitted = self._fitted
         drawn = fitted.completion.sample_users(
-            n_users, lengths=lengths, random_state=random_state
+            n_users, items_per_user=items_per_user, random_state=random_state
         )
         where, *values = drawn if isinstance(drawn, tuple) else (drawn,)
         columns = [where[:, 0]]
@@ -851,16 +852,16 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return X
 
     def _check_unknown(self, completion: HasUnit) -> None:
-        """Refuse ``unknown="error"`` if a unit is protected."""
-        if completion.unit != "entry" and self.unknown != "drop":
+        """Refuse ``handle_unknown="error"`` if a unit is protected."""
+        if completion.unit != "entry" and self.handle_unknown != "drop":
             raise ValueError(
-                f"unknown={self.unknown!r} would reveal whether anybody has an id that "
-                f"is not declared, which unit={completion.unit} protects. Set "
-                f"unknown='drop'."
+                f"handle_unknown={self.handle_unknown!r} would reveal whether anybody "
+                f"has an id that is not declared, which unit={completion.unit} "
+                f"protects. Set handle_unknown='drop'."
             )
 
     def _kept(self, known: NDArray[np.bool_], completion: HasUnit) -> NDArray[np.intp]:
-        """Numbers of the rows whose ids are known; drop or refuse others, by `unknown`.
+        """Numbers of the rows whose ids are known; others are dropped or refused.
 
         Messages mention the other rows only if ids are public.
         """
@@ -868,10 +869,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         n_unknown = len(known) - len(kept)
         if not n_unknown or completion.unit != "entry":
             return kept
-        if self.unknown == "error":
+        if self.handle_unknown == "error":
             raise ValueError(
                 f"{n_unknown} rows have an id that is not among the declared "
-                f"`categories`. Declare it, leave the rows out, or set unknown='drop'."
+                f"`categories`. Declare it, leave the rows out, or set "
+                f"handle_unknown='drop'."
             )
         warn(
             f"{n_unknown} rows are left out: they have an id that is not among the "
@@ -1045,8 +1047,8 @@ class _Fitted:
             raise ValueError(
                 "The table has no column after the items: leave context=None."
             )
-        single, asked = one_or_each(values, "context")
-        if single or len(asked) != n_columns:
+        is_single, asked = one_or_each(values, "context")
+        if is_single or len(asked) != n_columns:
             raise ValueError(
                 f"context must be a list of {n_columns} values, one for each column "
                 f"after the items."

@@ -25,7 +25,7 @@ _METRICS = ("recall", "ndcg")
 def make_fold_in_scorer(
     scoring: str = "neg_root_mean_squared_error",
     *,
-    history: float = 0.8,
+    fold_in_fraction: float = 0.8,
     random_state: int = 0,
 ) -> Callable[[Any, ArrayLike, ArrayLike], float]:
     """Make a scorer that tests a completion on held-out units, such as users.
@@ -41,7 +41,7 @@ def make_fold_in_scorer(
     ----------
     scoring : str, default="neg_root_mean_squared_error"
         Name of a scikit-learn scorer.
-    history : float, default=0.8
+    fold_in_fraction : float, default=0.8
         Probability with which an entry is folded in, between 0 and 1.
     random_state : int, default=0
         Seed for the choice of these entries, by a hash of their coordinates: no unit
@@ -57,7 +57,7 @@ def make_fold_in_scorer(
     Raises
     ------
     ValueError
-        If `history` is not between 0 and 1.
+        If `fold_in_fraction` is not between 0 and 1.
 
     Examples
     --------
@@ -77,11 +77,13 @@ def make_fold_in_scorer(
     >>> search.best_params_
     {'epsilon': 8.0}
     """
-    if not 0 < history < 1:
-        raise ValueError(f"history must be between 0 and 1, got {history}.")
+    if not 0 < fold_in_fraction < 1:
+        raise ValueError(
+            f"fold_in_fraction must be between 0 and 1, got {fold_in_fraction}."
+        )
     from sklearn.metrics import get_scorer
 
-    return _FoldInScorer(get_scorer(scoring), history, random_state)
+    return _FoldInScorer(get_scorer(scoring), fold_in_fraction, random_state)
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,16 @@ class _FoldInScorer:
     """A scorer that can be pickled."""
 
     scorer: Callable[..., float]
-    history: float
+    fold_in_fraction: float
     random_state: int
 
     def __call__(self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> float:
         model = estimator
         check_same_length(X, y)
         # The ids themselves decide, not the indices that an encoder gave them.
-        is_history = below(hashes(columns_of(X), self.random_state), self.history)
+        is_history = below(
+            hashes(columns_of(X), self.random_state), self.fold_in_fraction
+        )
         if isinstance(estimator, Pipeline):
             X, model = estimator[:-1].transform(X), estimator[-1]
         if np.all(is_history):
@@ -108,7 +112,7 @@ class _FoldInScorer:
 def make_ranking_scorer(
     metric: str = "recall",
     k: int = 20,
-    history: float = 0.8,
+    fold_in_fraction: float = 0.8,
     *,
     random_state: int = 0,
 ) -> RankingScorer:
@@ -118,9 +122,9 @@ def make_ranking_scorer(
     model recommend `k` items that are not in the history. The user's other items should
     be among them. The score is the mean over users who have other items.
 
-    If whole users are held out, as by `UserHoldout`, keep `history` above 0. If some
-    items of every user are held out, as by `ItemHoldout`, pass ``history=0``: the model
-    knows the users from its fit.
+    If whole users are held out, as by `UserHoldout`, keep `fold_in_fraction` above 0.
+    If some items of every user are held out, as by `ItemHoldout`, pass
+    ``fold_in_fraction=0``: the model knows the users from its fit.
 
     Parameters
     ----------
@@ -130,7 +134,7 @@ def make_ranking_scorer(
         largest sum that this number of held-out items can reach within `k`.
     k : int, default=20
         Number of items to recommend.
-    history : float, default=0.8
+    fold_in_fraction : float, default=0.8
         Probability with which a user's item is folded in, at least 0 and below 1.
     random_state : int, default=0
         Seed for the choice of these items, by a hash of user and item: no user decides
@@ -173,9 +177,11 @@ def make_ranking_scorer(
     if metric not in _METRICS:
         raise ValueError(f"metric must be one of {list(_METRICS)}, got {metric!r}.")
     k = checked_count(k)
-    if not 0 <= history < 1:
-        raise ValueError(f"history must be at least 0 and below 1, got {history}.")
-    return RankingScorer(metric, k, float(history), int(random_state))
+    if not 0 <= fold_in_fraction < 1:
+        raise ValueError(
+            f"fold_in_fraction must be at least 0 and below 1, got {fold_in_fraction}."
+        )
+    return RankingScorer(metric, k, float(fold_in_fraction), int(random_state))
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,7 @@ class RankingScorer:
 
     metric: str
     k: int
-    history: float
+    fold_in_fraction: float
     random_state: int
 
     def __call__(
@@ -216,7 +222,7 @@ class RankingScorer:
             where = np.asarray(X)
         where = where[:, :2]
         is_known = np.all(where >= 0, axis=1)
-        in_history = is_known & below(numbers, self.history)
+        in_history = is_known & below(numbers, self.fold_in_fraction)
         if np.any(in_history):
             model = _with_history(model, X, y, in_history)
         held_out = np.flatnonzero(is_known & ~in_history)

@@ -12,10 +12,10 @@ from ._rows import (
     FittedModel,
     ObservedValues,
     Rows,
-    continued,
+    add_entries,
     own_rows,
     rescaled,
-    updated,
+    run_sweeps,
     with_indices,
 )
 from ._shared_rows import row_posterior
@@ -33,9 +33,9 @@ __all__ = [
     "TableLikelihood",
     "TuckerForm",
     "TuckerRows",
+    "add_entries",
     "as_coordinates",
     "check_tucker_size",
-    "continued",
     "cp_to_dense",
     "cp_to_tucker",
     "fit_biases_to_sums",
@@ -50,7 +50,7 @@ __all__ = [
     "point_model",
     "rescaled",
     "row_posterior",
+    "run_sweeps",
     "times_recurring",
-    "updated",
     "with_indices",
 ]

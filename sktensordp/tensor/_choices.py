@@ -17,7 +17,7 @@ class Choices:
     Attributes
     ----------
     users : ndarray of shape (n_users,), int64
-        Indices of users. If made by `of`, they ascend and each has a choice.
+        Indices of users. If made by `from_keys`, they ascend and each has a choice.
     starts : ndarray of shape (n_users + 1,), int64
         Row u of `users` chose items[starts[u]:starts[u + 1]].
     items : ndarray of shape (n_choices,), int32
@@ -32,7 +32,7 @@ class Choices:
     n_items: int
 
     @classmethod
-    def of(cls, keys: NDArray[np.int64], n_items: int) -> "Choices":
+    def from_keys(cls, keys: NDArray[np.int64], n_items: int) -> "Choices":
         """Make choices from keys ``user * n_items + item``, which are overwritten."""
         keys.sort()
         if len(keys):
@@ -57,7 +57,7 @@ class Choices:
         """Sum the contributions of all users to a release; see `People` of the door."""
         return contribute(self, question), None
 
-    def chunks(self, many: int = 1) -> "Iterator[Choices]":
+    def chunks(self, chunks_at_once: int = 1) -> "Iterator[Choices]":
         """All users in one chunk."""
         yield self
 
@@ -109,4 +109,4 @@ class Choices:
             np.repeat(choices.users, choices.sizes) * self.n_items + choices.items
             for choices in (kept, new)
         ]
-        return Choices.of(np.concatenate(keys), self.n_items)
+        return Choices.from_keys(np.concatenate(keys), self.n_items)

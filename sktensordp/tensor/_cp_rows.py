@@ -22,7 +22,15 @@ from ._leading_terms import leading_terms, n_standing_out
 from ._likelihood import TableLikelihood
 from ._observations import Observations
 from ._priors import BIAS_PRECISION
-from ._rows import ObservedValues, Rows, Spread, learn, renewed, weigh, weighing
+from ._rows import (
+    ObservedValues,
+    RowMoments,
+    Rows,
+    row_weighting,
+    sweep_mode,
+    update_prior,
+    with_row_weights,
+)
 from ._threads import one_blas_thread
 
 # Number of sweeps before precisions are learned; for precisions of terms, it counts
@@ -162,7 +170,7 @@ def swept(fit: Fit) -> Fit:
     if likelihood is not None and fit.n_iter in _OBSERVED_AFTER:
         # This is a copy, since later learning must not change tasks.
         entries, (counts,) = entries.change_values(_observed, rows, copy(likelihood))
-        likelihood.learn(counts)
+        likelihood.update_weights(counts)
     if likelihood is not None and likelihood.known_share is not None:
         floor = likelihood.known_share * rows.noise
     is_learned = fit.n_learned + fit.n_iter - fit.terms_since > _BEFORE_LEARNING
@@ -173,21 +181,23 @@ def swept(fit: Fit) -> Fit:
     modes = [*range(1, rows.n_modes), 0]
     if fit.n_learned + fit.n_iter == 0 and rows.features.shape[1]:
         modes = [0, *modes]
-    found: dict[int, Spread] = {}
+    found: dict[int, RowMoments] = {}
     crosses: dict[int, NDArray[np.float64] | None] = {}
     for mode in modes:
-        rows, entries, found[mode], crosses[mode] = renewed(
+        rows, entries, found[mode], crosses[mode] = sweep_mode(
             rows, entries, mode, fit.n_threads
         )
     error = float(found[0].errors)
     noise = max(min(error / entries.n_entries, fit.most_noise), floor)
     rows = replace(rows, noise=float(noise))
     if fit.weighs and fit.n_iter >= 5:
-        how = weighing(rows.noise, found[0], entries.counts[0], floor)
+        how = row_weighting(rows.noise, found[0], entries.counts[0], floor)
         if how is not None and entries.has_rows(0):
-            rows, entries, _ = entries.change_rows(weigh, rows, how, reads=[])
+            rows, entries, _ = entries.change_rows(
+                with_row_weights, rows, how, reads=[]
+            )
         elif how is not None:
-            rows, _ = weigh(rows, entries, how)
+            rows, _ = with_row_weights(rows, entries, how)
     rows = _with_learned_prior(fit, rows, found, crosses)
     return replace(fit, rows=rows, entries=entries, n_iter=fit.n_iter + 1, error=error)
 
@@ -204,7 +214,7 @@ def _observed(
 def _with_learned_prior(
     fit: Fit,
     rows: Rows,
-    found: dict[int, Spread],
+    found: dict[int, RowMoments],
     crosses: dict[int, NDArray[np.float64] | None],
 ) -> Rows:
     """Give the rows the prior that their posterior suggests after a sweep."""
@@ -225,11 +235,13 @@ def _with_learned_prior(
         return rows
     columns = np.ones(rows.fixed.shape[1], dtype=bool)
     if n_iter - fit.terms_since <= _BEFORE_LEARNING:
-        columns = rows.single
+        columns = rows.in_one_mode
     # Terms of a matrix are pruned; terms of a tensor have prior means of one.
-    prunes = rows.single | (rows.n_modes == 2)
+    prunes = rows.in_one_mode | (rows.n_modes == 2)
     for mode, cross in sorted(crosses.items()):
-        rows = learn(rows, mode, found[mode], columns, prunes=prunes, cross=cross)
+        rows = update_prior(
+            rows, mode, found[mode], columns, prunes=prunes, cross=cross
+        )
     return rows
 
 
@@ -521,7 +533,7 @@ def exact_start(
     if floor > exact:
         return None
     rows = start(noise=cap, seed=0)
-    of_terms = ~rows.fixed & ~rows.single
+    of_terms = ~rows.fixed & ~rows.in_one_mode
     if n_entries <= of_terms.sum(axis=1) @ [len(used) for used in rows.used]:
         return None
     # The time of a sweep grows with the square of the number of modes, and so does the

@@ -36,7 +36,7 @@ class TableLikelihood:
     Attributes
     ----------
     known_share : float or None
-        Share of the variance of z that the table causes; None before `learn`.
+        Share of the variance of z that the table causes; None before `update_weights`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TableLikelihood:
         values : ndarray of shape (n,)
             They have the type of the predictions.
         counts : ndarray of shape (n_grid, n_outputs)
-            Number of entries by prediction and output, for `learn`.
+            Number of entries by prediction and output, for `update_weights`.
         """
         values = np.empty_like(fitted)
         n_outputs, last = self._table.shape[1], _N_GRID - 1
@@ -120,7 +120,7 @@ class TableLikelihood:
         self._tilt = tilt
         return p
 
-    def learn(self, counts: NDArray[np.float64]) -> None:
+    def update_weights(self, counts: NDArray[np.float64]) -> None:
         """Learn how levels vary around predictions.
 
         Parameters

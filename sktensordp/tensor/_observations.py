@@ -114,7 +114,7 @@ class Observations:
     signs: NDArray[np.int8] | None = None
 
     @classmethod
-    def of(
+    def from_arrays(
         cls,
         coordinates: NDArray[np.integer],
         values: NDArray[np.floating],

@@ -12,10 +12,10 @@ term. A column that is free in the first mode, and a feature of the rows in the 
 holds the weights that rows of the first mode give to the feature. Fixed columns are
 known exactly, so their covariances are neither stored nor summed.
 
-`Rows` is a frozen state. `update`, `learn` and `weigh` return another one. `sums` and
-`spread` read it; their results for chunks of the entries can be added up. If a chunk
-has all entries of some rows of a mode, only this chunk needs these rows. `renewed`
-updates a mode, wherever its rows and entries are.
+`Rows` is a frozen state. `solve_mode`, `update_prior` and `with_row_weights` return
+another one. `sums` and `row_moments` read it; their results for chunks of the entries
+can be added up. If a chunk has all entries of some rows of a mode, only this chunk
+needs these rows. `sweep_mode` updates a mode, wherever its rows and entries are.
 """
 
 import math
@@ -43,7 +43,7 @@ _BLOCK = 2**20
 _CHUNK = 2**14
 # For weights of rows: the least variance of a row, as a share of the residual variance,
 # and the numbers of entries that the average counts as if the mechanism adds nothing;
-# see `weighing`.
+# see `row_weighting`.
 _LEAST_RESIDUAL, _FITTED_AS, _STATED_AS = 0.05, 100.0, 3.0
 
 
@@ -66,8 +66,8 @@ class Sums(NamedTuple):
     projection: NDArray[np.float64]
 
 
-class Spread(NamedTuple):
-    """Sums over the rows of a mode that have entries; see `spread`.
+class RowMoments(NamedTuple):
+    """Sums over the rows of a mode that have entries; see `row_moments`.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class Spread(NamedTuple):
     squared_errors: float = 0.0
 
 
-class OfMode(NamedTuple):
+class ModeRows(NamedTuple):
     """The rows of one mode; see `Rows`."""
 
     used: NDArray[np.integer]
@@ -101,9 +101,9 @@ class OfMode(NamedTuple):
     stated_weights: NDArray[np.float64] | None = None
     errors: NDArray[np.float64] | None = None
 
-    def taken(self, places: slice | NDArray[Any]) -> "OfMode":
+    def taken(self, places: slice | NDArray[Any]) -> "ModeRows":
         """Some of these rows."""
-        return OfMode._make(None if rows is None else rows[places] for rows in self)
+        return ModeRows._make(None if rows is None else rows[places] for rows in self)
 
 
 class Form(Protocol):
@@ -206,7 +206,7 @@ class Rows:
         return tuple(bool(ties.any()) for ties in self.tie)
 
     @property
-    def single(self) -> NDArray[np.bool_]:
+    def in_one_mode(self) -> NDArray[np.bool_]:
         """Columns that are free in one mode alone: biases and weights of features."""
         n_free = np.count_nonzero(~self.fixed, axis=0)
         return n_free == 1
@@ -289,17 +289,17 @@ class Rows:
             mode, before._replace(means=means, covariances=covariances)
         )
 
-    def of_mode(self, mode: int) -> OfMode:
+    def of_mode(self, mode: int) -> ModeRows:
         """Everything that is stored for the rows of a mode."""
         of_first = self.weights, self.stated_weights, self.errors
-        return OfMode(
+        return ModeRows(
             self.used[mode],
             self.means[mode],
             self.covariances[mode],
             *(of_first if mode == 0 else ()),
         )
 
-    def with_rows(self, mode: int, of_mode: OfMode) -> Self:
+    def with_rows(self, mode: int, of_mode: ModeRows) -> Self:
         """Replace the rows of a mode; the number of rows may change."""
         changed: dict[str, Any] = of_mode._asdict() if mode == 0 else {}
         for name in ("used", "means", "covariances"):
@@ -803,7 +803,7 @@ def _range(numbers: NDArray[np.integer]) -> slice | NDArray[np.integer]:
 # --- one mode, given all others ------------------------------------------------------
 
 
-def update(
+def solve_mode(
     rows: SomeRows,
     entries: Observations,
     mode: int,
@@ -854,15 +854,15 @@ def update(
         return cross
 
     crosses = in_threads(solve_some, blocks, n_threads)
-    updated = rows.with_mode(mode, means, covariances)
+    solved = rows.with_mode(mode, means, covariances)
     if mode == 0:
-        updated = replace(updated, errors=entries.energies + fitted)
-    return updated, crosses[0] if rows.is_smooth[mode] else None
+        solved = replace(solved, errors=entries.energies + fitted)
+    return solved, crosses[0] if rows.is_smooth[mode] else None
 
 
-def renewed(
+def sweep_mode(
     rows: SomeRows, entries: Values, mode: int, n_threads: int = 1
-) -> tuple[SomeRows, Values, Spread, NDArray[np.float64] | None]:
+) -> tuple[SomeRows, Values, RowMoments, NDArray[np.float64] | None]:
     """Posterior of the rows of one mode, wherever these rows and the entries are.
 
     If a chunk has all entries of a row, the row is updated there. For other rows, the
@@ -879,28 +879,30 @@ def renewed(
     -------
     rows : Rows
     entries : Observations or ChunkedObservations
-    found : Spread
+    found : RowMoments
         Spread of the new rows around their old prior mean.
     cross : ndarray or None
-        See `update`.
+        See `solve_mode`.
     """
     if entries.has_rows(mode) and not rows.is_smooth[mode]:
-        new, entries, found = entries.change_rows(_renewed_here, rows, mode, n_threads)
-        return new, entries, Spread(*found), None
+        new, entries, found = entries.change_rows(
+            _sweep_mode_here, rows, mode, n_threads
+        )
+        return new, entries, RowMoments(*found), None
     others = [m for m in range(rows.n_modes) if m != mode]
     totals = entries.total(_sums_and_energies, rows, mode, reads=others)
     means, covariances, fitted, cross = solve(rows, mode, Sums(*totals[:2]))
     new = rows.with_mode(mode, means, covariances)
     if mode == 0:
         new = replace(new, errors=totals[2] + fitted)
-    return new, entries, spread(new, mode, entries.counts[mode]), cross
+    return new, entries, row_moments(new, mode, entries.counts[mode]), cross
 
 
-def _renewed_here(
+def _sweep_mode_here(
     rows: SomeRows, entries: Observations, mode: int, n_threads: int
-) -> tuple[SomeRows, Spread]:
-    rows, _ = update(rows, entries, mode, n_threads=n_threads)
-    return rows, spread(rows, mode, entries.counts[mode])
+) -> tuple[SomeRows, RowMoments]:
+    rows, _ = solve_mode(rows, entries, mode, n_threads=n_threads)
+    return rows, row_moments(rows, mode, entries.counts[mode])
 
 
 def _sums_and_energies(
@@ -911,7 +913,7 @@ def _sums_and_energies(
     return (*found, entries.energies) if mode == 0 else found
 
 
-def continued(
+def run_sweeps(
     rows: SomeRows, entries: "ObservedValues", *, n_sweeps: int, n_threads: int = 1
 ) -> SomeRows:
     """Rows after further sweeps, which do not change the prior or the noise."""
@@ -920,7 +922,7 @@ def continued(
         for _ in range(n_sweeps):
             rows = rows.with_core(entries, False, n_threads)
             for mode in range(rows.n_modes):
-                rows, entries, *_ = renewed(rows, entries, mode, n_threads)
+                rows, entries, *_ = sweep_mode(rows, entries, mode, n_threads)
     return entries.gathered(rows)
 
 
@@ -956,7 +958,7 @@ def solve(
         Expected squared error of the entries of a row, less their sum of y^2, without
         weights; zeros except in the first mode.
     cross : ndarray of shape (n_rows - 1, n_free) or None
-        See `update`.
+        See `solve_mode`.
     """
     if some is None:
         some = slice(0, len(rows.means[mode]))
@@ -1094,7 +1096,7 @@ def as_sums(rows: Rows, mode: int) -> Sums:
 # --- prior, noise and weights --------------------------------------------------------
 
 
-def spread(rows: Rows, mode: int, counts: NDArray[np.integer]) -> Spread:
+def row_moments(rows: Rows, mode: int, counts: NDArray[np.integer]) -> RowMoments:
     """How the rows of a mode with entries vary; results for chunks can be added up.
 
     Parameters
@@ -1111,17 +1113,17 @@ def spread(rows: Rows, mode: int, counts: NDArray[np.integer]) -> Spread:
     variances = np.zeros(rows.fixed.shape[1])
     variances[rows.free[mode]] = own.sum(axis=0, dtype=float)
     squares = ((means - rows.prior_mean[mode]) ** 2).sum(axis=0)
-    found = Spread(len(means), means.sum(axis=0), squares, variances)
+    found = RowMoments(len(means), means.sum(axis=0), squares, variances)
     if mode or rows.errors is None:
         return found
     squared = np.sum(rows.errors**2 / np.maximum(counts, 1))
     return found._replace(errors=rows.errors.sum(), squared_errors=squared)
 
 
-def learn(
+def update_prior(
     rows: Rows,
     mode: int,
-    found: Spread,
+    found: RowMoments,
     columns: NDArray[np.bool_],
     *,
     prunes: NDArray[np.bool_],
@@ -1142,7 +1144,7 @@ def learn(
     ----------
     rows : Rows
     mode : int
-    found : Spread
+    found : RowMoments
     columns : ndarray of shape (n_columns,), bool
         The columns whose precisions are learned.
     prunes : ndarray of shape (n_columns,), bool
@@ -1167,22 +1169,22 @@ def learn(
         change = (np.diff(means, axis=0) ** 2).sum(axis=0)
         apart, own = np.zeros(len(tie[mode])), rows.variances(mode).astype(float)
         apart[free] = (own[1:] + own[:-1] - 2 * cross).sum(axis=0)
-        learned = _learned(tie[mode], of_change, change, apart, prunes)
+        learned = _updated_precision(tie[mode], of_change, change, apart, prunes)
         tie[mode] = np.where(columns, learned, tie[mode])
         expected = (1 / strength).sum(axis=0)
-    learned = _learned(precision[mode], expected, squares, variances, prunes)
+    learned = _updated_precision(precision[mode], expected, squares, variances, prunes)
     precision[mode] = np.where(columns, learned, precision[mode])
     return replace(rows, precision=precision, tie=tie)
 
 
-def _learned(
+def _updated_precision(
     precision: NDArray[np.float64],
     expected: NDArray[np.float64],
     squares: NDArray[np.float64],
     variances: NDArray[np.float64],
     prunes: NDArray[np.bool_],
 ) -> NDArray[np.float64]:
-    """Precisions after one step; see `learn`."""
+    """Precisions after one step; see `update_prior`."""
     least = 1e-9 * expected
     learned = precision * np.where(
         prunes,
@@ -1192,8 +1194,8 @@ def _learned(
     return np.clip(learned, SMALLEST_PRECISION, LARGEST_PRECISION)
 
 
-class Weighing(NamedTuple):
-    """The rule that gives weights of rows from their squared errors; see `weighing`.
+class RowWeighting(NamedTuple):
+    """How weights of rows follow from their squared errors; see `row_weighting`.
 
     Attributes
     ----------
@@ -1211,9 +1213,9 @@ class Weighing(NamedTuple):
     stated: float
 
 
-def weighing(
-    noise: float, found: Spread, counts: NDArray[np.integer], floor: float
-) -> Weighing | None:
+def row_weighting(
+    noise: float, found: RowMoments, counts: NDArray[np.integer], floor: float
+) -> RowWeighting | None:
     """The rule for weights of the first mode's rows, from their squared errors.
 
     The variance of an entry is that of the mechanism, which is known and the same for
@@ -1228,7 +1230,7 @@ def weighing(
     ----------
     noise : float
         Variance of the values around the model, averaged over all entries.
-    found : Spread
+    found : RowMoments
         Spread of the first mode.
     counts : ndarray of shape (n_rows,), int
         Numbers of entries of the first mode's rows.
@@ -1249,7 +1251,7 @@ def weighing(
     differ = found.squared_errors - 2 * noise * found.errors + total
     differ -= 2 * noise**2 * np.count_nonzero(counts)
     strength = 2 * total / max(differ, 1e-6 * total)
-    return Weighing(
+    return RowWeighting(
         noise,
         floor + _LEAST_RESIDUAL * residual,
         _FITTED_AS * ratio,
@@ -1257,10 +1259,10 @@ def weighing(
     )
 
 
-def weigh(
-    rows: SomeRows, entries: "ObservedValues", how: Weighing
+def with_row_weights(
+    rows: SomeRows, entries: "ObservedValues", how: RowWeighting
 ) -> tuple[SomeRows, tuple[()]]:
-    """Weigh the rows of the first mode; see `weighing`.
+    """Weigh the rows of the first mode; see `row_weighting`.
 
     The empty tuple is the total that `Observations.change_rows` adds up.
     """
@@ -1309,7 +1311,7 @@ def with_indices(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:
         order = np.argsort(np.append(before.used, new), kind="stable")
         pairs = zip(before[:5], added, strict=True)
         parts = (None if a is None else np.concatenate([a, b]) for a, b in pairs)
-        rows = rows.with_rows(mode, OfMode._make((*parts, None)).taken(order))
+        rows = rows.with_rows(mode, ModeRows._make((*parts, None)).taken(order))
     return rows
 
 
@@ -1331,7 +1333,7 @@ def _next_rows(
     return means, covariances
 
 
-def updated(
+def add_entries(
     rows: Rows,
     coordinates: NDArray[np.integer],
     values: NDArray[np.floating],
@@ -1369,13 +1371,15 @@ def updated(
     rows = replace(rows, shape=tuple(extent.tolist()))
     touched = [np.unique(index) for index in coordinates.T]
     own = replace(_at(rows, touched), noise=rows.noise if noise is None else noise)
-    entries = Observations.of(coordinates, values.astype(own.means[0].dtype), touched)
+    entries = Observations.from_arrays(
+        coordinates, values.astype(own.means[0].dtype), touched
+    )
     flat = np.zeros_like(own.precision)
     before = {mode: as_sums(own, mode) for mode in modes}
     own = replace(own, precision=flat, tie=flat)
     with one_blas_thread:
         for mode in [*modes] * n_sweeps:
-            own, _ = update(
+            own, _ = solve_mode(
                 own, entries, mode, before=before[mode], n_threads=n_threads
             )
     result = with_indices(
@@ -1414,7 +1418,7 @@ class Evidence(NamedTuple):
 
 def own_rows(
     rows: Rows, own: Evidence, others: Sequence[Evidence] = (), n_threads: int = 1
-) -> OfMode:
+) -> ModeRows:
     """Rows of the first mode from their own values, given the rows of other modes.
 
     The prior is that of all rows of the mode. What `rows` holds for these rows in
@@ -1432,7 +1436,7 @@ def own_rows(
 
     Returns
     -------
-    of_mode : OfMode
+    of_mode : ModeRows
     """
     where = np.concatenate([own.coordinates, *(each.coordinates for each in others)])
     units, *touched = (np.unique(index) for index in where.T)
@@ -1440,7 +1444,7 @@ def own_rows(
     n, dtype = len(units), rows.means[0].dtype
     means = np.repeat(rows.unknown[:1].astype(dtype), n, axis=0)
     covariances = np.empty((n, rows.covariances[0].shape[1]), dtype)
-    rows = rows.with_rows(0, OfMode(units, means, covariances))
+    rows = rows.with_rows(0, ModeRows(units, means, covariances))
     rows = replace(rows, noise=own.noise)
     before = None
     for each in others:
@@ -1449,7 +1453,7 @@ def own_rows(
         scaled = Sums(found.gram * share, found.projection * share)
         before = scaled if before is None else _added(before, scaled)
     with one_blas_thread:
-        rows, _ = update(
+        rows, _ = solve_mode(
             rows, _observed(own, rows), 0, before=before, n_threads=n_threads
         )
     return rows.of_mode(0)
@@ -1458,7 +1462,7 @@ def own_rows(
 def _observed(evidence: Evidence, rows: Rows) -> Observations:
     """Values at some of the rows."""
     values = evidence.values.astype(rows.means[0].dtype)
-    return Observations.of(evidence.coordinates, values, rows.used)
+    return Observations.from_arrays(evidence.coordinates, values, rows.used)
 
 
 def _at(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:

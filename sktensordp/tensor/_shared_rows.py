@@ -123,7 +123,7 @@ def biases_from_sums(
     noise: NDArray[np.float64],
     explaining: NDArray[np.float64],
     of_prior: NDArray[np.float64],
-    known: NDArray[np.float64],
+    known_counts: NDArray[np.float64],
 ) -> Biases:
     """Posterior of biases whose prior is learned from the sums of all rows.
 
@@ -146,7 +146,7 @@ def biases_from_sums(
     of_prior : ndarray of shape (n, K)
         The explanatory variables for a row's prior mean. In rows that count as unknown,
         undeclared ones are those of the average entry.
-    known : ndarray of shape (n,)
+    known_counts : ndarray of shape (n,)
         Counts of the rows; zero for rows that count as unknown.
     """
     noise = np.maximum(noise, LEAST_NOISE)
@@ -180,10 +180,10 @@ def biases_from_sums(
         return prior_means + variances * weights * left / noise
 
     def average(of_rows: NDArray[np.float64]) -> float:
-        return float(average_row(of_rows[:, np.newaxis], known)[0])
+        return float(average_row(of_rows[:, np.newaxis], known_counts)[0])
 
     before, means = given(explaining @ mean), given(explained)
-    lift = np.where(known > 0, 0.0, average(means - explained))
+    lift = np.where(known_counts > 0, 0.0, average(means - explained))
     means = given(explained + lift)
     # The mean over the entries is known well, even if single rows are not.
     means += float(average_row((before - means)[:, np.newaxis], weights)[0])
@@ -280,7 +280,7 @@ def rows_from_information(
     bias_variance: NDArray[np.float64],
     covariance: NDArray[np.float64],
     *,
-    learn: bool = True,
+    update_covariance: bool = True,
 ) -> tuple[NDArray[np.float64], NDArray[np.floating], NDArray[np.float64]]:
     """Posterior of rows that have factors and, optionally, a bias first.
 
@@ -294,7 +294,7 @@ def rows_from_information(
         Prior variances of the bias; B is 0 or 1.
     covariance : ndarray of shape (Q - B, Q - B)
         Prior covariance of the factors; a starting value if it is learned.
-    learn : bool, default=True
+    update_covariance : bool, default=True
         Whether to learn the covariance from all rows, by expectation maximisation.
 
     Returns
@@ -307,7 +307,7 @@ def rows_from_information(
     """
     n, size = shift.shape
     first = bias_variance.shape[1]
-    for rounds_left in range(_ROUNDS if learn else 0, -1, -1):
+    for rounds_left in range(_ROUNDS if update_covariance else 0, -1, -1):
         prior = np.zeros((n, size, size))
         prior[:, range(first), range(first)] = 1 / bias_variance
         prior[:, first:, first:] = np.linalg.inv(covariance)

@@ -109,10 +109,14 @@ def fit_biases_to_sums(
             spread = posterior_variances.copy()
             spread[r] = 0.0
             rest = sums[r] - offset * counts[r] - (gram @ others)[r]
-            known = noise_variance + (gram @ spread)[r]
+            known_variance = noise_variance + (gram @ spread)[r]
             seen = counts[r] > 0
             learned[mode] = _most_likely_variances(
-                rest[seen], counts[r][seen], known[seen], np.log(learned[mode]), start
+                rest[seen],
+                counts[r][seen],
+                known_variance[seen],
+                np.log(learned[mode]),
+                start,
             )
     # Over the entries, biases get a mean of zero. A row without entries gets the part
     # that its features explain, less the mean of that part over the entries.
@@ -284,7 +288,7 @@ class _Prior(NamedTuple):
 def _most_likely_variances(
     rest: NDArray[np.float64],
     counts: NDArray[np.float64],
-    known: NDArray[np.float64],
+    known_variance: NDArray[np.float64],
     log_start: NDArray[np.float64],
     log_prior: NDArray[np.float64],
 ) -> NDArray[np.float64]:
@@ -296,7 +300,7 @@ def _most_likely_variances(
         The sums of one mode, less the part that the offset and other biases explain.
     counts : ndarray of shape (n,)
         Number of entries of every row.
-    known : ndarray of shape (n,)
+    known_variance : ndarray of shape (n,)
         Variance of the sums from other sources.
     log_start, log_prior : ndarray of shape (2,)
         Logarithms of the two variances: starting values, and medians of their priors.
@@ -308,7 +312,7 @@ def _most_likely_variances(
 
     def cost(log_variances: NDArray[np.float64]) -> float:
         bias, residual = np.exp(log_variances)
-        variance = bias * counts**2 + residual * counts + known
+        variance = bias * counts**2 + residual * counts + known_variance
         penalty = np.sum((log_variances - log_prior) ** 2) / E_FOLDS**2
         return np.sum(np.log(variance) + rest**2 / variance) + penalty
 

@@ -255,7 +255,7 @@ class TuckerRows(Rows):
         return (column >= last - max(self.ranks)) & (column < last)
 
     @property
-    def single(self) -> NDArray[np.bool_]:
+    def in_one_mode(self) -> NDArray[np.bool_]:
         """All other columns: biases and weights of features."""
         return ~self.terms
 
@@ -335,7 +335,7 @@ class TuckerRows(Rows):
         form, every = TuckerForm(self.ranks), np.arange(len(rows[0]))
         terms = [r[:, self.terms_of(m)] for m, r in enumerate(rows)]
         blocks = [*terms, self.posterior_core.mean.reshape(1, -1)]
-        found = super().regressors(mode, rows) * self.single
+        found = super().regressors(mode, rows) * self.in_one_mode
         found[:, self.terms_of(mode)] = form.regressors(
             mode, blocks, [every] * len(rows)
         )
@@ -360,7 +360,9 @@ class TuckerRows(Rows):
             means.append(self.rows_at(mode, index).astype(float))
             covariances.append(covariance)
         used = [np.arange(len(m)) for m in means]
-        entries = Observations.of(np.column_stack(at), np.zeros(len(every)), used)
+        entries = Observations.from_arrays(
+            np.column_stack(at), np.zeros(len(every)), used
+        )
         own = replace(
             self,
             used=tuple(used),
@@ -393,25 +395,25 @@ class TuckerRows(Rows):
             Second moments of terms and all other columns and, last, means of terms.
         """
         squares, crosses = [], []
-        single = np.flatnonzero(self.single)
+        single = np.flatnonzero(self.in_one_mode)
         every = np.arange(self.fixed.shape[1])
         for mode, means in enumerate(self.means):
             if mode == skipped:
                 squares.append(np.empty((1, 0, 0)))
                 crosses.append(np.empty((len(single) + 1, 0, 0)))
                 continue
-            of, n = every[self.terms_of(mode)], len(means)
+            terms, n = every[self.terms_of(mode)], len(means)
             double = means.astype(float)
             own = partial(moments, self, mode, double, every)
-            one, other = upper_triangle(len(of))
-            square = own(of[one], of[other])
-            cross = own(np.tile(of, len(single)), np.repeat(single, len(of)))
-            cross = np.append(cross, double[:, of], axis=1)
+            one, other = upper_triangle(len(terms))
+            square = own(terms[one], terms[other])
+            cross = own(np.tile(terms, len(single)), np.repeat(single, len(terms)))
+            cross = np.append(cross, double[:, terms], axis=1)
             if mode == 0 and self.weights is not None:
                 square *= self.weights[:, np.newaxis]
                 cross *= self.weights[:, np.newaxis]
             squares.append(square[np.newaxis])
-            cross = cross.reshape(n, -1, len(of)).transpose(1, 0, 2)
+            cross = cross.reshape(n, -1, len(terms)).transpose(1, 0, 2)
             crosses.append(np.ascontiguousarray(cross))
         return squares, crosses
 
@@ -426,7 +428,7 @@ class TuckerRows(Rows):
         order = np.append(self.free[mode], np.flatnonzero(self.fixed[mode]))
         place, n_columns = np.argsort(order), len(order)
         n_needed = n_columns if mode == 0 else len(self.free[mode])
-        at, single = place[self.terms_of(mode)], place[self.single]
+        at, single = place[self.terms_of(mode)], place[self.in_one_mode]
         # Off the diagonal, a pair of terms stands for two products.
         share = np.where(np.equal(*upper_triangle(len(at))), 1.0, 0.5)
 
@@ -464,7 +466,7 @@ class TuckerRows(Rows):
         ----------
         entries : Observations or ChunkedObservations
         is_learned : bool
-            Whether the precision of the prior is learned; see `learn`.
+            Whether the precision of the prior is learned; see `update_prior`.
         n_threads : int, default=1
         """
         gram, right = entries.total(_core_sums, self, n_threads)
@@ -651,7 +653,7 @@ def _at_leading_vectors(
     """The rows at the leading singular vectors of residuals of biases and features."""
     means = [own.copy() for own in rows.means]
     for mode, (own, rank) in enumerate(zip(means, rows.ranks, strict=True)):
-        own[:, rows.single] = linear.means[mode]
+        own[:, rows.in_one_mode] = linear.means[mode]
         matrix = entries.residual_matrix(linear, mode)
         gram = partial(_squared, matrix)
         _, vectors = leading_vectors(gram, len(own), rank)

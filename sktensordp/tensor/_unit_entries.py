@@ -111,7 +111,7 @@ class UnitEntries:
         own = np.repeat(self.units, self.sizes)
         return np.column_stack([self.others[:, :unit], own, self.others[:, unit:]])
 
-    def of(self, units: NDArray[np.integer]) -> "UnitEntries":
+    def only_of(self, units: NDArray[np.integer]) -> "UnitEntries":
         """The entries of the given units; some of these may have none."""
         numbers = self.numbers
         own = np.flatnonzero(np.isin(self.units, units)[numbers])
@@ -124,11 +124,11 @@ class UnitEntries:
         """Sum the contributions of all units to a release; see `People` of the door."""
         return contribute(self, question), None
 
-    def chunks(self, many: int = 1) -> Iterator["UnitEntries"]:
-        """Yield the units in order, in chunks of whole units, `many` times as large."""
+    def chunks(self, chunks_at_once: int = 1) -> Iterator["UnitEntries"]:
+        """Yield the units in order, so many chunks of whole units at once."""
         first = 0
         while first < len(self.units):
-            limit = self.starts[first] + many * _CHUNK
+            limit = self.starts[first] + chunks_at_once * _CHUNK
             last = int(np.searchsorted(self.starts, limit, side="right")) - 1
             last = max(last, first + 1)
             yield self._chunk(first, last)

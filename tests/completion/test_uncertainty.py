@@ -150,7 +150,7 @@ def test_the_noise_variance_is_that_of_randomised_values(epsilon):
     mean, std = model.predict(X[n:], return_std=True)
     error = np.mean((noisy[n:] - mean) ** 2)
     unexplained = np.mean(std**2) - model.residual_variance_
-    stated = model.noise_variance_ + unexplained
+    stated = model.model_variance_ + unexplained
     assert stated == pytest.approx(error, rel=0.05)
 
 

@@ -150,8 +150,8 @@ MOMENTS = {
     "PCA, any": of_samples(PCA, (2, 2, 2), 0.999, epsilon=0.1),
     "PCA, all of a core": of_samples(PCA, (2, 2), 0.7, n_components=4),
     "PCA, flat": of_samples(PCA, (6,), 0.999, batched=True),
-    "PCA, centred": of_samples(PCA, (3, 5), 0.8, n_components=(1, 1), centre=True),
-    "PCA, centred core": of_samples(PCA, (3, 3), 0.5, n_components=2, centre=True),
+    "PCA, centred": of_samples(PCA, (3, 5), 0.8, n_components=(1, 1), center=True),
+    "PCA, centred core": of_samples(PCA, (3, 3), 0.5, n_components=2, center=True),
     "PCA, batches": of_samples(PCA, (3, 5), 0.7, batched=True, n_components=2),
     "PCA, tiny": of_samples(PCA, (3, 2), 0.999, bound=1e-50, n_components=(1, 1)),
     "PCA, huge": of_samples(PCA, (3, 2), 0.999, bound=1e50, n_components=(1, 1)),
@@ -457,7 +457,7 @@ def test_a_kind_without_a_case_is_noticed(monkeypatch):
     class Asking:
         """A kind of questions without one."""
 
-        sums, many = (), 1
+        sums, chunks_at_once = (), 1
 
         def add(self, chunk, *totals):
             """Add nothing."""
@@ -488,8 +488,8 @@ def samples_in_halves(monkeypatch):
     """Every sample is read in two halves, as two people."""
     chunks = Samples.chunks
 
-    def halves(self, many=1):
-        for rows, further in chunks(self, many):
+    def halves(self, chunks_at_once=1):
+        for rows, further in chunks(self, chunks_at_once):
             yield from ((rows * part, further) for part in (0.5, 0.5))
 
     monkeypatch.setattr(Samples, "chunks", halves)

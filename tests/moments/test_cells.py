@@ -36,7 +36,7 @@ COMMON = {"norm_bound": 3.0, "delta": 1e-5}
 CLASSES = list(range(5))
 MAKERS = {
     "pca": partial(MultilinearPCA, **COMMON),
-    "centred": partial(MultilinearPCA, **COMMON, centre=True),
+    "centred": partial(MultilinearPCA, **COMMON, center=True),
     "ridge": partial(MultilinearRidge, **COMMON, target_bounds=(0, 4)),
     "centred ridge": partial(
         MultilinearRidge, **COMMON, target_bounds=(0, 4), center=True
@@ -61,7 +61,7 @@ def plans():
 
     def planned(*args):
         noise = plan(*args)
-        found.append(noise.n_changed)
+        found.append(noise.n_moved)
         return noise
 
     with mock.patch.object(MomentsEstimator, "_planned_noise", planned):

@@ -51,8 +51,8 @@ WAYS = {
     "modes": {"n_components": (2, 3)},
     "any": {},
     "core": {"n_components": 3},
-    "centred": {"n_components": (2, 2), "centre": True},
-    "centred core": {"n_components": 4, "centre": True},
+    "centred": {"n_components": (2, 2), "center": True},
+    "centred core": {"n_components": 4, "center": True},
 }
 ways = pytest.mark.parametrize("way", WAYS)
 
@@ -181,7 +181,7 @@ def test_the_guarantee_is_that_of_the_noise(way, epsilon):
     with recorded() as found:
         guarantee = model.fit(people()).privacy_guarantee_
     # All that may be rounded: a mean, moments of modes, and those again or of a core.
-    rounded = (12 if model.centre else 0) + 6 + 10 + 78
+    rounded = (12 if model.center else 0) + 6 + 10 + 78
     largest = 1 + found.step * math.sqrt(rounded)
     mu = largest / found.sigma
     delta = divergence.gaussian_stick(mu, epsilon)
@@ -391,7 +391,7 @@ def test_float32_samples_are_those_in_double():
 def test_batches_that_are_gone_are_refused_before_a_release():
     X = people()
     same(make((2, 2)).fit_batches(iter([X[:3], X[3:]])), make((2, 2)).fit(X))
-    for params in ({"centre": True}, {"n_components": 2}):
+    for params in ({"center": True}, {"n_components": 2}):
         with (
             PrivacyBudget(10, 1e-5) as budget,
             pytest.raises(ValueError, match="only once"),
@@ -500,7 +500,7 @@ def spanned(one, other):
 @pytest.mark.parametrize("n", [1, 5, None])
 def test_without_noise_one_mode_is_the_pca_of_scikit_learn(n):
     X = IMAGES.reshape(len(IMAGES), -1)[:300]
-    own, other = free(n, centre=True).fit(X), PCA(n).fit(X)
+    own, other = free(n, center=True).fit(X), PCA(n).fit(X)
     assert_allclose(own.components_[0].T[:50], other.components_[:50], atol=1e-8)
     assert_allclose(
         own.explained_variance_ratio_, other.explained_variance_ratio_, atol=1e-12
@@ -514,7 +514,7 @@ def test_without_noise_one_mode_is_the_pca_of_scikit_learn(n):
         atol=1e-8,
     )
     # The same on either side of noise: as many samples as features decide.
-    assert free(centre=True).fit(X[:9]).n_components_ == 9
+    assert free(center=True).fit(X[:9]).n_components_ == 9
 
 
 @pytest.mark.parametrize("ranks", [(1, 1), (3, 4), (8, 8)])
@@ -620,7 +620,7 @@ def test_estimated_energies_add_up_to_the_total():
 
 
 def test_centring_is_on_the_released_mean():
-    model = make((3, 3), centre=True, epsilon=200.0).fit(IMAGES + 0.05)
+    model = make((3, 3), center=True, epsilon=200.0).fit(IMAGES + 0.05)
     assert_allclose(model.mean_, IMAGES.mean(axis=0) + 0.05, atol=0.1)
     assert np.all(make((3, 3)).fit(IMAGES).mean_ == 0)
 

@@ -199,7 +199,7 @@ PLACES = {
     "tensor._observations as tensor_observations": "places_of",
     "tensor._priors": "BIAS_VARIANCE E_FOLDS INTERACTION_VARIANCE RESIDUAL_VARIANCE",
     "tensor._rows as tensor_rows": (
-        "as_sums learn packed spread sums unpacked update weighing"
+        "as_sums packed row_moments row_weighting solve_mode sums unpacked update_prior"
     ),
     "tensor._shared_rows as tensor_shared_rows": (
         "biases_from_sums drifted expected_counts row_information rows_from_information"

@@ -13,7 +13,7 @@ from ...privacy import PrivacyGuarantee
 from .._checks import check_input
 from .._domain import Domain
 from .._entries import Entries, extent
-from .._own_rows import for_own_eyes
+from .._own_rows import with_own_answers
 from .._problem import Problem, declared_shape, domain_of, unit_of
 from .._sources import CompletionParameters
 from .._values import entry_guarantee, guarantee_without_noise, plan_entry_randomizer
@@ -168,7 +168,7 @@ def error_by_epsilon(
         where = check_coordinates(given, shape=declared, name=name)
         shape, expected = declared or extent(where), expected_rmse
         entries = Entries(where, None, shape)
-    problem = Problem.of(estimator, shape, entries)
+    problem = Problem.from_estimator(estimator, shape, entries)
     name, variance = estimator.perturbation, _declared_variance(problem.domain)
 
     def error(epsilon: float) -> float:
@@ -218,17 +218,17 @@ def planned_guarantee(completion: CompletionParameters) -> PrivacyGuarantee:
     epsilon, delta = float(completion.epsilon), float(completion.delta)
     perturbation = completion.perturbation
     is_public = domain.is_declared and (unit is None or completion.shape is not None)
-    void_for = None if is_public else epsilon
+    claimed_epsilon = None if is_public else epsilon
     if unit is not None:
         if math.isinf(epsilon):
             return unit_guarantee_without_noise(unit)
         return unit_guarantee(
-            planned_event(epsilon, delta, within=epsilon),
+            planned_event(epsilon, delta, total_epsilon=epsilon),
             unit,
             "sums" if perturbation == "sums" else "statistics",
             delta=delta,
             domain=domain,
-            void_for=void_for,
+            claimed_epsilon=claimed_epsilon,
         )
     if math.isinf(epsilon):
         return guarantee_without_noise()
@@ -244,6 +244,6 @@ def planned_guarantee(completion: CompletionParameters) -> PrivacyGuarantee:
             "are.",
             _PLANNED,
             delta=stated,
-            void_for=void_for,
+            claimed_epsilon=claimed_epsilon,
         )
-    return for_own_eyes(guarantee) if completion.personal else guarantee
+    return with_own_answers(guarantee) if completion.personal else guarantee

@@ -117,8 +117,8 @@ class Expectation:
     @property
     def _biases(self) -> list[float]:
         """Assumed variances of the biases, by mode."""
-        of, n_others = self.variances, len(self._counts) - 1
-        return [of.first_bias, *[of.bias] * n_others]
+        variances, n_others = self.variances, len(self._counts) - 1
+        return [variances.first_bias, *[variances.bias] * n_others]
 
     def _unexplained(
         self, weights: float, n_features: int, information: NDArray[np.float64]
@@ -129,30 +129,32 @@ class Expectation:
 
     def of_values(self, noise: float) -> float:
         """Error of a fit to values, each with noise of this variance."""
-        of = self.variances
+        variances = self.variances
         start = [SHARE_AT_START] * 2 + [1.0] * (len(self._counts) - 2)
-        shares = self._recovered_shares(noise + of.residual, start, (0, 1))
-        unrecovered = of.interaction * (1 - math.prod(shares))
-        around = [noise + unrecovered + of.residual] * len(self._counts)
+        shares = self._recovered_shares(noise + variances.residual, start, (0, 1))
+        unrecovered = variances.interaction * (1 - math.prod(shares))
+        around = [noise + unrecovered + variances.residual] * len(self._counts)
         if self.problem.is_personal:
             # Users' own rows are fitted last, to values without noise.
-            shares = self._recovered_shares(of.residual, shares, (0,))
-            unrecovered = of.interaction * (1 - math.prod(shares))
-            around[0] = unrecovered + of.residual
+            shares = self._recovered_shares(variances.residual, shares, (0,))
+            unrecovered = variances.interaction * (1 - math.prod(shares))
+            around[0] = unrecovered + variances.residual
         error = unrecovered
         for mode, counts in enumerate(self._counts):
             information = counts / around[mode]
             error += _average(counts, 1 / (1 / self._biases[mode] + information))
-        if of.weights:
+        if variances.weights:
             n_features, information = n_features_of(self.problem), self._counts[0]
-            error += self._unexplained(of.weights, n_features, information / around[0])
+            error += self._unexplained(
+                variances.weights, n_features, information / around[0]
+            )
         return error
 
     def of_sums(self, noise: float, noise_of_weights: float | None = None) -> float:
         """Error of biases from noisy sums, and of weights if they are released too."""
-        of = self.variances
-        around_model = of.residual + of.interaction
-        around_biases, error = around_model + of.weights, of.interaction
+        variances = self.variances
+        around_model = variances.residual + variances.interaction
+        around_biases, error = around_model + variances.weights, variances.interaction
         noises = [noise] * len(self._counts)
         if self.problem.is_personal:
             # Users' own rows follow from values without noise.
@@ -161,13 +163,13 @@ class Expectation:
             information = counts**2 / (counts * around_biases + noises[mode])
             error += _average(counts, 1 / (1 / self._biases[mode] + information))
         if noise_of_weights is None:
-            return error + of.weights
-        few = self.problem.features.few.shape[1]
-        counts = self._counts[0] / few
-        information = few * counts**2 / (counts * around_model + noise_of_weights)
-        weights = of.weights * few / n_features_of(self.problem)
-        error += of.weights - weights
-        return error + self._unexplained(weights, few, information)
+            return error + variances.weights
+        n_clear = self.problem.features.clear.shape[1]
+        counts = self._counts[0] / n_clear
+        information = n_clear * counts**2 / (counts * around_model + noise_of_weights)
+        weights = variances.weights * n_clear / n_features_of(self.problem)
+        error += variances.weights - weights
+        return error + self._unexplained(weights, n_clear, information)
 
     def _recovered_shares(
         self, around_model: float, shares: Sequence[float], modes: Sequence[int]
@@ -203,7 +205,7 @@ def n_features_of(problem: Problem) -> int:
 
     With noise, a fit can use few of them; users' own rows have no noise and use all.
     """
-    features = problem.features.all if problem.is_personal else problem.features.few
+    features = problem.features.all if problem.is_personal else problem.features.clear
     return features.shape[1]
 
 

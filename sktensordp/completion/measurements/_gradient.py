@@ -95,14 +95,14 @@ class GradientPerturbation(Measurement[Entries, _Released]):
     @cached_property
     def _noise(self) -> NoisySums:
         problem = self.problem
-        shapes = _Blocks.of(problem).shapes
+        shapes = _Blocks.from_problem(problem).shapes
         return plan_gaussian_sums(
             (1 - SHARE_OF_MEAN) * problem.epsilon,
             problem.delta,
-            within=problem.epsilon,
+            total_epsilon=problem.epsilon,
             n_releases=problem.max_iter,
             n_cells=problem.max_iter * sum(math.prod(shape) for shape in shapes),
-            n_changed=sum(n_columns for _, n_columns in shapes),
+            n_moved=sum(n_columns for _, n_columns in shapes),
             n_entries=problem.entries.n_entries,
         )
 
@@ -120,7 +120,7 @@ class GradientPerturbation(Measurement[Entries, _Released]):
             f"Gaussian noise in each of {problem.max_iter} iterations; {ALL_ELSE}",
             _SOURCE,
             delta=problem.delta,
-            void_for=problem.void_for,
+            claimed_epsilon=problem.claimed_epsilon,
         )
 
     @staticmethod
@@ -131,7 +131,9 @@ class GradientPerturbation(Measurement[Entries, _Released]):
         from ...privacy.accounting._events import PureDpEvent
 
         mean = PureDpEvent(SHARE_OF_MEAN * epsilon)
-        noise = planned_event((1 - SHARE_OF_MEAN) * epsilon, delta, within=epsilon)
+        noise = planned_event(
+            (1 - SHARE_OF_MEAN) * epsilon, delta, total_epsilon=epsilon
+        )
         return dp_event.ComposedDpEvent([mean, noise])
 
     def measure(
@@ -169,7 +171,7 @@ class GradientPerturbation(Measurement[Entries, _Released]):
             of_modes = parameters[: len(problem.shape)]
             model["biases"] = [scale * np.append(own[:, 0], 0.0) for own in of_modes]
         if problem.form:
-            first, *others = _Blocks.of(problem).factors(parameters)
+            first, *others = _Blocks.from_problem(problem).factors(parameters)
             model["blocks"] = [scale * first, *others]
         variance = RESIDUAL_VARIANCE * scale**2
         fitted = problem.form.point_model(problem.shape, variance, dtype, **model)
@@ -194,7 +196,7 @@ class _Blocks(NamedTuple):
     shapes: list[tuple[int, int]]
 
     @classmethod
-    def of(cls, problem: Problem) -> "_Blocks":
+    def from_problem(cls, problem: Problem) -> "_Blocks":
         """The blocks of a problem; biases alone are a CP without terms or core."""
         form, n_modes = problem.form or CPForm(0), len(problem.shape)
         blocks = form.blocks(problem.shape)
@@ -221,7 +223,7 @@ class GradientQuestion:
     sums: tuple[EntrySums]
     descent: "_Descent"
 
-    many = 1
+    chunks_at_once = 1
 
     def add(
         self, residuals: NDArray[np.floating], *totals: NDArray[np.float64]
@@ -238,7 +240,7 @@ class _Descent:
     """Descent of biases, factors and core along noisy gradients, in half ranges."""
 
     def __init__(self, problem: Problem, noise_variance: float) -> None:
-        self._blocks, self.clip = _Blocks.of(problem), CLIP
+        self._blocks, self.clip = _Blocks.from_problem(problem), CLIP
         form, every_n_biases, shapes = self._blocks
         self.shapes = shapes
         assert isinstance(problem.entries, Entries)

@@ -113,7 +113,7 @@ class InputPerturbation(Measurement[ObservedEntries, _Released]):
         # This comes before entries are grouped, since the search for a pattern needs
         # memory.
         known = problem.features
-        features = known.all if self._ranks is None else known.few
+        features = known.all if self._ranks is None else known.clear
         offset = float(np.clip(mean, *problem.domain.bounds))
         fit = self._fit(draws, offset, features, on_sweep)
         if not problem.biases:

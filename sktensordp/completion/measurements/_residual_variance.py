@@ -19,8 +19,8 @@ from ...tensor import (
     ObservedValues,
     Rows,
     TableLikelihood,
-    continued,
     rescaled,
+    run_sweeps,
     with_indices,
 )
 from ...tensor._priors import E_FOLDS
@@ -126,7 +126,7 @@ def _moved(
     rows = with_indices(rescaled(model, 1 / scale), entries.used)
     rows, entries = entries.with_rows(rows)
     entries, _ = entries.change_values(_moved_values, rows, likelihood, move / scale)
-    rows = continued(
+    rows = run_sweeps(
         entries.gathered(rows), entries, n_sweeps=4, n_threads=problem.n_threads
     )
     return rescaled(rows, scale)

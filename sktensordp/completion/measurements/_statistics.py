@@ -96,13 +96,13 @@ class StatisticsPerturbation(Measurement[ObservedEntries, _Released]):
     @property
     def uses_features(self) -> bool:
         """Whether weights of features are fitted instead of factors."""
-        return self.problem.features.few.shape[1] > 0
+        return self.problem.features.clear.shape[1] > 0
 
     @cached_property
     def _form(self) -> CPForm | TuckerForm:
         """The fitted form: a sum over the features, or the requested decomposition."""
         if self.uses_features:
-            return CPForm(self.problem.features.few.shape[1])
+            return CPForm(self.problem.features.clear.shape[1])
         return self.problem.form
 
     @cached_property
@@ -142,7 +142,7 @@ class StatisticsPerturbation(Measurement[ObservedEntries, _Released]):
         return plan_laplace_sums(
             (1 - self._first.share) * problem.epsilon,
             n_releases=len(self._blocks),
-            n_changed=self._n_columns,
+            n_cells_per_entry=self._n_columns,
             n_entries=problem.entries.n_entries,
         )
 
@@ -158,7 +158,7 @@ class StatisticsPerturbation(Measurement[ObservedEntries, _Released]):
             dp_event.ComposedDpEvent([first.randomizer.event, self._noise.event]),
             f"{first.statement}, and so were {self._randomized}; {ALL_ELSE}",
             _SOURCE,
-            void_for=problem.void_for,
+            claimed_epsilon=problem.claimed_epsilon,
         )
 
     def measure(
@@ -233,7 +233,7 @@ class StatisticsPerturbation(Measurement[ObservedEntries, _Released]):
                 for mode, rows in enumerate(model.means)
             ]
         if self.uses_features:
-            terms |= {"features": problem.features.few, "weights": factors[0]}
+            terms |= {"features": problem.features.clear, "weights": factors[0]}
         elif self._blocks:
             terms["blocks"] = factors
         variance = outcome.model.noise
@@ -271,7 +271,7 @@ class StatisticsPerturbation(Measurement[ObservedEntries, _Released]):
         blocks = self._form.blocks(self.problem.shape)
         if self.uses_features:
             factors: list[NDArray[np.float64]] = [np.ones(block) for block in blocks]
-            factors[1] = self.problem.features.few[:-1]
+            factors[1] = self.problem.features.clear[:-1]
             return factors
         generator = np.random.default_rng(0)
         return [generator.standard_normal(block) for block in blocks]
@@ -457,7 +457,7 @@ class BlockQuestion:
     residuals_of: Callable[[Entries], NDArray[np.float64]]
     scales: NDArray[np.float64]
 
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: Entries, *totals: NDArray[np.float64]) -> None:
         """Add the residuals of entries to the sums of their rows."""

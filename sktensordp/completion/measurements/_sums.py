@@ -59,7 +59,7 @@ class ValueQuestion:
     by_row: bool
     sums: tuple[RangeSums]
 
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: Entries, *totals: NDArray[np.float64]) -> None:
         """Add the values of entries to their sums."""
@@ -205,7 +205,7 @@ def plan_sums_randomizer(
             "There are too many values to be summed exactly; fit fewer of them."
         )
     event = dp_event.SelfComposedDpEvent(
-        LatticeLaplaceDpEvent.of(lattice, lattice.n_steps), n_modes
+        LatticeLaplaceDpEvent.from_lattice(lattice, lattice.n_steps), n_modes
     )
     return SumsRandomizer(domain, entries, by_row, lattice, event)
 
@@ -254,8 +254,10 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
         if event is None:
             return guarantee_without_noise()
         statement = f"{self.statement}; {ALL_ELSE}{self._consequence}"
-        void_for = self.problem.void_for
-        return entry_guarantee(event, statement, _SOURCE, void_for=void_for)
+        claimed_epsilon = self.problem.claimed_epsilon
+        return entry_guarantee(
+            event, statement, _SOURCE, claimed_epsilon=claimed_epsilon
+        )
 
     @property
     def noise_variance(self) -> float:
@@ -280,7 +282,7 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
             problem.shape,
             problem.domain.scale,
             dtype,
-            problem.features.few,
+            problem.features.clear,
         )
         return Outcome(model, middle + offset, 1)
 

@@ -60,7 +60,7 @@ class LatticeLaplaceDpEvent(dp_event.DiscreteLaplaceDpEvent):
     rate: Fraction = attrs.field(validator=instance_of(Fraction))
 
     @classmethod
-    def of(cls: Any, lattice: Any, n_steps: Any) -> "LatticeLaplaceDpEvent":
+    def from_lattice(cls: Any, lattice: Any, n_steps: Any) -> "LatticeLaplaceDpEvent":
         """The noise of a LaplaceLattice, for values that are `n_steps` apart."""
         rate = Fraction(lattice.numerator, lattice.denominator)
         return cls(lattice.rate, int(n_steps), rate)

@@ -716,7 +716,7 @@ class PrivacyBudget:
         if self._user_ids_published(unit):
             event = dp_event.NonPrivateDpEvent()
         n_releases = sum(count or 0 for _, count, _, _ in self._account.lines())
-        return PrivacyGuarantee.of(
+        return PrivacyGuarantee.from_event(
             event,
             delta=self._delta,
             unit=unit,

@@ -212,7 +212,7 @@ def contents(
 class Markable:
     """Base class of objects that can belong to budgets open where they were made."""
 
-    _made_in: Marks = frozenset()
+    _budget_marks: Marks = frozenset()
     """The budgets to which this object belongs; none if it is not a copy."""
 
 
@@ -225,7 +225,7 @@ def marked(obj: object) -> Iterator[Markable]:
 
 def mark(item: Markable, marks: Marks) -> None:
     """Let an object belong to further budgets."""
-    item._made_in |= marks
+    item._budget_marks |= marks
 
 
 def _was_handed_estimator(thread: threading.Thread) -> bool:
@@ -299,5 +299,5 @@ def detach_from_budgets(estimator: _Estimator) -> _Estimator:
     """
     copied, marks = deepcopy(estimator), marks_of_copy()
     for item in marked(copied):
-        item._made_in = marks
+        item._budget_marks = marks
     return copied

@@ -23,7 +23,7 @@ def solve_units(
     noise: NDArray[np.float64],
     precision: NDArray[np.float64],
     rows: NDArray[np.float64],
-    known: NDArray[np.float64],
+    explained: NDArray[np.float64],
     residuals: NDArray[np.float64],
     leverages: NDArray[np.float64],
     held_out: NDArray[np.float64],
@@ -42,7 +42,7 @@ def solve_units(
         Precision of the prior, which has mean zero.
     rows : ndarray of shape (n_units, Q)
         Written: posterior means.
-    known : ndarray of shape (n_units, Q)
+    explained : ndarray of shape (n_units, Q)
         Written: one minus the posterior variances as shares of the prior variances.
     residuals : ndarray of shape (n_entries,)
         Written: targets less the fit.
@@ -85,7 +85,7 @@ def solve_units(
             for a in range(size):
                 shift[a] = shifts[a, k]
                 rows[u, a] = shift[a]
-                known[u, a] = 1.0 - matrices[a, a, k] * precision[a]
+                explained[u, a] = 1.0 - matrices[a, a, k] * precision[a]
                 for b in range(a, size):
                     covariance[a, b] = matrices[a, b, k]
                     covariance[b, a] = matrices[a, b, k]

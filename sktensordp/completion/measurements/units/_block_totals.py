@@ -79,7 +79,7 @@ class BlockTotals:
         energies = (weights * solved.residuals) ** 2 / model.noise
         sums = chunk.sums(np.stack([solved.squares, energies], axis=1))
         used = np.zeros(len(sizes))
-        for known in solved.known.T:
+        for known in solved.explained.T:
             used += known
         # The ratio of the totals of `group_squares` and `group_shares` estimates the
         # true variance over the prior variance (MacKay 1992).
@@ -89,7 +89,7 @@ class BlockTotals:
             for column in range(first, first + size):
                 squares = solved.rows[:, column] ** 2
                 group_squares[:, group] += squares / (size * variance)
-                group_shares[:, group] += solved.known[:, column] / size
+                group_shares[:, group] += solved.explained[:, column] / size
             first += size
         return cls(
             squares=np.clip(sums[:, 0] / sizes, -1.0, 1.0),

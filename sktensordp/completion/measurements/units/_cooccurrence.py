@@ -131,13 +131,13 @@ def plan_noise(
     """
     n_users, n_items = shape
     cells = max_items * (max_items + 1) // 2
-    n_first = sum(piece.size for piece in PIECES.values())
+    n_first = sum(piece.size for piece in FIRST_VECTORS.values())
     noise = plan_gaussian_sums(
         epsilon,
         delta,
-        within=epsilon,
+        total_epsilon=epsilon,
         n_cells=n_first + n_items + max(n_items, cells),
-        n_changed=cells,
+        n_moved=cells,
         n_entries=_users_reserved(n_users),
     )
     # A coarser lattice would round contributions to zero.
@@ -150,7 +150,7 @@ def plan_noise(
 
 
 @dataclass(frozen=True)
-class PieceOfChoices:
+class VectorOfUser:
     """A part of the first release: one vector for every user.
 
     Attributes
@@ -186,9 +186,9 @@ def _lengths(choices: Choices, longest: float) -> NDArray[np.float64]:
     return vectors
 
 
-PIECES = {
-    "totals": PieceOfChoices(2, 0.02, _totals),
-    "lengths": PieceOfChoices(N_BINS, SHARE, _lengths),
+FIRST_VECTORS = {
+    "totals": VectorOfUser(2, 0.02, _totals),
+    "lengths": VectorOfUser(N_BINS, SHARE, _lengths),
 }
 
 
@@ -197,10 +197,12 @@ class _FirstQuestion:
     """The pieces of the first release, with their sums; see `Question`."""
 
     sums: tuple[WholeSums, ...]
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: Choices, *totals: NDArray[np.float64]) -> None:
-        for piece, one, total in zip(PIECES.values(), self.sums, totals, strict=True):
+        for piece, one, total in zip(
+            FIRST_VECTORS.values(), self.sums, totals, strict=True
+        ):
             one.add(total, sparse.csr_array(piece.vectors(chunk, one.longest)))
 
 
@@ -209,7 +211,7 @@ class _CountQuestion:
     """How often items were chosen, weighted by user; see `Question`."""
 
     sums: tuple[WholeSums]
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: Choices, *totals: NDArray[np.float64]) -> None:
         weights = np.floor(self.sums[0].longest / np.sqrt(chunk.sizes))
@@ -224,7 +226,7 @@ class _ProductQuestion:
 
     sums: tuple[ProductSums]
     items: NDArray[np.int64]
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: Choices, *totals: NDArray[np.int64]) -> None:
         self.sums[0].add(totals[0], chunk.among(self.items))
@@ -254,7 +256,7 @@ def release_sums(
     releases = Releases(noise, streams)
     # Without noise: the finest step for which sums of whole steps are exact.
     step = noise.step or 2.0 ** (math.ceil(math.log2(_users_reserved(n_users))) - 50)
-    first = [WholeSums((1, p.size), 1.0, p.share, step) for p in PIECES.values()]
+    first = [WholeSums((1, p.size), 1.0, p.share, step) for p in FIRST_VECTORS.values()]
     answers = releases.ask(choices, _FirstQuestion(tuple(first)))
     n_present, typical_size, are_noise = _read_totals(
         first[0], *answers[0], choices.n_items

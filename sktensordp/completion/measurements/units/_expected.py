@@ -185,13 +185,13 @@ class _Expectation:
         shares = planned_shares(self.problem, "statistics", self.left)
         term, n_columns = variances.interaction / rank, 1 + rank
         item_share = unit_share = SHARE_AT_START
-        known = np.zeros(len(self.counts[0]))
+        item_information = np.zeros(len(self.counts[0]))
         for of_pass in shares[-FACTOR_PASSES:]:
             around_model = self._around(item_share * unit_share)
-            known = after_drift(known) + self._information(
+            item_information = after_drift(item_information) + self._information(
                 1, term * unit_share, n_columns, of_pass[1], around_model
             )
-            item_share = self._recovered_share(1, known)
+            item_share = self._recovered_share(1, item_information)
             information = self.sizes * term * item_share / around_model
             unit_share = float(self.of_units @ (information / (1 + information)))
         around_model = self._around(item_share * unit_share)
@@ -209,8 +209,8 @@ class _Expectation:
         error = self.of_units @ (1 / (1 / prior + self.sizes / around_model))
         for mode in range(1, len(self.problem.shape)):
             share = math.fsum(pass_shares[mode] for pass_shares in shares)
-            known = self._information(mode, prior, n_columns, share, around_model)
-            recovered = self._recovered_share(mode, known)
+            information = self._information(mode, prior, n_columns, share, around_model)
+            recovered = self._recovered_share(mode, information)
             error += prior * (1 - recovered)
             if mode == 1:
                 # Share of the residual that is explained by units' weights for counts
@@ -233,8 +233,8 @@ class _Expectation:
         total = np.maximum(noise + around_model * self.weight * counts, LEAST_NOISE)
         return variance * counts**2 / total
 
-    def _recovered_share(self, mode: int, known: NDArray[np.float64]) -> float:
+    def _recovered_share(self, mode: int, information: NDArray[np.float64]) -> float:
         """Share of the prior variance of rows that this information recovers."""
         counts = self.counts[mode - 1]
-        recovered = counts @ (known / (1 + known))
+        recovered = counts @ (information / (1 + information))
         return float(recovered) / max(float(counts.sum()), 1e-300)

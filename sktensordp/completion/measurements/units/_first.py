@@ -19,8 +19,8 @@ from ....measure import BoundedSums, People, ProductSums, Releases, whole_shares
 from ....tensor._shared_rows import expected_counts
 from ._population import Population
 from ._questions import (
+    FIRST_VECTORS,
     LOG_RANGE,
-    PIECES,
     USUAL_LOG,
     CountQuestion,
     FirstQuestion,
@@ -32,7 +32,7 @@ from ._questions import (
 # Share of the squared budget for the counts.
 COUNTS = 0.12
 # The share left after the first two releases.
-LEFT = 1 - COUNTS - sum(piece.share for piece in PIECES)
+LEFT = 1 - COUNTS - sum(piece.share for piece in FIRST_VECTORS)
 # Least number of rows for which the pattern is released.
 _LEAST_ROWS = 20
 # Two numbers that were measured on ratings of films and music: the leading eigenvalue
@@ -50,7 +50,9 @@ def release_totals(
     units: People, releases: Releases
 ) -> tuple[NoisyTotals, UnitTotals, Population]:
     """Release the number of units, their mean value and their sizes."""
-    sums = [BoundedSums((1, p.size), p.bound, p.share, releases.step) for p in PIECES]
+    sums = [
+        BoundedSums((1, p.size), p.bound, p.share, releases.step) for p in FIRST_VECTORS
+    ]
     answers = releases.ask(units, FirstQuestion(tuple(sums)))
     ((vector,), error), ((lengths,), lengths_error) = answers
     noisy = NoisyTotals.of_vector(vector, error)
@@ -77,14 +79,14 @@ class RowCounts:
         Each entry counts with the weight of its unit.
     logs : ndarray of shape (n_rows,)
         Logarithms of the counts, after very small counts have been raised.
-    known : ndarray of shape (n_rows,)
+    known_counts : ndarray of shape (n_rows,)
         The counts, but zero for rows whose noisy count is within one standard deviation
         of zero. These rows count as unknown: nothing suggests that they have entries.
     """
 
     counts: NDArray[np.float64]
     logs: NDArray[np.float64]
-    known: NDArray[np.float64]
+    known_counts: NDArray[np.float64]
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -124,7 +126,7 @@ def _read(noisy: NDArray[np.float64], error: float, whole: float) -> RowCounts:
     return RowCounts(
         counts=counts,
         logs=np.log(np.maximum(counts, max(0.05 * error, largest, 1e-300))),
-        known=np.where(noisy > error, counts, 0.0),
+        known_counts=np.where(noisy > error, counts, 0.0),
     )
 
 

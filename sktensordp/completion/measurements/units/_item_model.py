@@ -54,7 +54,7 @@ class ItemModel:
     products: NDArray[np.float64]
 
     @classmethod
-    def of(cls, sums: ItemSums) -> Self:
+    def from_sums(cls, sums: ItemSums) -> Self:
         """Compute the model from the releases."""
         # The number of threads may change the last bits.
         with one_blas_thread:
@@ -66,7 +66,7 @@ class ItemModel:
         return cls(*of_items, pairs, largest / sums.population.n_users)
 
     @classmethod
-    def of_counts(cls, counts: NDArray[np.float64]) -> Self:
+    def from_counts(cls, counts: NDArray[np.float64]) -> Self:
         """The model of items of which only counts are known."""
         none, no_pairs = np.empty(0), np.empty((2, 0), np.intp)
         of_pairs = none, np.empty((0, 0)), none, no_pairs, none

@@ -25,7 +25,7 @@ USUAL_LOG, LOG_RANGE = 4.0, 3.0
 
 
 @dataclass(frozen=True)
-class Piece:
+class VectorOfUnit:
     """A part of the first release: one vector for every unit.
 
     Attributes
@@ -89,9 +89,9 @@ def _lengths(chunk: UnitEntries) -> NDArray[np.float64]:
     return vectors
 
 
-PIECES = (
-    Piece(3, math.sqrt(3.0), 0.03, NoisyTotals.vectors),
-    Piece(N_BINS, 1.0, SHARE, _lengths),
+FIRST_VECTORS = (
+    VectorOfUnit(3, math.sqrt(3.0), 0.03, NoisyTotals.vectors),
+    VectorOfUnit(N_BINS, 1.0, SHARE, _lengths),
 )
 
 
@@ -106,11 +106,11 @@ class FirstQuestion:
     """
 
     sums: tuple[BoundedSums, ...]
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
         """See `Question`."""
-        of_pieces = zip(PIECES, self.sums, totals, strict=True)
+        of_pieces = zip(FIRST_VECTORS, self.sums, totals, strict=True)
         for piece, sums, total in of_pieces:
             sums.add_people(total, piece.vectors(chunk))
 
@@ -150,7 +150,7 @@ class CountQuestion:
 
     sums: tuple[BoundedSums, ...]
     totals: UnitTotals
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
         """See `Question`."""
@@ -176,7 +176,7 @@ class PatternQuestion:
     sums: tuple[ProductSums]
     rows: NDArray[np.int64]
     n_rows: int
-    many = 16
+    chunks_at_once = 16
     """Each chunk costs a matrix of products."""
 
     def add(self, chunk: UnitEntries, *totals: NDArray[np.int64]) -> None:
@@ -215,7 +215,7 @@ class BlockQuestion:
     n_biases: int
     lengths: NDArray[np.float64]
     totals: UnitTotals
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
         """See `Question`."""

@@ -60,11 +60,11 @@ _NOISE = 0.14
 # Prior standard deviation of the totals around their prior means.
 _USUAL = 0.1
 
-Known = tuple[NDArray[np.float64], NDArray[np.float64]]
+ArrayPair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
-class First:
+class FirstResults:
     """What is known before the first round.
 
     Attributes
@@ -91,12 +91,12 @@ class State:
 
     Attributes
     ----------
-    first : First
+    first : FirstResults
     model : SharedModel
         Biases alone at first.
     moment : ndarray of shape (F + 1, F + 1)
         Second moment of one and the factors of a unit.
-    known : dict of int to tuple
+    information : dict of int to tuple
         By block, the information of its sums so far: for biases alone, the sums and the
         variances of their noise; for rows of factors, precisions, and these times the
         rows that the sums suggest.
@@ -107,16 +107,16 @@ class State:
         the prior of biases once there are factors.
     """
 
-    first: First
+    first: FirstResults
     model: SharedModel
     moment: NDArray[np.float64]
-    known: Mapping[int, Known] = field(default_factory=dict)
+    information: Mapping[int, ArrayPair] = field(default_factory=dict)
     covariances: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
-    prior: Mapping[int, Known] = field(default_factory=dict)
+    prior: Mapping[int, ArrayPair] = field(default_factory=dict)
 
 
 def fit(
-    units: People, releases: Releases, first: First, name: str, on_sweep: OnSweep
+    units: People, releases: Releases, first: FirstResults, name: str, on_sweep: OnSweep
 ) -> tuple[SharedModel, int]:
     """Fit a model in several passes, with one release for each block of each pass.
 
@@ -124,7 +124,7 @@ def fit(
     ----------
     units : People
     releases : Releases
-    first : First
+    first : FirstResults
     name : {"sums", "statistics"}
     on_sweep : callable
         Called after every pass; returning true ends the fit.
@@ -180,9 +180,9 @@ def planned_shares(problem: Problem, name: str, left: float) -> list[dict[int, f
     return [_divided(modes, first)] * problem.biases + of_factors
 
 
-def after_drift(known: NDArray[np.float64]) -> NDArray[np.float64]:
+def after_drift(information: NDArray[np.float64]) -> NDArray[np.float64]:
     """Information about rows, times their variance, after factors have changed."""
-    return known / (1 + _DRIFT * known)
+    return information / (1 + _DRIFT * information)
 
 
 def _divided(shapes: Sequence[tuple[int, ...]], whole: float) -> dict[int, float]:
@@ -195,7 +195,7 @@ def _divided(shapes: Sequence[tuple[int, ...]], whole: float) -> dict[int, float
 # --- the model between rounds ---------------------------------------------------------
 
 
-def _start(first: First) -> State:
+def _start(first: FirstResults) -> State:
     """A model without factors, whose biases, if any, are zero."""
     sizes, totals = first.problem.shape[1:], first.totals
     zeros = [np.zeros(size + 1) for size in sizes if first.problem.biases]
@@ -235,7 +235,7 @@ def _with_factors(state: State) -> State:
         state,
         model=model,
         moment=_prior_moment(model.n_factors),
-        known={},
+        information={},
         covariances=covariances,
         prior={
             block: (biases[:-1], variances[:-1])
@@ -261,7 +261,7 @@ def _with_features(state: State) -> State:
     groups.append((0.01, [*first.pattern.T]))
     columns = [column for _, of_group in groups for column in of_group]
     features = np.reshape(columns, (len(columns), len(counts.counts))).T
-    features = with_average(features, counts.known)
+    features = with_average(features, counts.known_counts)
     # Declared features are known for every row.
     features[:-1, : len(side)] = side.T
     # In later passes the groups exist already, with learned variances.
@@ -372,15 +372,17 @@ def _with_biases(
     weights, start = counts.counts, model.biases[block - 1][:-1]
     # Sums of residuals around biases of zero.
     sums, noise = sums + weights * start, np.full(len(sums), error**2)
-    if block in state.known:
-        before, before_noise = state.known[block]
+    if block in state.information:
+        before, before_noise = state.information[block]
         drift = _DRIFT * model.uncertainty[block - 1][-1]
         before_noise = before_noise + drift * weights**2
         share = before_noise / np.maximum(before_noise + noise, LEAST_NOISE)
         sums, noise = before + share * (sums - before), share * noise
     explaining, of_prior = _explaining(state.first, block)
     sampled = noise + energy * counts.counts
-    found = biases_from_sums(sums, weights, sampled, explaining, of_prior, counts.known)
+    found = biases_from_sums(
+        sums, weights, sampled, explaining, of_prior, counts.known_counts
+    )
     means = np.append(found.means, found.centre)
     variances = np.append(found.variances, found.spread)
     model = replace(
@@ -388,11 +390,13 @@ def _with_biases(
         biases=_replaced(model.biases, block, means),
         uncertainty=_replaced(model.uncertainty, block, variances),
     )
-    return replace(state, model=model, known={**state.known, block: (sums, noise)})
+    return replace(
+        state, model=model, information={**state.information, block: (sums, noise)}
+    )
 
 
 def _explaining(
-    first: First, block: int
+    first: FirstResults, block: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Explanatory variables for the biases of a block; see `biases_from_sums`."""
     counts = first.counts[block - 1]
@@ -402,7 +406,7 @@ def _explaining(
     if block == 1:
         declared = np.insert(first.problem.features.declared, 0, 1.0, axis=1)
         released = np.concatenate([released, first.pattern], axis=1)
-    of_prior = with_average(released, counts.known)[:-1]
+    of_prior = with_average(released, counts.known_counts)[:-1]
     explaining = np.concatenate([declared, released], axis=1)
     return explaining, np.concatenate([declared, of_prior], axis=1)
 
@@ -440,14 +444,14 @@ def _with_rows(
     block, n_biases = question.block, question.n_biases
     regression = _regression(state, question)
     found = _information(regression, sums, error, _rows_before(state.model, question))
-    known = _of_all_passes(state, question, found)
+    information = _of_all_passes(state, question, found)
     prior = _prior_of_rows(state, question)
     means, spread, covariance = rows_from_information(
-        *drifted(*known, _error_of_all_passes(regression)),
+        *drifted(*information, _error_of_all_passes(regression)),
         prior.means,
         prior.bias_variance,
         prior.covariance,
-        learn=block <= len(state.first.counts),
+        update_covariance=block <= len(state.first.counts),
     )
     model = state.model
     if n_biases:
@@ -456,7 +460,7 @@ def _with_rows(
     return replace(
         state,
         model=replace(model, factors=factors),
-        known={**state.known, block: known},
+        information={**state.information, block: information},
         covariances={**state.covariances, block: covariance},
     )
 
@@ -515,7 +519,7 @@ def _information(
     sums: NDArray[np.float64],
     error: float,
     before: NDArray[np.float64],
-) -> Known:
+) -> ArrayPair:
     """Information of the sums of one pass about rows.
 
     Parameters
@@ -547,15 +551,17 @@ def _information(
     return precision * lengths * lengths[:, np.newaxis], shift * lengths
 
 
-def _of_all_passes(state: State, question: BlockQuestion, found: Known) -> Known:
+def _of_all_passes(
+    state: State, question: BlockQuestion, found: ArrayPair
+) -> ArrayPair:
     """Add the information of earlier passes; factors have changed since then."""
     block, n_biases = question.block, question.n_biases
-    if block not in state.known:
+    if block not in state.information:
         return found
     covariance, size = state.covariances[block], len(question.lengths)
     drift = np.zeros((size, size))
     drift[n_biases:, n_biases:] = _DRIFT * covariance
-    earlier, earlier_shift = drifted(*state.known[block], drift)
+    earlier, earlier_shift = drifted(*state.information[block], drift)
     precision, shift = found
     return precision + earlier, shift + earlier_shift
 

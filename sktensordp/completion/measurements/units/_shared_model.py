@@ -87,7 +87,7 @@ class SharedModel:
         """Prior standard deviations of the elements of a unit's row, around zero."""
         return 1 / np.sqrt(self._precision)
 
-    def known(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
+    def baseline(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
         """Offset plus the biases of the other modes: an array of shape (n,)."""
         return self.offset + _at(others, self.biases)
 
@@ -121,23 +121,23 @@ class SharedModel:
         from ....tensor.kernels._units import solve_units
 
         n_units, n, precision = len(entries.units), len(entries.values), self._precision
-        rows, known = np.empty((2, n_units, len(precision)))
+        rows, explained = np.empty((2, n_units, len(precision)))
         residuals, leverages = np.empty((2, n))
         held_out, noise = np.empty((n, self.n_factors)), self.noise_of(entries.others)
         solve_units(
             entries.starts,
             self.regressors(entries.others),
-            entries.values - self.known(entries.others),
+            entries.values - self.baseline(entries.others),
             noise,
             precision,
             rows,
-            known,
+            explained,
             residuals,
             leverages,
             held_out,
         )
         squares = residuals**2 - _at(entries.others, self.uncertainty)
-        return SolvedUnits(rows, known, residuals, leverages, held_out, squares)
+        return SolvedUnits(rows, explained, residuals, leverages, held_out, squares)
 
     def split(self, rows: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Split rows of units into biases, weights and factors."""
@@ -196,7 +196,7 @@ class SolvedUnits:
     ----------
     rows : ndarray of shape (n_units, n_columns)
         Posterior means.
-    known : ndarray of shape (n_units, n_columns)
+    explained : ndarray of shape (n_units, n_columns)
         The share of each prior variance that the entries explain.
     residuals : ndarray of shape (n_entries,)
         Values less all terms of the model.
@@ -209,7 +209,7 @@ class SolvedUnits:
     """
 
     rows: NDArray[np.float64]
-    known: NDArray[np.float64]
+    explained: NDArray[np.float64]
     residuals: NDArray[np.float64]
     leverages: NDArray[np.float64]
     held_out: NDArray[np.float64]

@@ -35,8 +35,8 @@ from ..._likely_mistakes import NO_USERS, warn_of_averages, warn_of_edge
 from .._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._expected import best_name
 from ._first import most_rows, release_counts, release_pattern, release_totals
-from ._questions import PIECES, NoisyTotals
-from ._rounds import BIAS_PASSES, FACTOR_PASSES, First, fit
+from ._questions import FIRST_VECTORS, NoisyTotals
+from ._rounds import BIAS_PASSES, FACTOR_PASSES, FirstResults, fit
 from ._shared_model import SharedModel
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def unit_guarantee(
     *,
     delta: float,
     domain: Domain,
-    void_for: float | None = None,
+    claimed_epsilon: float | None = None,
     shared_noise: SharedNoise | None = None,
     consequence: str = "",
 ) -> PrivacyGuarantee:
@@ -81,7 +81,7 @@ def unit_guarantee(
         Delta at which the guarantee states its epsilon.
     domain : Domain
         Domain of the values.
-    void_for : float, default=None
+    claimed_epsilon : float, default=None
         The requested epsilon, if the range of the values or the shape was read off
         the data. Then no finite epsilon holds.
     shared_noise : SharedNoise, default=None
@@ -111,13 +111,13 @@ def unit_guarantee(
         source += shared_noise.source
         statement += shared_noise.statement
     statement += consequence
-    if void_for is not None:
-        event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
+    if claimed_epsilon is not None:
+        event, claimed = dp_event.NonPrivateDpEvent(), (claimed_epsilon, delta)
         statement += (
             " The range of the values or the shape was read off the data, which "
             "protects nobody; declare value_bounds or levels, and shape."
         )
-    return PrivacyGuarantee.of(
+    return PrivacyGuarantee.from_event(
         event,
         delta=delta,
         unit=unit,
@@ -199,14 +199,14 @@ class UnitPerturbation(Measurement[People, _Released]):
         cells = sum(n_rows * (n_columns + 1) for n_rows, n_columns in blocks)
         totals = size * max(n_columns + 4 for _, n_columns in blocks) ** 2
         products = self._most_rows * (self._most_rows + 1) // 2
-        n_first = 1 + sum(piece.size for piece in PIECES)
+        n_first = 1 + sum(piece.size for piece in FIRST_VECTORS)
         n_cells = n_first + 3 * rows + self.n_sweeps * (cells + totals) + products
         return plan_gaussian_sums(
             problem.epsilon,
             problem.delta,
-            within=problem.epsilon,
+            total_epsilon=problem.epsilon,
             n_cells=n_cells,
-            n_changed=products,
+            n_moved=products,
             n_entries=max(problem.shape[0], 64),
         )
 
@@ -245,7 +245,7 @@ class UnitPerturbation(Measurement[People, _Released]):
             name,
             delta=problem.delta,
             domain=problem.domain,
-            void_for=problem.void_for,
+            claimed_epsilon=problem.claimed_epsilon,
             shared_noise=self.shared_noise,
             consequence=(_PATTERN if self._most_rows else "") + consequence,
         )
@@ -265,7 +265,7 @@ class UnitPerturbation(Measurement[People, _Released]):
         may_choose = self.perturbation == "auto" and problem.biases
         if may_choose and name == "statistics":
             name = best_name(problem, totals, counts, releases.sigma, releases.left)
-        first = First(problem, totals, counts, pattern)
+        first = FirstResults(problem, totals, counts, pattern)
         model, n_iter = fit(units, releases, first, name, on_sweep)
         # The contributions of units do not depend on the counts.
         of_modes = [of_mode.counts for of_mode in counts]

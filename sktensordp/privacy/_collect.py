@@ -224,7 +224,7 @@ def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
     in_pass = int(method == "transform")
     since = () if context.planned else tags.conditions
     for each, count in made.items():
-        told, protects = each and each.under(*since), _protected(tags, each)
+        told, protects = each and each.with_conditions(*since), _protected(tags, each)
         findings.releases.append(
             Release(f"{method} of {name}", told, count, in_pass, why, protects)
         )
