@@ -197,8 +197,9 @@ or list of these and None, default=None
         minus the items they already have entries for. The fit warns if "auto" chooses
         "sums" and learns nothing else.
     model_variance_ : float
-        Variance around the model, learned or assumed: of the randomised values in
-        "input", of the original values otherwise.
+        Variance around the model, as estimated: of the randomised values in "input",
+        of the original values otherwise. Not set where the fit assumes a constant, as
+        with "gradient".
     residual_variance_ : float
         Average variance of the original values around the model, learned from the
         randomised ones. Set by "input" only.
@@ -906,7 +907,7 @@ or list of these and None, default=None
     def model_variance_(self) -> float:
         """Variance of the fitted values around the model."""
         variance = self._fitted.noise_variance
-        if math.isnan(variance):
+        if math.isnan(variance) or not self._fitted.has_estimated_variance:
             raise AttributeError(
                 f"model_variance_ is not estimated by perturbation="
                 f"{self.perturbation_!r} of {type(self).__name__}."

@@ -85,6 +85,8 @@ class Fitted:
         Tables that speed up answers; not stored.
     has_public_lengths : bool
         Whether synthetic users were drawn with numbers of items that the caller passed.
+    has_estimated_variance : bool
+        Whether the variance of values around the model is estimated.
     """
 
     model: Rows
@@ -106,6 +108,7 @@ class Fitted:
     is_personal: bool = False
     lookups: Lookups = field(default_factory=Lookups)
     has_public_lengths: bool = False
+    has_estimated_variance: bool = True
 
     unit = None
     """The mode of the protected units; None if entries are protected."""
@@ -560,6 +563,7 @@ def fitted_to(
         "n_iter": outcome.n_iter,
         "residual_variance": outcome.residual_variance,
         "noise_of_value": outcome.noise_of_value,
+        "has_estimated_variance": outcome.has_estimated_variance,
         "is_dense": entries.is_dense,
         "n_uses": 1,
         "guarantee_of_call": guarantee,

@@ -176,7 +176,7 @@ class GradientPerturbation(Measurement[Entries, _Released]):
         variance = RESIDUAL_VARIANCE * scale**2
         fitted = problem.form.point_model(problem.shape, variance, dtype, **model)
         fitted = fitted.with_average_rows(problem.entries.counts)
-        return Outcome(fitted, offset, n_iter)
+        return Outcome(fitted, offset, n_iter, has_estimated_variance=False)
 
 
 class _Blocks(NamedTuple):

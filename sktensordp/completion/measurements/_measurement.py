@@ -44,6 +44,9 @@ class Outcome:
         Variance of the values around the model, if the measurement allows an estimate.
     noise_of_value : float, default=0.0
         Least variance of the noise on a single value; 0 without such noise.
+    has_estimated_variance : bool, default=True
+        Whether the variance of the values around the model is estimated, and not a
+        constant.
     perturbation : str, default=None
         The perturbation that was applied, if it was chosen during the release.
     guarantee : PrivacyGuarantee, default=None
@@ -57,6 +60,7 @@ class Outcome:
     n_iter: int
     residual_variance: float | None = None
     noise_of_value: float = 0.0
+    has_estimated_variance: bool = True
     perturbation: str | None = None
     guarantee: PrivacyGuarantee | None = None
     kept_values: "NoisyValues | LocalValues | None" = None

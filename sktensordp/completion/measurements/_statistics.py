@@ -245,7 +245,7 @@ class StatisticsPerturbation(Measurement[ObservedEntries, _Released]):
         else:
             model = model.with_average_rows(counts)
         n_iter = max(len(self._blocks), 1)
-        return Outcome(model, outcome.offset, n_iter)
+        return replace(outcome, model=model, n_iter=n_iter)
 
     def _precision(self, model: Rows, first: Rows) -> NDArray[np.float64]:
         """Prior of the rows that are later computed from users' own values.

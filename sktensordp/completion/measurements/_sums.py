@@ -323,4 +323,4 @@ class MeanPerturbation(SumsPerturbation):
         mean = middle + weight * (float(total[0]) / n - middle)
         variance = RESIDUAL_VARIANCE * problem.domain.scale**2
         model = point_model(problem.shape, variance, dtype)
-        return Outcome(model, mean, 1)
+        return Outcome(model, mean, 1, has_estimated_variance=False)
