@@ -1,6 +1,6 @@
 """Base class of clients, which are shipped to where the private data are."""
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,30 +25,52 @@ class Client(PrivateEstimatorMixin):
     """Randomises data where they are recorded; only the result leaves.
 
     A subclass offers `privatize`, which calls `_privatize`, and checks the input in
-    `_checked`.
-
-    Parameters
-    ----------
-    randomizer : object
-        ``randomizer.randomize(data, streams)`` clips and randomises checked data.
-    guarantee : PrivacyGuarantee
-        Guarantee of one call of `privatize`.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers.
+    `_checked`. It is made by `_made_with`.
     """
 
-    def __init__(
-        self,
+    if TYPE_CHECKING:
+        randomizer: Randomizes
+    _made_by: str
+    """What makes one for users, besides `from_json`."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        name = type(self).__name__
+        raise TypeError(
+            f"{name} is not called. Get one from {self._made_by}, or from the text of "
+            f"another one by {name}.from_json."
+        )
+
+    @classmethod
+    def _made_with(
+        cls,
         randomizer: Randomizes,
         guarantee: PrivacyGuarantee,
         random_state: int | None = None,
-    ) -> None:
+        **fields: Any,
+    ) -> Self:
+        """Make a client.
+
+        Parameters
+        ----------
+        randomizer : object
+            ``randomizer.randomize(data, streams)`` clips and randomises checked data.
+        guarantee : PrivacyGuarantee
+            Guarantee of one call of `privatize`.
+        random_state : int or None, default=None
+            None draws from the operating system's entropy, as a real release must. An
+            int is for tests and papers.
+        **fields
+            Further attributes.
+        """
         check_noise_seed(random_state)
-        self.randomizer = randomizer
-        self.random_state = random_state
-        self.privacy_guarantee_ = guarantee
-        self._count_releases()
+        client = cls.__new__(cls)
+        client.randomizer = randomizer
+        client.random_state = random_state
+        client.privacy_guarantee_ = guarantee
+        for name, value in fields.items():
+            setattr(client, name, value)
+        client._count_releases()
+        return client
 
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()

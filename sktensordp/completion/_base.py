@@ -721,7 +721,9 @@ or list of these and None, default=None
         """
         self._validate_params()
         self._check_declared()
-        client = CompletionClient(float(self.epsilon), domain_of(self), random_state)
+        client = CompletionClient._of_domain(
+            float(self.epsilon), domain_of(self), random_state
+        )
         return self._passed_on(client)
 
     @_if_clients_may_randomize

@@ -40,18 +40,13 @@ class CompletionClient(Client):
     Get one from the `client` method of a completion, which need not be fitted. Ship it
     as the text of `to_json`, which is read as data; a pickle could run code.
 
-    Parameters
+    Attributes
     ----------
     epsilon : float
         Budget of one value.
-    domain : Domain
-        Range, levels and prior of the values, declared.
-    random_state : int or None, default=None
+    random_state : int or None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers.
-
-    Attributes
-    ----------
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of one call of `privatize`.
 
@@ -69,13 +64,19 @@ class CompletionClient(Client):
 
     if TYPE_CHECKING:
         randomizer: EntryRandomizer
+    epsilon: float
 
-    def __init__(
-        self, epsilon: float, domain: Domain, random_state: int | None = None
-    ) -> None:
+    _made_by = "the `client` method of a completion"
+
+    @classmethod
+    def _of_domain(
+        cls, epsilon: float, domain: Domain, random_state: int | None = None
+    ) -> Self:
+        """The client for values of a range, with levels and a prior, all declared."""
         randomizer = plan_entry_randomizer(epsilon, domain)
-        super().__init__(randomizer, randomizer.guarantee, random_state)
-        self.epsilon = epsilon
+        return cls._made_with(
+            randomizer, randomizer.guarantee, random_state, epsilon=epsilon
+        )
 
     def to_json(self) -> str:
         """The client as text: its parameters, but no seed."""
@@ -129,7 +130,7 @@ class CompletionClient(Client):
         domain = declared_domain(*lists)
         if domain is None:
             fields.refuse("value_bounds")
-        return cls(math.inf if epsilon is None else epsilon, domain)
+        return cls._of_domain(math.inf if epsilon is None else epsilon, domain)
 
     def __repr__(self) -> str:
         return f"CompletionClient(epsilon={shown(self.privacy_guarantee_.epsilon)})"

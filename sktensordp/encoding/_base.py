@@ -124,6 +124,11 @@ class LinearEncoder(
         tags.learns_from = "Xy" if self._learns_from_y() else "X"
         return tags
 
+    @property
+    def _clip_level(self) -> float | None:
+        """Share of the samples that are not clipped; None to choose it."""
+        return None if self.clip == "auto" else float(self.clip)
+
     def _learns_from_y(self) -> bool:
         """Whether `fit` learns from y, too, if there is one."""
         has_gradient = callable(getattr(self.task, "value_and_gradient", None))
@@ -294,12 +299,12 @@ class LinearEncoder(
         check_is_fitted(self)
         # The copy belongs to one fit, even if another thread fits meanwhile.
         fitted = vars(self).copy()
-        client = EncoderClient(
+        client = EncoderClient._made_with(
             fitted["_randomizer"],
-            fitted["sample_shape_"],
             fitted["privacy_guarantee_"],
-            fitted["mechanism_"],
             random_state,
+            sample_shape=fitted["sample_shape_"],
+            mechanism=fitted["mechanism_"],
         )
         return self._passed_on(client)
 
@@ -437,7 +442,7 @@ class LinearEncoder(
     def _choose_code(self, problem: LinearProblem) -> tuple[LinearCode, CodeNoise]:
         """The code and noise with the least expected loss."""
         epsilon = float(self.epsilon)
-        level = None if self.clip == "auto" else float(self.clip)
+        level = self._clip_level
         if math.isinf(epsilon):
             encoder = self._encoding_matrix(problem, 0.0)
             noise = no_noise(len(encoder), clipped=level is not None)

@@ -18,7 +18,6 @@ from .._json import Fields
 from .._random import NoiseStreams
 from .._validation import as_numpy, check_container
 from ..mechanisms._noise import Clipping
-from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown
 from ._code_noise import code_guarantee, code_noise, no_noise
 from ._maps import CodeMap, MapShape
@@ -182,22 +181,15 @@ class EncoderClient(Client):
     read as data, unlike a pickle, which can run code. It holds the encoding map, the
     clip radius and the noise, but neither fitting data nor the decoder.
 
-    Parameters
-    ----------
-    randomizer : ClientRandomizer
-        Encodes, clips and randomises a sample.
-    sample_shape : tuple of int
-        Shape of a sample.
-    guarantee : PrivacyGuarantee
-        Guarantee of one call of `privatize`.
-    mechanism : str
-        Name of the noise.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers.
-
     Attributes
     ----------
+    sample_shape : tuple of int
+        Shape of a sample.
+    mechanism : str
+        Name of the noise.
+    random_state : int or None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of one call of `privatize`.
 
@@ -216,18 +208,10 @@ class EncoderClient(Client):
 
     if TYPE_CHECKING:
         randomizer: ClientRandomizer
+    sample_shape: tuple[int, ...]
+    mechanism: str
 
-    def __init__(
-        self,
-        randomizer: ClientRandomizer,
-        sample_shape: tuple[int, ...],
-        guarantee: PrivacyGuarantee,
-        mechanism: str,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(randomizer, guarantee, random_state)
-        self.sample_shape = sample_shape
-        self.mechanism = mechanism
+    _made_by = "the `client` method of a fitted encoder"
 
     def to_json(self) -> str:
         """The client as text: encoding map, sizes and budget, but no seed.
@@ -333,7 +317,7 @@ class EncoderClient(Client):
             delta=delta,
         )
         randomizer = ClientRandomizer(mean, scale, encoder, release, chosen)
-        return cls(randomizer, shape, guarantee, name)
+        return cls._made_with(randomizer, guarantee, sample_shape=shape, mechanism=name)
 
     def __repr__(self) -> str:
         guarantee = self.privacy_guarantee_

@@ -170,7 +170,7 @@ class TaskAwareEncoder(LinearEncoder):
                 "encoder='mlp' is for tasks that are not linear. The best encoder of a "
                 "linear task is linear: leave encoder='linear'."
             )
-        if not is_linear(self.task) and self.clip != "auto":
+        if not is_linear(self.task) and self._clip_level is not None:
             raise ValueError(
                 "clip is for linear tasks. For others, the encoder learns the scale of "
                 "the code: leave clip='auto'."

@@ -44,7 +44,7 @@ class _PublishedEncoder(LinearEncoder):
     """Base of the published encoders, with other noise and without clipping."""
 
     delta, mechanism = 0.0, "laplace"
-    clip: float | str = "auto"
+    _clip_level = None
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn encoder and decoder, and take the sensitivity from the same samples.
