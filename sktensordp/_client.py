@@ -1,6 +1,6 @@
 """Base class of clients, which are shipped to where the private data are."""
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +25,7 @@ class Client(PrivateEstimatorMixin):
     """Randomises data where they are recorded; only the result leaves.
 
     A subclass offers `privatize`, which calls `_privatize`, and checks the input in
-    `_checked`. It is made by `_made_with`.
+    `_checked`. `make_client` makes one.
     """
 
     if TYPE_CHECKING:
@@ -40,37 +40,16 @@ class Client(PrivateEstimatorMixin):
             f"another one by {name}.from_json."
         )
 
-    @classmethod
-    def _made_with(
-        cls,
+    def _set_up(
+        self,
         randomizer: Randomizes,
         guarantee: PrivacyGuarantee,
-        random_state: int | None = None,
-        **fields: Any,
-    ) -> Self:
-        """Make a client.
-
-        Parameters
-        ----------
-        randomizer : object
-            ``randomizer.randomize(data, streams)`` clips and randomises checked data.
-        guarantee : PrivacyGuarantee
-            Guarantee of one call of `privatize`.
-        random_state : int or None, default=None
-            None draws from the operating system's entropy, as a real release must. An
-            int is for tests and papers.
-        **fields
-            Further attributes.
-        """
+        random_state: int | None,
+    ) -> None:
         check_noise_seed(random_state)
-        client = cls.__new__(cls)
-        client.randomizer = randomizer
-        client.random_state = random_state
-        client.privacy_guarantee_ = guarantee
-        for name, value in fields.items():
-            setattr(client, name, value)
-        client._count_releases()
-        return client
+        self.randomizer, self.random_state = randomizer, random_state
+        self.privacy_guarantee_ = guarantee
+        self._count_releases()
 
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()
@@ -90,3 +69,35 @@ class Client(PrivateEstimatorMixin):
     def _checked(self, data: ArrayLike) -> NDArray[Any]:
         """The data as an array that `randomizer` takes; raises if they are invalid."""
         raise NotImplementedError
+
+
+AnyClient = TypeVar("AnyClient", bound=Client)
+
+
+def make_client(
+    kind: type[AnyClient],
+    randomizer: Randomizes,
+    guarantee: PrivacyGuarantee,
+    random_state: int | None = None,
+    **fields: Any,
+) -> AnyClient:
+    """Make a client.
+
+    Parameters
+    ----------
+    kind : class
+    randomizer : object
+        ``randomizer.randomize(data, streams)`` clips and randomises checked data.
+    guarantee : PrivacyGuarantee
+        Guarantee of one call of `privatize`.
+    random_state : int or None, default=None
+        None draws from the operating system's entropy, as a real release must. An int
+        is for tests and papers.
+    **fields
+        Further attributes.
+    """
+    client = kind.__new__(kind)
+    client._set_up(randomizer, guarantee, random_state)
+    for name, value in fields.items():
+        setattr(client, name, value)
+    return client

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._client import Client
+from .._client import Client, make_client
 from .._json import Fields
 from ..base import recorded_call
 from ..privacy import PrivacyTags
@@ -74,8 +74,8 @@ class CompletionClient(Client):
     ) -> Self:
         """The client for values of a range, with levels and a prior, all declared."""
         randomizer = plan_entry_randomizer(epsilon, domain)
-        return cls._made_with(
-            randomizer, randomizer.guarantee, random_state, epsilon=epsilon
+        return make_client(
+            cls, randomizer, randomizer.guarantee, random_state, epsilon=epsilon
         )
 
     def to_json(self) -> str:

@@ -16,6 +16,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from .._client import make_client
 from .._dask import check_lazy, is_dask, loaded
 from .._sklearn_compat import Interval, StrOptions, fit_context, framed
 from .._validation import check_aligned, check_numeric, checked
@@ -299,7 +300,8 @@ class LinearEncoder(
         check_is_fitted(self)
         # The copy belongs to one fit, even if another thread fits meanwhile.
         fitted = vars(self).copy()
-        client = EncoderClient._made_with(
+        client = make_client(
+            EncoderClient,
             fitted["_randomizer"],
             fitted["privacy_guarantee_"],
             random_state,

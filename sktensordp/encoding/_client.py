@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 
-from .._client import Client
+from .._client import Client, make_client
 from .._json import Fields
 from .._random import NoiseStreams
 from .._validation import as_numpy, check_container
@@ -317,7 +317,9 @@ class EncoderClient(Client):
             delta=delta,
         )
         randomizer = ClientRandomizer(mean, scale, encoder, release, chosen)
-        return cls._made_with(randomizer, guarantee, sample_shape=shape, mechanism=name)
+        return make_client(
+            cls, randomizer, guarantee, sample_shape=shape, mechanism=name
+        )
 
     def __repr__(self) -> str:
         guarantee = self.privacy_guarantee_

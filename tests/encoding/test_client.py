@@ -20,6 +20,7 @@ from sktensordp.encoding import EncoderClient, TaskAgnosticEncoder, TaskAwareEnc
 from sktensordp.papers import PublishedTaskAwareEncoder
 from tests.support.noise import drawing
 from tests.support.refusing import assert_hostile_texts_are_refused, refused
+from tests.support.seams import make_client
 
 X, Y = make_classification(120, 5, random_state=0)
 X[:, 3] = 2.0  # a column that does not vary enters no code
@@ -181,10 +182,14 @@ def showing(client):
     encoder, shown = Shown(client.randomizer.encoder), Shown(getattr(noise, inner))
     noise = replace(noise, **{inner: shown})
     randomizer = replace(client.randomizer, encoder=encoder, noise=noise)
-    other = EncoderClient._made_with(
-        randomizer, client.privacy_guarantee_, 7, sample_shape=client.sample_shape,
+    other = make_client(
+        EncoderClient,
+        randomizer,
+        client.privacy_guarantee_,
+        7,
+        sample_shape=client.sample_shape,
         mechanism=client.mechanism,
-    )  # fmt: skip
+    )
     return other, encoder, shown
 
 

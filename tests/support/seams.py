@@ -17,6 +17,7 @@ from importlib import import_module
 # Modules below the package, with what tests use of each.
 PLACES = {
     # The package itself
+    "_client": "make_client",
     "_extras": "imported",
     "_noise_only": (
         "counts_are_noise errors_exceed moments_are_noise sums_are_noise "
