@@ -35,7 +35,7 @@ from ._checks import (
 )
 from ._client import CompletionClient
 from ._dense import DenseMixin
-from ._entries import check_values
+from ._entries import check_values, digests_of
 from ._fitted import Fitted, FittedToUnits, fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_before
 from ._own_rows import UnitModel, with_own_answers
@@ -378,6 +378,9 @@ or list of these and None, default=None
         with keeping_names_if_refused(self):
             return self._fit(entries_of_batches(self, batches, declared_shape(self)))
 
+    _received: frozenset[bytes] = frozenset()
+    """Digests of the clients' values that were fitted, which count once."""
+
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()
         tags.protects = "Xy" if self._dense else "y"
@@ -395,6 +398,7 @@ or list of these and None, default=None
         planned = measurement.guarantee.with_conditions(*entries.conditions)
         if problem.is_personal:
             planned = with_own_answers(planned)
+        digests = digests_of(entries) if entries.received else frozenset()
         # Without the lock, another thread might store its model under this guarantee.
         with (
             self._progress("sweep", measurement.n_sweeps) as on_sweep,
@@ -402,8 +406,9 @@ or list of these and None, default=None
         ):
             noise_by: NoiseBy = "fit" if measurement.draws else "nobody"
             if entries.received or entries.noise is not None:
-                noise_by = "earlier" if entries.received else "others"
+                noise_by = "earlier" if digests & self._received else "others"
             with recorded_fit(self, planned, noise_by) as noise:
+                self._received |= digests
                 released = measurement.measure(data, noise, on_sweep)
             # All that is published from here on is post-processing of `released`.
             outcome = measurement.complete(released, on_sweep)

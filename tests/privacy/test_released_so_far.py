@@ -318,6 +318,20 @@ def test_what_clients_sent_counts_once():
     assert privacy_of(model).guarantee.epsilon == 2.0
 
 
+def test_what_clients_sent_anew_counts_again():
+    """Also in a copy, and after a pickle: they may be about the same values."""
+    model, client = clone(ENTRIES), clone(ENTRIES).client()
+    first, second = client.privatize(VALUES), client.privatize(VALUES)
+    assert not np.array_equal(first, second)
+    model.fit_randomized(WHERE, first).fit_randomized(WHERE, second)
+    assert counts(model) == [(2, 1.0)]
+    for same in (model, pickle.loads(pickle.dumps(model))):
+        same.fit_randomized(WHERE, first)
+        assert counts(same) == [(2, 1.0)]
+        same.fit_randomized(WHERE[::-1], first)
+        assert counts(same) == [(3, 1.0)]
+
+
 @pytest.mark.parametrize("shares", [None, NoiseShares(1)])
 def test_every_fit_to_sums_of_parties_counts(shares):
     server = CPCompletion(0, perturbation="sums", **USERS)
