@@ -203,5 +203,6 @@ class UnitModel:
     @property
     def core(self) -> NDArray[np.floating]:
         """Core of a Tucker model, with its modes in the order of the tensor."""
-        assert isinstance(self.inner, TuckerRows)
+        if not isinstance(self.inner, TuckerRows):
+            raise AttributeError("A CP model has no core.")
         return np.moveaxis(self.inner.core, 0, self.unit)

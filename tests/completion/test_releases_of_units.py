@@ -521,3 +521,14 @@ def test_a_fit_asks_every_block_once_a_pass_and_stops_when_told_to():
         shares = [one.share for question in releases.questions for one in question.sums]
         assert sum(shares) == pytest.approx(0.5 * n_passes / 4)
         assert_allclose(np.concatenate(model.biases), 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [4.0, math.inf])
+def test_a_tucker_of_protected_units_has_a_decomposition(epsilon):
+    """Although what was released of it is a CP."""
+    where = np.argwhere(np.ones((6, 5)))
+    values = np.random.default_rng(0).uniform(1, 5, 30)
+    model = TuckerCompletion(2, epsilon=epsilon, unit=0, shape=(6, 5), random_state=0,
+                             value_bounds=(1, 5)).fit(where, values)  # fmt: skip
+    assert {"decomposition_", "factors_"} <= set(dir(model))
+    assert model.decomposition_.core.ndim == 2
