@@ -414,8 +414,8 @@ def _of_moments(estimator: Any, samples: NDArray[np.float64], look: _Look) -> No
     n_samples, *shape = samples.shape
     if estimator.tensor_shape is None and len(shape) > 1 and n_samples < max(shape):
         look.mistakes.append(
-            f"There are {n_samples} samples of shape {tuple(shape)}. If the first axis "
-            f"of X is not that of the samples, move it there, such as by "
+            f"X has samples of shape {tuple(shape)}, and only {n_samples} of them. If "
+            f"its first axis is not that of the samples, move it there, such as by "
             f"np.moveaxis(X, -1, 0)."
         )
     centers = bool(getattr(estimator, "center", getattr(estimator, "centre", False)))
@@ -520,5 +520,6 @@ def _of_targets(estimator: Any, y: Any, look: _Look) -> None:
             )
         if np.any(counts == 0):
             look.mistakes.append(
-                f"{int(np.sum(counts == 0))} classes have no samples, and only noise."
+                f"Classes without samples, of which there is only noise: "
+                f"{int(np.sum(counts == 0))} of {len(counts)}."
             )

@@ -105,7 +105,7 @@ MISTAKES = {
     "samples along the last axis": (
         MultilinearPCA(4, epsilon=400.0, norm_bound=LONGEST), IMAGES[:50],
         np.moveaxis(IMAGES[:50], 0, -1)[:, :, :40],
-        "There are 8 samples of shape (8, 40)",
+        "samples of shape (8, 40), and only 8 of them",
     ),
     "so few samples that there is only noise": (
         MultilinearPCA(4, norm_bound=LONGEST), IMAGES, IMAGES[:20],
@@ -124,7 +124,7 @@ OF_TARGETS = {
         "100% of the labels are no class",
     ),
     "a class without samples": (
-        CLASSIFIER, LABELS, LABELS % 9, "1 classes have no samples",
+        CLASSIFIER, LABELS, LABELS % 9, "Classes without samples, of which there is only noise: 1 of 10",
     ),
 }  # fmt: skip
 
@@ -144,6 +144,30 @@ def test_a_mistake_in_targets_is_found(case):
     assert not check_samples(estimator, IMAGES, right).likely_mistakes
     (mistake, *_) = check_samples(estimator, IMAGES, wrong).likely_mistakes
     assert said in mistake
+
+
+class InUnits(MultilinearRidge):
+    """A regression that takes its samples in public units, or less their mean."""
+
+    def __init__(
+        self, *, epsilon=40.0, norm_bound=40.0, offset=None, scale=None, center=False
+    ):
+        super().__init__(epsilon=epsilon, norm_bound=norm_bound)
+        self.offset, self.scale, self.center = offset, scale, center
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        {"offset": np.full((4, 1), 36.0), "scale": [[1.0], [2.0], [1.5], [1.0]]},
+        {"center": True, "norm_bound": 60.0},
+        {"offset": 36.0},
+    ],
+)
+def test_public_units_and_means_are_taken_off_first(units):
+    moved = SENSORS + 36
+    assert check_samples(InUnits(norm_bound=400.0), moved).likely_mistakes
+    assert not check_samples(InUnits(**units), moved).likely_mistakes
 
 
 def test_what_is_not_declared_is_said():
