@@ -28,7 +28,7 @@ from sktensordp.mechanisms import (
     LaplaceMechanism,
     PrivUnit,
     TensorRandomizedResponse,
-    mean,
+    estimate_mean,
 )
 from sktensordp.model_selection import epsilon_before_shuffling
 
@@ -88,8 +88,8 @@ def make_mechanisms(epsilon):
 # states its worst-case error in advance ("closed form"). Clipping the estimate to the
 # public range [-1, 1] lowers the error and costs no privacy. "covered" is the share of
 # entries where the population's mean lies within two standard errors of the estimate;
-# it should be near 0.954. `sktensordp.mechanisms.mean` computes the mean and the
-# standard errors from the released tensors.
+# it should be near 0.954. `sktensordp.mechanisms.estimate_mean` computes the mean and
+# the standard errors from the released tensors.
 #
 # The answer 0 for every entry needs no data at all, so an estimate with a larger error
 # is worth nothing.
@@ -100,9 +100,10 @@ def mean_errors(mechanism, X, population):
     truth = X.mean(axis=0, dtype=float)
     released = mechanism.fit_transform(X)
     with warnings.catch_warnings():
-        # Where the error is larger than the range, `mean` says so; so does the table.
+        # Where the error is larger than the range, `estimate_mean` says so; so does the
+        # table.
         warnings.simplefilter("ignore", NoiseOnlyWarning)
-        found, clipped = mean(released), mean(released, bounds=BOUNDS)
+        found, clipped = estimate_mean(released), estimate_mean(released, bounds=BOUNDS)
     within = np.abs(found.mean - population) <= 2 * found.standard_error
     return (
         mechanism.expected_squared_error_ / len(X),

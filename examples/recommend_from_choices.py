@@ -99,7 +99,7 @@ if options.choices is not None:
     items, item_of = np.unique(table[:, 1], return_inverse=True)
     X, shape = np.column_stack([user_of, item_of]), (len(users), len(items))
 # sphinx_gallery_end_ignore
-scorer = make_ranking_scorer("recall", k=options.k, history=0)
+scorer = make_ranking_scorer("recall", k=options.k, fold_in_fraction=0)
 holdout = ItemHoldout(0.2, n_splits=options.splits, random_state=0)
 splits = [(X[train], X[test]) for train, test in holdout.split(X)]
 # sphinx_gallery_start_ignore

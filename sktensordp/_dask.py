@@ -1,11 +1,11 @@
-"""Samples in Dask arrays and frames. This module never imports Dask: callers have."""
+"""Samples in Dask arrays and frames. Callers import Dask, not this module."""
 
 import math
 import sys
 from typing import Any
 
 
-def is_dask(X: Any) -> bool:
+def is_dask(X: object) -> bool:
     """Whether the samples are in a Dask array or a Dask data frame."""
     return isinstance(
         X, (_dask_class("array", "Array"), _dask_class("dataframe", "DataFrame"))
@@ -17,12 +17,12 @@ def _dask_class(module: str, name: str) -> Any:
     return getattr(sys.modules.get(f"dask.{module}"), name, ())
 
 
-def named_columns(X: Any) -> Any:
+def named_columns(X: object) -> Any:
     """The column names: an empty frame for a Dask frame, or the array itself."""
     return X._meta if isinstance(X, _dask_class("dataframe", "DataFrame")) else X
 
 
-def loaded(*values: Any) -> tuple[Any, ...]:
+def loaded(*values: object) -> tuple[Any, ...]:
     """The values, with all Dask collections among them computed in one go."""
     base = sys.modules.get("dask.base")
     if base is None or not any(map(base.is_dask_collection, values)):

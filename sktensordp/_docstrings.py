@@ -15,7 +15,7 @@ def with_texts(texts: Mapping[str, str]) -> Callable[[_Class], _Class]:
     Parameters
     ----------
     texts : mapping of str to str
-        Texts by name. The docstring has ``$name`` in the place of a text.
+        Texts by name. In the docstring, ``$name`` stands for a text.
 
     Returns
     -------
@@ -37,9 +37,9 @@ def with_sections_of(base: type) -> Callable[[_Class], _Class]:
     Parameters
     ----------
     base : type
-        In the place of one of its sections, the docstring has ``$parameters``,
-        ``$notes`` and so on. ``$summary`` and ``$model`` are the two paragraphs before
-        the sections.
+        The class whose docstring supplies the parts. ``$parameters``, ``$notes`` and so
+        on stand for its sections, ``$summary`` and ``$model`` for the two paragraphs
+        before them.
 
     Returns
     -------

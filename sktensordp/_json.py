@@ -1,4 +1,4 @@
-"""JSON from somebody else: every value is taken once, and checked when it is taken."""
+"""Untrusted JSON: every value is taken once, and checked when it is taken."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Fields:
     Parameters
     ----------
     found : object
-        What was found in place of the object.
+        What was found where the object should be.
     what : str
         What the whole text should be, for messages.
     place : str, default=""
-        Where the object is in it.
+        Where in that text the object is.
     """
 
     def __init__(self, found: object, what: str, place: str = "") -> None:
@@ -40,7 +40,7 @@ class Fields:
         Raises
         ------
         ValueError
-            If it is not.
+            If the text is not such an object, or is too long.
         """
         found = None
         if len(text) <= longest:
@@ -67,7 +67,7 @@ class Fields:
         return self._left.pop(name)
 
     def constant(self, name: str, value: object) -> None:
-        """Refuse a field with any other value."""
+        """Refuse the field unless it has this value."""
         found = self.take(name)
         if type(found) is not type(value) or found != value:
             self.refuse(name)
@@ -115,7 +115,9 @@ class Fields:
         """A list of numbers."""
         return self._numbers(self.take(name), name, least, most)
 
-    def _numbers(self, found: Any, name: str, least: float, most: float) -> list[float]:
+    def _numbers(
+        self, found: object, name: str, least: float, most: float
+    ) -> list[float]:
         if not isinstance(found, list):
             self.refuse(name)
         return [self.as_number(each, name, least, most) for each in found]
@@ -135,7 +137,7 @@ class Fields:
         return found
 
     def list(self, name: str, most: int) -> list[Any]:
-        """A list of at most so many values."""
+        """A list of at most `most` values."""
         found = self.take(name)
         if not isinstance(found, list) or len(found) > most:
             self.refuse(name)
@@ -146,12 +148,12 @@ class Fields:
         return Fields(self.take(name), self._what, f"{self._place}{name}: ")
 
     def rest(self) -> dict[str, Any]:
-        """All fields that nobody has taken, which are taken thereby."""
+        """Take and return all fields that are left."""
         rest, self._left = self._left, {}
         return rest
 
     def end(self) -> None:
-        """Refuse fields that nobody has taken."""
+        """Refuse fields that were not taken."""
         if self._left:
             self.refuse("the list of its fields")
 

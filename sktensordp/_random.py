@@ -12,19 +12,30 @@ import operator
 import os
 import secrets
 import threading
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 _KEY_BYTES = 16
-# Number of values that share a stream, where nothing else divides them into blocks.
+# Number of values per stream, unless something else divides them into blocks.
 BLOCK = 2**16
 
 
-def fresh_bits() -> np.random.BitGenerator:
-    """Bits of a new key, for draws that are no noise of a release, but rest on chance.
+class NoiseSource(Protocol):
+    """Random streams of a release or of one step of it, one for each block of noise.
 
-    No seed ever repeats them, and nobody can foretell some from others.
+    `NoiseStreams` and `SentStreams` are those of a whole release, and `StepStreams`
+    those of a step.
+    """
+
+    def stream(self, block: int) -> np.random.BitGenerator:
+        """Bit generator of one block, at the start of its stream."""
+
+
+def fresh_bits() -> np.random.BitGenerator:
+    """Random bits from a new key, for draws that are not the noise of a release.
+
+    No seed repeats them, and nobody can predict some of them from others.
     """
     return _stream(secrets.token_bytes(_KEY_BYTES), 0)
 
@@ -54,9 +65,9 @@ class ReleaseCounter:
     def lock(self) -> threading.RLock:
         """Lock that a thread holds while it fits the object.
 
-        Without it, another thread could leave its model under the guarantee of this
-        one. Each forked process has its own lock, since a lock that a thread of the
-        parent held during the fork would never be freed.
+        Without the lock, the model of one thread could end up with the guarantee of
+        another. Each forked process has its own lock: a lock that a thread of the
+        parent held during the fork would never be released.
         """
         return self._locks.setdefault(os.getpid(), threading.RLock())
 
@@ -135,7 +146,7 @@ class NoiseStreams:
         return StepStreams(self, number)
 
     def take(self, number: int) -> "StepStreams":
-        """Streams of one step, for who takes them first: nobody gets them again.
+        """Streams of one step, which can be taken only once.
 
         Parameters
         ----------
@@ -145,7 +156,7 @@ class NoiseStreams:
         Raises
         ------
         RuntimeError
-            If they were taken before, so that two results would have the same noise.
+            If they were taken before: two results would have the same noise.
         """
         if number in self._taken:
             raise RuntimeError(
@@ -199,7 +210,7 @@ def check_recorded(streams: NoiseStreams | None) -> NoiseStreams:
     Raises
     ------
     RuntimeError
-        If there are no streams, or if they come from elsewhere.
+        If there are no streams, or no budget was asked to record their release.
     """
     if streams is None or not streams.are_recorded:
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Versions of what a fit depends on, for a report of a bug."""
+"""Versions of what a fit depends on, for bug reports."""
 
 import platform
 import re
@@ -11,7 +11,7 @@ _OPTIONAL = ("dask", "distributed", "matplotlib", "pandas", "polars", "torch")
 def show_versions() -> None:
     """Print the versions of Python, of this package and of all that it can use.
 
-    Nothing is imported for it, so that it works where a dependency is broken.
+    It imports no dependency, so it works even if one is broken.
 
     Examples
     --------

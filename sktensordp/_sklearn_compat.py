@@ -6,7 +6,7 @@ from numbers import Integral
 from typing import Any, TypeVar
 
 import numpy as np
-from sklearn.base import _fit_context
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._available_if import _AvailableIfDescriptor
 from sklearn.utils._metadata_requests import _routing_enabled as routing_enabled
@@ -51,9 +51,9 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class _AvailableIf(_AvailableIfDescriptor):
-    """A method that exists only under a condition, and says why it does not."""
+    """A method that exists only under a condition; the error says why it does not."""
 
-    def _check(self, obj: Any, owner: type) -> None:
+    def _check(self, obj: object, owner: type) -> None:
         try:
             super()._check(obj, owner)
         except AttributeError as error:
@@ -76,7 +76,7 @@ def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
 
 
 def only_if(holds: Callable[[Any], bool], otherwise: str) -> Callable[..., Any]:
-    """Decorator of a method that there is only if a condition on the object holds."""
+    """Decorator of a method that exists only if the object meets a condition."""
 
     def check(self: Any) -> bool:
         if not holds(self):
@@ -98,7 +98,7 @@ class Interval(_Interval):
     exceed every float.
     """
 
-    def is_satisfied_by(self, val: Any) -> bool:
+    def is_satisfied_by(self, val: object) -> bool:
         """Whether the interval contains a value."""
         is_number = isinstance(val, float | np.floating)
         if isinstance(val, Integral) and not isinstance(val, bool):
@@ -106,47 +106,47 @@ class Interval(_Interval):
         return is_number and super().is_satisfied_by(val)
 
 
-def validate_params(estimator: Any) -> None:
+def validate_params(estimator: BaseEstimator) -> None:
     """Check the parameters of an estimator whose class states what they may be."""
     if hasattr(estimator, "_parameter_constraints"):
         estimator._validate_params()
 
 
-def wants_frame(estimator: Any) -> bool:
+def wants_frame(estimator: BaseEstimator) -> bool:
     """Whether `set_output` asks for the output of `transform` as a data frame."""
     return _get_output_config("transform", estimator)["dense"] != "default"
 
 
-def framed(estimator: Any, rows: Any, original: Any, names: Any) -> Any:
-    """Rows as the data frame that `set_output` asks for, if it does.
+def framed(estimator: BaseEstimator, rows: object, original: object, names: Any) -> Any:
+    """Rows, as a data frame if `set_output` asks for one.
 
     The index is that of `original`, if that is a data frame.
     """
     kind = _get_output_config("transform", estimator)["dense"]
     if kind == "default":
         return rows
-    if kind == "polars":  # whose names are text
+    if kind == "polars":  # column names must be text
         names = [str(name) for name in names]
     adapter = ADAPTERS_MANAGER.adapters[kind]
     return adapter.create_container(rows, original, columns=names)
 
 
-def output_of(estimator: Any) -> str:
-    """The container for which `set_output` of an estimator asks, and nothing else."""
+def output_of(estimator: object) -> str:
+    """The container that `set_output` of this estimator itself asks for."""
     config = getattr(estimator, "_sklearn_output_config", {})
     return config.get("transform", "default")
 
 
-def callbacks_of(estimator: Any) -> Sequence[Any]:
+def callbacks_of(estimator: object) -> Sequence[Any]:
     """The callbacks that a fit must call."""
     return getattr(estimator, "_skl_callbacks", ())
 
 
-def splitter_of(search: Any) -> Any:
+def splitter_of(search: object) -> Any:
     """The splitter of a fitted search; None before scikit-learn 1.9."""
     return getattr(search, "_checked_cv_orig", None)
 
 
-def metric_of(scorer: Any) -> tuple[Any, int]:
-    """The metric that a scorer computes, and 1, or -1 if less of it is better."""
+def metric_of(scorer: object) -> tuple[Any, int]:
+    """The metric that a scorer computes, and 1, or -1 if smaller is better."""
     return getattr(scorer, "_score_func", scorer), getattr(scorer, "_sign", 1)

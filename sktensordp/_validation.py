@@ -17,9 +17,9 @@ from scipy.sparse import issparse
 from sklearn.utils import check_consistent_length
 
 LARGEST_INDEX = 2**31 - 1
-# What malformed input is refused for, whoever is protected. Whoever may choose the data
-# of others learns one bit from each such refusal, and ``doc/threat_model.md`` lists the
-# reasons word for word. What is refused for parameters needs no reason here.
+# Reasons for which malformed input is refused, whatever the unit. Anyone who may choose
+# the data of others learns one bit from each such refusal, and ``doc/threat_model.md``
+# lists the reasons word for word. Refused parameters need no reason here.
 MALFORMED = {
     "numbers": "values and coordinates that are missing, infinite or not numbers",
     "choices": "stored values of choices that are negative, missing or infinite",
@@ -47,8 +47,8 @@ MALFORMED = {
 _COMPLEX = complex, np.complexfloating
 _PLAIN = {bool, float, int, str}
 _TIMES = np.datetime64, np.timedelta64
-# Words in the names of data frame columns that hold values and not coordinates, and
-# words that tell otherwise.
+# Words in the names of data frame columns that hold values instead of coordinates, and
+# words in the names of those that do not.
 _VALUE_WORDS = {"rating", "ratings", "score", "scores", "stars", "value", "values"}
 _VALUE_WORDS |= {"vote", "votes", "note", "bewertung", "wertung", "nota", "puntuacion"}
 _ID_WORDS = {"id", "ids", "key", "code", "date", "day", "time", "type", "name"}
@@ -59,7 +59,7 @@ _PASS_AS_Y = (
 _INSIDE = __name__.split(".")[0], "joblib", "sklearn"
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
-# Messages of scikit-learn that state numbers of rows, and what to say in their place.
+# Messages of scikit-learn that state numbers of rows, and their replacements.
 _WITHOUT_SIZES = {
     r"^Found input variables with inconsistent numbers of samples.*": (
         "X and y must have the same length."
@@ -76,7 +76,7 @@ def malformed(
     return error(message)
 
 
-def described(value: Any) -> str:
+def described(value: object) -> str:
     """A parameter in a message; only its type if it may hold data by mistake."""
     if isinstance(value, tuple) and all(isinstance(item, Real) for item in value):
         return repr(value)
@@ -90,16 +90,16 @@ def words_of(name: str) -> set[str]:
     return set(re.findall(r"[^\W\d_]+", apart.lower()))
 
 
-def names_of(X: Any) -> Any:
-    """Names of the columns of a data frame; None for all else.
+def names_of(X: object) -> Any:
+    """Names of the columns of a data frame; None for anything else.
 
-    In tables of pyarrow, `columns` are the data.
+    The `columns` of a pyarrow table are the data, so it counts as having no names.
     """
     return X.columns if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
 
 
-def check_container(values: Any, name: str) -> None:
-    """Refuse what holds data, and is neither an array nor a data frame."""
+def check_container(values: object, name: str) -> None:
+    """Refuse containers of data that are neither arrays nor data frames."""
     kind = type(values)
     if kind.__name__ == "LazyFrame":
         raise TypeError(f"{name} is a LazyFrame. Collect it first: {name}.collect().")
@@ -112,7 +112,7 @@ def check_container(values: Any, name: str) -> None:
         raise TypeError(f"{name} is a {kind.__name__}. Pass an array, list or frame.")
 
 
-def check_columns(X: Any, advice: str = _PASS_AS_Y) -> None:
+def check_columns(X: object, advice: str = _PASS_AS_Y) -> None:
     """Refuse a data frame with a column of values beside the coordinates."""
     check_container(X, "X")
     for name in getattr(X, "columns", ()):
@@ -200,13 +200,13 @@ def check_coordinates(
     return coordinates
 
 
-def check_numeric(values: Any, name: str) -> Any:
+def check_numeric(values: object, name: str) -> Any:
     """Refuse data that are not numbers, without quoting them as NumPy's errors do.
 
     Returns
     -------
     values : array-like
-        Result of `filled`: whoever reads on reads this, and converts no list again.
+        Result of `filled`. Read on from it, so that no list is converted twice.
     """
     if type(values) is np.ndarray and values.dtype.kind in "biuf":
         return values
@@ -245,12 +245,13 @@ def check_numeric(values: Any, name: str) -> Any:
     return values
 
 
-def filled(values: Any) -> Any:
-    """Data with NaN in place of pandas.NA, which is no number.
+def filled(values: object) -> Any:
+    """Data with NaN in place of pandas.NA, which does not convert to a number.
 
-    A list becomes an array of doubles or, if it does not hold numbers alone, of
-    objects, which turn into doubles one by one: in a type that NumPy finds in all of
-    them, one element would decide how others are rounded. All else stays as it is.
+    A list becomes an array of doubles or, if some elements are not numbers, of objects,
+    which are converted to doubles one by one. If NumPy chose one type for all of them,
+    one element would decide how the others are rounded. Anything else is returned
+    unchanged.
     """
     if isinstance(values, list | tuple):
         array = as_numpy(values, "X")
@@ -271,7 +272,7 @@ def filled(values: Any) -> Any:
     return np.where(mask, np.nan, array)
 
 
-def as_numpy(values: Any, name: str) -> NDArray[Any]:
+def as_numpy(values: object, name: str) -> NDArray[Any]:
     """Convert to a NumPy array; refuse arrays of other libraries that it cannot read.
 
     One example is an array in the memory of a GPU.
@@ -302,7 +303,7 @@ def as_numpy(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def shape_of(values: Any, name: str) -> tuple[int, ...]:
+def shape_of(values: object, name: str) -> tuple[int, ...]:
     """Shape of an array, or of what can be converted to one."""
     if hasattr(values, "shape"):
         return tuple(values.shape)
@@ -324,11 +325,11 @@ def _has_any(values: NDArray[Any], types: tuple[type, ...]) -> bool:
     return any(issubclass(kind, types) for kind in set(map(type, values.flat)))
 
 
-def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def checked(check: Callable[..., Any], *arguments: object, **options: object) -> Any:
     """Call one of scikit-learn's checks, without its warnings.
 
-    Its messages are shown without quotes of the data, and without numbers of rows:
-    where all data of a unit are protected, these are private, too.
+    Its messages are shown without quotes of the data and without numbers of rows, which
+    are private, too, if all data of a unit are protected.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         try:
@@ -349,29 +350,30 @@ def checked(check: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     raise malformed("numbers" if is_of_numbers else "arrays", message)
 
 
-def check_same_length(X: Any, y: Any) -> None:
-    """Refuse values that are not one for each row of an array, in the same order."""
+def check_same_length(X: object, y: object) -> None:
+    """Refuse `y` unless it has one value for each row of `X`, in the same order."""
     shape_of(X, "X")
     check_aligned(X, y=y)
     checked(check_consistent_length, X, y)
 
 
 def check_aligned(X: Any, **others: Any) -> None:
-    """Refuse values of rows that are labelled as other rows, or in another order.
+    """Refuse values whose labels are those of other rows, or in another order.
 
-    Only what has an index has labels, as in pandas. Nothing is put into order here:
-    rows are paired by their places everywhere.
+    Only objects with an index, such as those of pandas, have labels. Nothing is
+    reordered: rows are paired by position everywhere.
 
     Parameters
     ----------
     X : array-like
     **others : array-like or None
-        What holds a value for each row of `X`, by its name in messages.
+        Values, one for each row of `X`, by their names in messages.
 
     Raises
     ------
     ValueError
-        If two of them have as many labels, but not the same ones in the same order.
+        If two of them have equally many labels, but not the same ones in the same
+        order.
     """
     labelled = [
         (name, values.index)
@@ -379,7 +381,7 @@ def check_aligned(X: Any, **others: Any) -> None:
         if hasattr(getattr(values, "index", None), "equals")
     ]
     for (first, own), (name, index) in itertools.combinations(labelled, 2):
-        # Of different lengths, the check of lengths says more.
+        # If the lengths differ, the check of lengths has a better message.
         if len(own) == len(index) and not own.equals(index):
             raise malformed(
                 "order",
@@ -389,7 +391,7 @@ def check_aligned(X: Any, **others: Any) -> None:
             )
 
 
-def check_unmasked(values: Any, name: str) -> None:
+def check_unmasked(values: object, name: str) -> None:
     """Refuse masked entries: converted to an array, they would lose their mask."""
     if _has_masked(values):
         advice = f"Leave those rows out of X and {name}."
@@ -401,26 +403,26 @@ def check_unmasked(values: Any, name: str) -> None:
         raise malformed("masked", f"Some of {name} is masked. {advice}")
 
 
-def _has_masked(values: Any) -> bool:
+def _has_masked(values: object) -> bool:
     if isinstance(values, np.ma.MaskedArray):
         return bool(np.ma.is_masked(values))
     items = values.values() if isinstance(values, dict) else values
     nested = dict, list, tuple, np.ma.MaskedArray
     if not isinstance(items, type({}.values()) | list | tuple):
         return False
-    # A long list of numbers has few types, and needs no look at each number.
+    # A long list of numbers has few types: look at those, not at each number.
     if not any(issubclass(kind, nested) for kind in set(map(type, items))):
         return False
     return any(map(_has_masked, items))
 
 
-def declared_list(values: Any, name: str) -> NDArray[Any]:
+def declared_list(values: object, name: str) -> NDArray[Any]:
     """A list that is declared, such as levels or a catalogue, as an array.
 
     Raises
     ------
     ValueError
-        If it is no list of one axis, is empty, or has missing entries.
+        If it is not a list with one axis, is empty, or has missing entries.
     """
     array = declared_array(values, name)
     if array.ndim != 1:
@@ -433,13 +435,13 @@ def declared_list(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def declared_array(values: Any, name: str) -> NDArray[Any]:
-    """An array that is declared, with an order of its own and with no missing entries.
+def declared_array(values: object, name: str) -> NDArray[Any]:
+    """A declared array, which must have an order and no missing entries.
 
     Raises
     ------
     ValueError
-        If it has no order, as a set or a dict has none, or has missing entries.
+        If it has no order (a set, a dict), or has missing entries.
     """
     check_ordered(values, name)
     check_unmasked(values, name)
@@ -452,8 +454,8 @@ def declared_array(values: Any, name: str) -> NDArray[Any]:
     return array
 
 
-def check_ordered(values: Any, name: str) -> None:
-    """Refuse what is no list or array, such as a set or a dict, where order counts."""
+def check_ordered(values: object, name: str) -> None:
+    """Where order counts, refuse what is not a list or an array (a set, a dict)."""
     unordered = dict, Iterator, MappingView, Set, str
     if isinstance(values, unordered) or issparse(values):
         kind = type(values).__name__
@@ -504,8 +506,8 @@ def check_bounds(
     return low, high
 
 
-def is_integer(value: Any) -> bool:
-    """Whether a value is an integer, and no truth value."""
+def is_integer(value: object) -> bool:
+    """Whether a value is an integer, but not True or False."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
@@ -517,7 +519,7 @@ def check_integer(value: Any, name: str, least: int, most: int | None = None) ->
     raise ValueError(f"{name} must be an integer {admitted}, got {described(value)}.")
 
 
-def check_noise_seed(random_state: Any) -> None:
+def check_noise_seed(random_state: int | None) -> None:
     """Refuse a seed of noise that is neither None nor an integer of at least 0."""
     if random_state is not None:
         check_integer(random_state, "random_state", 0)
@@ -531,8 +533,8 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 def callers_level() -> int:
     """The `stacklevel` of a warning that points to the caller's code.
 
-    That is the first frame outside this package, scikit-learn, whose pipelines and
-    searches call this package, and joblib, through which these call.
+    That is the first frame outside this package, scikit-learn (whose pipelines and
+    searches call this package) and joblib (through which they call it).
     """
     frame, level = inspect.currentframe(), 0
     while (frame := frame and frame.f_back) is not None:
@@ -577,7 +579,7 @@ def range_of(values: ArrayLike) -> tuple[float, float]:
 
 def _check_magnitude(numbers: ArrayLike, name: str) -> None:
     """Refuse numbers so large or close that powers overflow or vanish in a fit."""
-    # In this order: the gap of larger numbers may overflow.
+    # Magnitudes first: the gap between larger numbers may overflow.
     is_large = np.max(np.abs(numbers)) > _LARGEST_VALUE
     if is_large or np.min(np.diff(numbers)) < 1 / _LARGEST_VALUE:
         raise ValueError(
@@ -624,7 +626,7 @@ def r2_of_any_size(
     from sklearn.metrics import r2_score
 
     check_unmasked(sample_weight, "sample_weight")
-    # Scaling by a power of two leaves the score as it is, and squares finite.
+    # Scaling by a power of two keeps squares finite and leaves the score unchanged.
     exponent = -int(np.frexp(np.max(np.abs(values), initial=0.0))[1])
     # The score may be -inf if the values are nearly equal.
     with np.errstate(over="ignore"):

@@ -1,7 +1,8 @@
-"""A sign of life of what takes long: a progress bar, or else a line in the log.
+"""Signs of life of long computations: a progress bar, or else a line in the log.
 
-Nothing is said before `PATIENCE` seconds. In a terminal or notebook, a bar follows, if
-`rich` is installed. Elsewhere, and only if the time is public, the log gets one line.
+Nothing appears in the first `QUIET_SECONDS` seconds. Then a terminal or notebook shows
+a bar, if `rich` is installed. Elsewhere, the log gets one line, and only if the time is
+public.
 """
 
 import functools
@@ -16,25 +17,25 @@ from typing import Any, Self, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 LOGGER = logging.getLogger("sktensordp")
-PATIENCE = 10.0
-"""Seconds after which something is said."""
-# Of those in this process, the one that began last.
-_OPEN: list["Sign"] = []
+QUIET_SECONDS = 10.0
+"""Seconds before the first sign."""
+# Signs that are open in this process; the last one began last.
+_OPEN: list["ProgressReport"] = []
 
 
-class Sign:
-    """Says that something goes on, while a ``with`` block lasts.
+class ProgressReport:
+    """Shows that a computation is running, while a ``with`` block lasts.
 
     Parameters
     ----------
     name : str
-        What takes time, such as the name of an estimator.
+        Name of what takes time, such as an estimator.
     task : str
         Name of the tasks that make it up.
     n_tasks : int or None
         Largest number of tasks; None if it is unknown.
     has_time : bool, default=False
-        Whether times are public. If not, the bar has none, and the log gets no line.
+        Whether times are public. If not, the bar shows none, and the log gets no line.
     """
 
     def __init__(
@@ -46,18 +47,18 @@ class Sign:
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
-        # Neither threads nor workers share a terminal.
+        # Only the main thread of the main process writes to the terminal.
         is_main = threading.current_thread() is threading.main_thread()
         has_reader = self._has_time and LOGGER.isEnabledFor(logging.INFO)
         has_reader |= is_interactive()
         if is_main and multiprocessing.parent_process() is None and has_reader:
             _OPEN.append(self)
-            self._timer = threading.Timer(PATIENCE, self._show)
+            self._timer = threading.Timer(QUIET_SECONDS, self._show)
             self._timer.daemon = True
             self._timer.start()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._timer is None:
             return
         _OPEN.remove(self)
@@ -86,7 +87,7 @@ class Sign:
             if self._n_tasks and self._done:
                 each = (time.monotonic() - self._start) / self._done
                 left = f", about {each * (self._n_tasks - self._done):.0f} s left"
-            LOGGER.info("%s%s after %.0f s%s", self._text, of_all, PATIENCE, left)
+            LOGGER.info("%s%s after %.0f s%s", self._text, of_all, QUIET_SECONDS, left)
 
     def _started_bar(self) -> Any:
         from rich.progress import (
@@ -110,24 +111,24 @@ class Sign:
 
 
 def watched(function: Function) -> Function:
-    """Decorator of a function that may take long."""
+    """Decorator that shows a sign while a function runs that may take long."""
 
     @functools.wraps(function)
-    def call(*arguments: Any, **options: Any) -> Any:
-        with Sign(function.__name__, "running", None):
+    def call(*arguments: object, **options: object) -> Any:
+        with ProgressReport(function.__name__, "running", None):
             return function(*arguments, **options)
 
     return call  # type: ignore[return-value]
 
 
 def is_interactive() -> bool:
-    """Whether somebody watches: in a terminal or a notebook."""
+    """Whether output goes to a terminal or a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return sys.stderr.isatty() or hasattr(shell, "kernel")
 
 
 def console() -> Any:
-    """Where a bar is shown: beside the output, so that files of it have none."""
+    """Where bars are shown: on stderr, so that redirected output contains none."""
     from rich.console import Console
 
     return Console(stderr=True)

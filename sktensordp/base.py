@@ -2,7 +2,7 @@
 
 Every release goes through `recorded_fit`, `recorded_update` or `recorded_call`. Each
 records the guarantee in all open budgets before it lends streams of random numbers,
-and only with these can sums over people leave.
+and sums over people can be released only with these.
 """
 
 import copy
@@ -17,7 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
@@ -30,7 +30,7 @@ from ._validation import (
     check_unmasked,
     described,
 )
-from ._waiting import Sign
+from ._waiting import ProgressReport
 from .privacy import PrivacyGuarantee, PrivacyTags
 from .privacy._guarantee import guarantee_line
 from .privacy._protocol import privacy_tags
@@ -41,20 +41,23 @@ from .privacy.budgets._reserved import current_reservation
 __all__ = [
     "EstimatorMixin",
     "PrivateEstimatorMixin",
-    "SentMixin",
+    "StorableMixin",
     "recorded_call",
     "recorded_fit",
     "recorded_update",
 ]
 
 LOGGER = logging.getLogger("sktensordp")
-"""What fits do and which guarantee they have; never what follows from raw data."""
+"""Says what fits do and what they guarantee; never what depends on raw data."""
 
-# The class before which the mixins stand.
+# The class that follows the mixins among the bases.
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator as _Estimator
 else:
     _Estimator = object
+
+Copy = TypeVar("Copy", bound=Markable)
+Step = TypeVar("Step")
 
 # Facts about the input that survive when `_forget` discards a fit.
 _KEPT = {"n_features_in_", "feature_names_in_"}
@@ -88,9 +91,9 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Say "not fitted" of what only a fit sets.
+            """Raise NotFittedError for what only a fit sets.
 
-            Python asks here once an attribute, or a property, was not found.
+            Python calls this after it has found neither an attribute nor a property.
             """
             if name in _set_by_fit(type(self)) and not _is_fitted(self):
                 raise NotFittedError(
@@ -100,11 +103,11 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
             return object.__getattribute__(self, name)
 
     def __format__(self, spec: str) -> str:
-        """In a message, only the name: the text may list a whole catalogue."""
+        """Only the name, for messages: the full text may list a whole catalogue."""
         return format(f"{type(self).__name__}(...)", spec)
 
     def _html_repr(self) -> str:
-        """scikit-learn's diagram, below the guarantee of what is fitted."""
+        """scikit-learn's diagram, below the guarantee if the estimator is fitted."""
         diagram: str = estimator_html_repr(self)
         guarantee = getattr(self, "privacy_guarantee_", None)
         if guarantee is None:
@@ -144,15 +147,15 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
         """
         on_log = self._log_of(task, max_tasks)
         if not callbacks_of(self):
-            # Neither tasks nor candidates whose number is secret are shown.
+            # If the number of tasks or candidates is secret, nothing is shown.
             if max_tasks is None or current_reservation() is not None:
                 yield on_log
                 return
             name, has_time = type(self).__name__, self._time_is_public
-            with Sign(name, task, max_tasks, has_time=has_time) as sign:
+            with ProgressReport(name, task, max_tasks, has_time=has_time) as progress:
 
                 def on_end(_: object = None) -> bool:
-                    sign.advance()
+                    progress.advance()
                     return on_log()
 
                 yield on_end
@@ -171,16 +174,16 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
 
     @property
     def _time_is_public(self) -> bool:
-        """Whether the time that a fit takes follows from what is public.
+        """Whether the time that a fit takes depends on public quantities alone.
 
-        It is not, unless a class says so: the data of a unit may decide it.
+        No, unless a class says so: the data of a unit may decide it.
         """
         return False
 
     def _log_of(self, task: str, max_tasks: int | None) -> Callable[..., bool]:
         """Write a line to the log at the end of each task, with the time left.
 
-        Where how many tasks there are must stay secret, it writes nothing.
+        If the number of tasks must stay secret, it writes nothing.
         """
         quiet = max_tasks is None or current_reservation() is not None
         if quiet or not LOGGER.isEnabledFor(logging.DEBUG):
@@ -217,7 +220,7 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
 
 @functools.cache
 def _set_by_fit(cls: type) -> frozenset[str]:
-    """Names of what a fit sets: attributes with a type, and properties, of a class."""
+    """Names of what a fit sets: annotated attributes and properties of a class."""
     names = {
         name
         for one in cls.__mro__
@@ -227,7 +230,7 @@ def _set_by_fit(cls: type) -> frozenset[str]:
     return frozenset(names | _KEPT)
 
 
-def _is_fitted(estimator: Any) -> bool:
+def _is_fitted(estimator: object) -> bool:
     """Whether a fit has set anything."""
     if hasattr(estimator, "__sklearn_is_fitted__"):
         return estimator.__sklearn_is_fitted__()
@@ -266,8 +269,8 @@ def _marks_of_0_1(state: dict[str, Any]) -> Marks:
     )
 
 
-class _Made:
-    """What an object has released: guarantees, each with how often it was made.
+class _ReleaseTally:
+    """What an object has released: guarantees, each with its number of releases.
 
     An object holds one from its first fit on, so that a release changes no attribute.
     """
@@ -277,59 +280,59 @@ class _Made:
 
     def with_one(
         self, guarantee: PrivacyGuarantee, instead_of: PrivacyGuarantee | None = None
-    ) -> "_Made":
-        """The same with one release more, or with another guarantee for one of them."""
+    ) -> "_ReleaseTally":
+        """A copy with one release more, or with another guarantee for one release."""
         counts = Counter(self.counts)
         counts[guarantee] += 1
         if instead_of is not None:
             counts[instead_of] -= 1
-        return _Made(+counts)
+        return _ReleaseTally(+counts)
 
 
-class SentMixin(Markable, _Estimator):
+class StorableMixin(Markable, _Estimator):
     """Mixin of estimators that can be stored or sent to other processes.
 
-    Their pickles record the version that made them. Every copy of an object (a copy, a
-    clone, a pickle, what it unpickles to, a client, a party) belongs to the budgets
-    that were open where it was made, and to those of the original.
+    Their pickles record the version that made them. Every copy of an object (a copy,
+    clone, pickle, unpickled object, client or party) belongs to the budgets that were
+    open where it was made, and to those of the original.
     """
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = {**super().__getstate__()}
-        state.pop("_made_in", None)
-        if "_so_far" in state:
-            state["_so_far"] = _Made(self._made)
-        marks = marks_of_copy(self._made_in)
+        state.pop("_budget_marks", None)
+        if "_release_tally" in state:
+            state["_release_tally"] = _ReleaseTally(self._release_counts)
+        marks = marks_of_copy(self._budget_marks)
         return (
             state
             | {"_sktensordp_version": __version__}
-            | ({"_made_in": marks} if marks else {})
+            | ({"_budget_marks": marks} if marks else {})
         )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         _check_version(state.pop("_sktensordp_version", "0.0"), type(self).__name__)
-        marks = state.pop("_made_in", frozenset()) | _marks_of_0_1(state)
+        marks = state.pop("_budget_marks", frozenset()) | _marks_of_0_1(state)
         if marks := marks_of_copy(marks):
-            state["_made_in"] = marks
+            state["_budget_marks"] = marks
         above = super()
         if hasattr(above, "__setstate__"):
             above.__setstate__(state)
         else:
             self.__dict__.update(state)
 
-    def __sklearn_clone__(self) -> Any:
+    def __sklearn_clone__(self) -> Self:
         return self._passed_on(super().__sklearn_clone__())
 
-    def _passed_on(self, other: Any) -> Any:
-        """Mark a copy or client of this object as one that is made now."""
-        if marks := marks_of_copy(self._made_in):
-            other._made_in = marks
+    def _passed_on(self, other: Copy) -> Copy:
+        """Mark a copy or client of this object with the budgets to which it belongs."""
+        if marks := marks_of_copy(self._budget_marks):
+            other._budget_marks = marks
         return other
 
     def _marks(self) -> Marks:
         """The budgets to which a release of this object belongs."""
-        return self._made_in
+        return self._budget_marks
 
     def _count_releases(self) -> ReleaseCounter:
         """The count of all releases of this object, with its lock."""
@@ -337,17 +340,19 @@ class SentMixin(Markable, _Estimator):
         return self.__dict__.setdefault("_releases", ReleaseCounter())
 
     @property
-    def _made(self) -> Mapping[PrivacyGuarantee, int]:
-        """Guarantees of all releases so far, each with how often it was made."""
-        so_far = vars(self).get("_so_far")
+    def _release_counts(self) -> Mapping[PrivacyGuarantee, int]:
+        """Guarantees of all releases so far, each with its number of releases."""
+        so_far = vars(self).get("_release_tally")
         return {} if so_far is None else so_far.counts
 
-    @_made.setter
-    def _made(self, counts: Mapping[PrivacyGuarantee, int]) -> None:
-        self.__dict__.setdefault("_so_far", _Made({})).counts = dict(counts)
+    @_release_counts.setter
+    def _release_counts(self, counts: Mapping[PrivacyGuarantee, int]) -> None:
+        self.__dict__.setdefault("_release_tally", _ReleaseTally({})).counts = dict(
+            counts
+        )
 
 
-class PrivateEstimatorMixin(SentMixin):
+class PrivateEstimatorMixin(StorableMixin):
     """Mixin of estimators that release something computed from private data.
 
     The estimator has a parameter ``random_state``: None takes entropy from the
@@ -369,7 +374,7 @@ class PrivateEstimatorMixin(SentMixin):
 
     @contextmanager
     def _lend_streams(self) -> Iterator[NoiseStreams]:
-        """Streams with a fresh key, until the block ends.
+        """Lend streams with a fresh key until the block ends.
 
         No two releases of an object share a key, even if both have the same int as
         random state.
@@ -387,8 +392,7 @@ class PrivateEstimatorMixin(SentMixin):
     def _record(self, guarantee: PrivacyGuarantee) -> None:
         """Record a release in all open budgets; raise if one of them refuses it.
 
-        A release that was authorised beforehand, together with others, has been
-        recorded with them.
+        If the release belongs to a reservation, the budgets have recorded that already.
         """
         released_by = self.__privacy_tags__().released_by
         assert released_by is not None
@@ -412,12 +416,16 @@ class PrivateEstimatorMixin(SentMixin):
     ) -> None:
         """Count a release, or state another guarantee for one that was counted.
 
-        Copies and pickles take the counts along, and clones begin anew.
+        Copies and pickles keep the counts; clones start from zero.
         """
         with self._count_releases().lock:
-            self._made = _Made(self._made).with_one(guarantee, instead_of).counts
+            self._release_counts = (
+                _ReleaseTally(self._release_counts)
+                .with_one(guarantee, instead_of)
+                .counts
+            )
 
-    def _forget(self, **replacements: Any) -> None:
+    def _forget(self, **replacements: object) -> None:
         """Discard the results of an earlier fit before its guarantee is replaced.
 
         An interrupted fit then never leaves an earlier model under a later guarantee.
@@ -429,25 +437,26 @@ class PrivateEstimatorMixin(SentMixin):
         **replacements : dict
             Attributes to set in the same step.
         """
-        # Locked, or a release that another thread counts meanwhile would be lost.
+        # Without the lock, a release that another thread counts meanwhile would be
+        # lost.
         with self._count_releases().lock:
             kept = {
                 name: value
                 for name, value in vars(self).copy().items()
                 if name in _KEPT or not (name.endswith("_") or name in self._of_fit)
             }
-            kept.setdefault("_so_far", _Made({}))
+            kept.setdefault("_release_tally", _ReleaseTally({}))
             # One assignment, so that interruptions see all of it or nothing.
             self.__dict__ = {**kept, "_seeded": set(), **replacements}
 
     _of_fit: tuple[str, ...] = ()
-    """Attributes set by a fit whose names do not end with an underscore."""
+    """Attributes that a fit sets, but whose names do not end with an underscore."""
 
     def _validate_params(self) -> None:
         super()._validate_params()
         for name, value in self.get_params(deep=False).items():
             check_unmasked(value, name)
-        if getattr(self, "delta", 0) > 0.1:  # which is hardly meant
+        if getattr(self, "delta", 0) > 0.1:  # hardly intended
             warnings.warn(
                 f"delta = {self.delta} lets a release reveal everything about a person "
                 f"with this probability. Choose it far below one over the number of "
@@ -470,11 +479,11 @@ class PrivateEstimatorMixin(SentMixin):
     def _as_told(
         self, counts: Mapping[PrivacyGuarantee, int]
     ) -> Mapping[PrivacyGuarantee, int]:
-        """Counts of releases, on the conditions to which this fit has come since."""
+        """Counts of releases, with the conditions that this fit has acquired since."""
         return counts
 
     def __privacy_releases__(self) -> Mapping[PrivacyGuarantee, int]:
-        return self._made
+        return self._release_counts
 
     def __privacy_unprotected__(self) -> list[str]:
         """Sentences that say what the guarantee does not cover."""
@@ -501,8 +510,9 @@ def recorded_fit(
 
     The fit discards the results of an earlier one, so that an interrupted fit never
     leaves an earlier model under a later guarantee. It discards them after the budgets
-    admit the release and before any noise is drawn or, where this fit draws none, when
-    the block ends without an error. It then has the attribute ``privacy_guarantee_``.
+    admit the release and before any noise is drawn; if this fit draws none, when the
+    block ends without an error. From then on, the estimator has the attribute
+    ``privacy_guarantee_``.
 
     Parameters
     ----------
@@ -531,7 +541,7 @@ def recorded_fit(
     ...     def __init__(self, random_state=None):
     ...         self.random_state = random_state
     ...     def fit(self, X, y=None):
-    ...         guarantee = PrivacyGuarantee.of(
+    ...         guarantee = PrivacyGuarantee.from_event(
     ...             DiscreteLaplaceDpEvent(1.0, 1), unit="sample",
     ...             relation="add-or-remove", statement="A count with noise.",
     ...             source="Ghosh, Roughgarden and Sundararajan (2009)")
@@ -544,7 +554,7 @@ def recorded_fit(
     """
     if noise in ("fit", "nobody"):
         estimator._record(guarantee)
-    if noise != "earlier" or guarantee not in estimator._made:
+    if noise != "earlier" or guarantee not in estimator._release_counts:
         estimator._keep(guarantee)
     if noise == "fit":
         estimator._forget(privacy_guarantee_=guarantee)
@@ -620,40 +630,43 @@ def exchanged(
     guarantee: PrivacyGuarantee,
     instead_of: PrivacyGuarantee,
 ) -> Mapping[PrivacyGuarantee, int]:
-    """Counts of releases with another guarantee for one of them."""
-    return _Made(counts).with_one(guarantee, instead_of).counts
+    """Counts of releases, with the guarantee of one of them replaced."""
+    return _ReleaseTally(counts).with_one(guarantee, instead_of).counts
 
 
 @contextmanager
-def counting_for(owner: SentMixin, step: Any) -> Iterator[None]:
-    """Count what a step releases in the block as releases of the owner of the step.
+def counting_for(owner: StorableMixin, step: object) -> Iterator[None]:
+    """Count releases of a step within the block as releases of its owner.
 
-    Both draw keys from one count, so that no two of their releases share noise. What
-    the step has released is counted also if the block ends with an error.
+    Both draw keys from one count, so that no two of their releases share noise.
+    Releases are counted even if the block ends with an error.
     """
     if not isinstance(step, PrivateEstimatorMixin):
         yield
         return
-    step._releases, step._made = owner._count_releases(), dict(owner._made)
+    step._releases, step._release_counts = (
+        owner._count_releases(),
+        dict(owner._release_counts),
+    )
     try:
         yield
     finally:
-        owner._made = dict(step._made)
+        owner._release_counts = dict(step._release_counts)
 
 
-def counted_by(owner: SentMixin, step: Any) -> Any:
+def counted_by(owner: StorableMixin, step: Step) -> Step:
     """A shallow copy of a fitted step whose releases are all those of its owner.
 
-    They are on the conditions to which the fit of the step has come since.
+    They get the conditions that the fit of the step has acquired since.
     """
     step = copy.copy(step)
     if isinstance(step, PrivateEstimatorMixin):
-        step._made = step._as_told(owner._made)
+        step._release_counts = step._as_told(owner._release_counts)
     return step
 
 
-def time_is_public(estimator: Any) -> bool:
-    """Whether the time that a fit takes follows from what is public."""
+def time_is_public(estimator: object) -> bool:
+    """Whether the time that a fit takes depends on public quantities alone."""
     return isinstance(estimator, EstimatorMixin) and estimator._time_is_public
 
 

@@ -44,7 +44,8 @@ class NoiseOnlyWarning(AveragesOnlyWarning):
     number of users, or their typical number of entries: perhaps columns were swapped,
     or ids are not spelt as in the catalogue, so that most rows were left out. Of
     moments, these are the moments of all modes, or the products of samples and targets.
-    Of `sktensordp.mechanisms.mean`, most standard errors exceed the declared range.
+    Of `sktensordp.mechanisms.estimate_mean`, most standard errors exceed the declared
+    range.
     """
 
 

@@ -79,7 +79,7 @@ NOISE_FREE = [
     ms.PrivUnit(math.inf, norm_bound=1000.0),
     ms.TensorRandomizedResponse(math.inf, bounds=(-100, 100)),
     moments.MultilinearPCA(epsilon=math.inf),
-    moments.MultilinearPCA(1, epsilon=math.inf, centre=True),
+    moments.MultilinearPCA(1, epsilon=math.inf, center=True),
     moments.MultilinearPCA((1,), epsilon=math.inf, norm_bound=3.0),
     moments.MultilinearRidge(epsilon=math.inf),
     moments.MultilinearRidge(alpha=1.0, epsilon=math.inf),
@@ -147,7 +147,7 @@ NOISY = {
     papers.PrivacyAgnosticEncoder(4.0, mechanism="l2", output="code"): OF_ENCODERS,
     ms.TensorRandomizedResponse(2.0, bounds=(0, 3), n_levels=4): OF_TRANSFORMERS,
     moments.MultilinearPCA(1, epsilon=4.0, norm_bound=3.0): OF_ENCODERS,
-    moments.MultilinearPCA(epsilon=4.0, norm_bound=3.0, centre=True): OF_ENCODERS,
+    moments.MultilinearPCA(epsilon=4.0, norm_bound=3.0, center=True): OF_ENCODERS,
     moments.MultilinearRidge(1, epsilon=4.0, norm_bound=3.0, target_bounds=(-3, 3)): (
         BY_ENTRIES
     ),

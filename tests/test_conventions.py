@@ -359,12 +359,12 @@ def test_what_is_found_prints():
         budget,
         laplace.privacy_guarantee_,
         privacy.privacy_of(laplace),
-        mechanisms.mean(released),
+        mechanisms.estimate_mean(released),
         model_selection.expected_error(laplace, ROWS, epsilons=[1.0, 2.0]),
         audit.audit_mechanism(lambda x: x, 0.0, 1.0, n_trials=100),
         noise.laplace_lattice(0, 1, 1.0),
         noise.gaussian_lattice(1.0, 3, 1.0, 1e-5),
-        make_fold_in_scorer("neg_root_mean_squared_error", history=0.5),
+        make_fold_in_scorer("neg_root_mean_squared_error", fold_in_fraction=0.5),
     ]
     for one in found:
         assert not has_address(repr(one)), repr(one)

@@ -74,7 +74,7 @@ def parts_of(path, source=None):
 
 
 # What foreign objects have: named tuples, and data frames of Dask.
-FOREIGN = {"_replace", "_asdict", "_fields", "_meta"}
+FOREIGN = {"_replace", "_asdict", "_fields", "_make", "_meta"}
 
 
 def private_names_of(part):
@@ -178,7 +178,7 @@ def test_the_core_claims_nothing_that_is_false():
 LAYERS = {
     "privacy": [
         ["accounting"], ["calibration"], ["_numbers", "_guarantee"], ["budgets"],
-        ["_searches"], ["_parts"], ["_report"], ["_planned"],
+        ["_searches"], ["_collect"], ["_report"], ["_planned"],
     ],
     "tensor": [["kernels"]],
 }  # fmt: skip

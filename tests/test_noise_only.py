@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold
 
 from sktensordp.completion import CPCompletion, ImplicitCompletion, TuckerCompletion
 from sktensordp.exceptions import NoiseOnlyWarning
-from sktensordp.mechanisms import mean
+from sktensordp.mechanisms import estimate_mean
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.moments import (
     MultilinearPCA,
@@ -60,8 +60,8 @@ CASES = {
     "PCA, as many as stand out": (PCA().fit, [X], [NOTHING]),
     "PCA, core": (PCA(3).fit, [X], [NOTHING]),
     "PCA, flat": (PCA(5).fit, [X.reshape(-1, 12)], [NOTHING.reshape(-1, 12)]),
-    "PCA, centred": (PCA((1, 1), centre=True).fit, [X], [NOTHING]),
-    "PCA, centred core": (PCA(3, centre=True).fit, [X], [NOTHING]),
+    "PCA, centred": (PCA((1, 1), center=True).fit, [X], [NOTHING]),
+    "PCA, centred core": (PCA(3, center=True).fit, [X], [NOTHING]),
     "ridge": (RIDGE(SHAPE).fit, [X, Y], [NOTHING, np.zeros(5)]),
     "ridge, core": (RIDGE((2, 2)).fit, [X, Y], [NOTHING, np.ones(5)]),
     "ridge, samples as noise": (RIDGE(SHAPE).fit, [X, Y], [X / 1e4, Y]),
@@ -72,7 +72,7 @@ CASES = {
     "choices": (
         ImplicitCompletion(shape=(300, 5), random_state=0).fit, [ROWS], [NOBODY],
     ),
-    "mean": (partial(mean, bounds=(0, 1)), [RELEASED], [60 * RELEASED[:50]]),
+    "mean": (partial(estimate_mean, bounds=(0, 1)), [RELEASED], [60 * RELEASED[:50]]),
 }  # fmt: skip
 
 

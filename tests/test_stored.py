@@ -35,6 +35,8 @@ def described(estimator, output):
         description["guarantee"] = str(estimator.privacy_guarantee_)
     if hasattr(estimator, "noise_variance_"):
         description["variance"] = np.asarray(estimator.noise_variance_)
+    if hasattr(estimator, "model_variance_"):
+        description["model variance"] = np.asarray(estimator.model_variance_)
     if hasattr(estimator, "predict"):
         description["output"] = output
     return description
@@ -96,7 +98,7 @@ def test_stored_estimators_work(path, label):
     after = described(estimator, output)
     assert after.keys() == before.keys()
     for name in after:
-        if name in ("output", "variance"):
+        if name in ("output", "variance", "model variance"):
             np.testing.assert_allclose(after[name], before[name], rtol=1e-9, atol=1e-12)
         else:
             assert after[name] == before[name]

@@ -32,7 +32,7 @@ STARS = [1, 2, 3, 4, 5]
 def screen(monkeypatch):
     """Somebody watches, has no patience, and every sweep takes longer than that."""
     shown = io.StringIO()
-    monkeypatch.setattr(sktensordp_waiting, "PATIENCE", 0.0)
+    monkeypatch.setattr(sktensordp_waiting, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(sktensordp_waiting, "is_interactive", lambda: True)
     monkeypatch.setattr(
         sktensordp_waiting,
@@ -46,7 +46,7 @@ def screen(monkeypatch):
 @pytest.fixture
 def log(monkeypatch, caplog):
     """Nobody watches, and the log is kept."""
-    monkeypatch.setattr(sktensordp_waiting, "PATIENCE", 0.0)
+    monkeypatch.setattr(sktensordp_waiting, "QUIET_SECONDS", 0.0)
     monkeypatch.setattr(sktensordp_waiting, "is_interactive", lambda: False)
     slowly(monkeypatch)
     caplog.set_level(logging.INFO, "sktensordp")
@@ -54,7 +54,7 @@ def log(monkeypatch, caplog):
 
 
 def slowly(monkeypatch):
-    start = sktensordp_waiting.Sign.__enter__
+    start = sktensordp_waiting.ProgressReport.__enter__
 
     def patient(sign):
         entered = start(sign)
@@ -62,7 +62,7 @@ def slowly(monkeypatch):
             sign._timer.join()
         return entered
 
-    monkeypatch.setattr(sktensordp_waiting.Sign, "__enter__", patient)
+    monkeypatch.setattr(sktensordp_waiting.ProgressReport, "__enter__", patient)
 
 
 def cp(**params):

@@ -54,7 +54,7 @@ from sktensordp.mechanisms import (
     LaplaceMechanism,
     PrivUnit,
     TensorRandomizedResponse,
-    mean,
+    estimate_mean,
 )
 from sktensordp.papers import (
     PublishedIndependentDirectionalNoise,
@@ -200,7 +200,9 @@ def trained_by_users(mechanism, split):
         with warnings.catch_warnings():
             # Small epsilons leave hardly more than noise, and the table shows it.
             warnings.simplefilter("ignore", NoiseOnlyWarning)
-            average = mean(sent, bounds=(-CLIP, CLIP)).mean.reshape(own[0].shape)
+            average = estimate_mean(sent, bounds=(-CLIP, CLIP)).mean.reshape(
+                own[0].shape
+            )
     model = models[0]
     model.coef_, model.intercept_ = average[:, :-1], average[:, -1]
     return [weighted_f1(model, split.X_test, split.y_test)]

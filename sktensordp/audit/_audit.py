@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
 from .._waiting import watched
@@ -17,7 +18,7 @@ from ._bounds import Gaussian, Pure, certified_bound, epsilon_of_mu, quick_bound
 from ._report import AuditReport
 from ._scores import Score, candidate_scores, mean_score
 
-# A stage learns from this many outputs on each input, except the last one.
+# Every stage except the last one learns from at least this many outputs on each input.
 _LEAST_LEARNING = 100
 
 # Fewer outputs on an input than this are too few to smooth counts.
@@ -35,8 +36,8 @@ _QUANTILES = np.concatenate([_TAILS, np.linspace(0.005, 0.995, 199), 1 - _TAILS[
 @watched
 def audit_mechanism(
     mechanism: Callable[..., Any],
-    x: Any,
-    x_neighbour: Any,
+    x: object,
+    x_neighbour: object,
     *,
     epsilon: float | None = None,
     delta: float = 0.0,
@@ -56,7 +57,8 @@ def audit_mechanism(
     second quarter, and from the first half a third one, which it counts in the second
     half. The three pairs of counts certify one bound. Choosing among many events costs
     no confidence, because no output that chose an event is counted for it. With fewer
-    than 800 runs, the audit leaves out events that it would choose from fewer than 100.
+    than 800 runs, the audit leaves out events that it would choose from fewer than 100
+    outputs.
 
     Parameters
     ----------
@@ -88,7 +90,7 @@ def audit_mechanism(
         Whether one call of the mechanism returns many outputs.
     early_stopping : bool, default=False
         Whether to stop after a quarter or half of the runs if they refute the claim.
-        The report has the number of runs that were made. The bound keeps its
+        The report states the number of runs that were made. The bound keeps its
         `confidence`: the three looks at the counts share the error, so the audit finds
         slightly less with the same number of runs.
 
@@ -199,7 +201,7 @@ def _are_constant(*arms: NDArray[np.float64]) -> bool:
     return all(np.array_equal(arm, np.broadcast_to(arm[0], arm.shape)) for arm in arms)
 
 
-def _are_equal(x: Any, x_neighbour: Any) -> bool:
+def _are_equal(x: object, x_neighbour: object) -> bool:
     """Whether two inputs are surely equal: arrays of numbers, or tuples of them."""
     if isinstance(x, tuple) and isinstance(x_neighbour, tuple):
         pairs = zip(x, x_neighbour, strict=False)
@@ -244,7 +246,8 @@ def _chosen_event(
         )
         values.append((mean_score(first[name], second[name]), zeros, ones))
     event, share = _best_event(values, claim, parameter, alpha)
-    # Means of two scores vary less than one score: keep the share of the outputs.
+    # The mean of two scores varies less than one score. So keep the share of the
+    # outputs above the threshold, not the threshold.
     means = np.sort(event.score(np.concatenate(arms)))
     n_below = min(max(round((1 - share) * len(means)), 1), len(means) - 1)
     threshold = means[n_below]
@@ -262,7 +265,7 @@ def _extended(
     inputs: tuple[Any, Any],
     batched: bool,
 ) -> _TwoArms:
-    """These outputs on each of the two inputs and further ones, n in all."""
+    """These outputs on each of the two inputs, and further ones up to n in all."""
     have = len(arms[0]) if arms else 0
     if n == have:
         return arms
@@ -278,9 +281,9 @@ def _extended(
 
 
 def audit_estimator(
-    estimator: Any,
-    X: Any,
-    X_neighbour: Any,
+    estimator: BaseEstimator,
+    X: object,
+    X_neighbour: object,
     y: object = None,
     y_neighbour: object = None,
     *,
@@ -343,12 +346,12 @@ def audit_estimator(
     y_neighbour = y if y_neighbour is None else y_neighbour
     seeds = iter(range(random_state, 2**62)) if random_state is not None else None
 
-    def fit(data: tuple[Any, Any]) -> Any:
+    def fit(data: tuple[object, object]) -> BaseEstimator:
         model = clone(estimator)
         model.set_params(random_state=None if seeds is None else next(seeds))
         return model.fit(data[0]) if data[1] is None else model.fit(*data)
 
-    def run(data: tuple[Any, Any]) -> Any:
+    def run(data: tuple[object, object]) -> ArrayLike:
         model = fit(data)
         if release is not None:
             return release(model)
@@ -369,7 +372,7 @@ def audit_estimator(
     )
 
 
-def _released(estimator: Any) -> np.ndarray:
+def _released(estimator: BaseEstimator) -> np.ndarray:
     """All numbers in the attributes of an estimator, except its parameters."""
     names = sorted(set(vars(estimator)) - set(estimator.get_params(deep=False)))
     return _numbers([getattr(estimator, name) for name in names])
@@ -408,8 +411,8 @@ def _best_event(
     """The event that refutes most, and the share of outputs above its threshold.
 
     That is the event with the largest bound. If no bound exceeds the claimed parameter,
-    it is the event that speaks most against the claim, by its counts and by smoothed
-    counts together.
+    it is the event with the most evidence against the claim, from its counts and
+    smoothed counts together.
     """
     n = len(values[0][1])
     events: list[tuple[_Event, float]] = []
@@ -450,7 +453,8 @@ def _smoothed(
     """Counts above each threshold, smoothed by a model of two parameters.
 
     The model is a logistic regression on log u and log(1 - u), where u is the rank of a
-    score among all outputs. Unlike the counts themselves, it hardly follows chance.
+    score among all outputs. Unlike the counts themselves, it is hardly affected by
+    chance.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -468,7 +472,7 @@ def _smoothed(
 
 
 def _outputs(
-    mechanism: Callable[..., Any], x: Any, n_trials: int, batched: bool
+    mechanism: Callable[..., Any], x: object, n_trials: int, batched: bool
 ) -> NDArray[np.float64]:
     """Outputs of the runs, one flattened output per row."""
     if batched:
@@ -503,7 +507,7 @@ def _checked(runs: NDArray[np.float64]) -> NDArray[np.float64]:
     return runs
 
 
-def _numbers(value: Any) -> NDArray[np.float64]:
+def _numbers(value: object) -> NDArray[np.float64]:
     """All numbers in a value, one after another, also inside containers."""
     if isinstance(value, (str, bytes)) or value is None:
         return np.empty(0)
@@ -522,7 +526,7 @@ def _numbers(value: Any) -> NDArray[np.float64]:
 
 
 def _as_vectors(
-    x: Any, x_neighbour: Any, size: int
+    x: object, x_neighbour: object, size: int
 ) -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
     """The inputs as vectors, repeated to the size of an output.
 

@@ -44,8 +44,8 @@ def quick_bound(
 ) -> Any:
     """Lower bound on a privacy parameter from counts of an event in two arms.
 
-    The two rates are bounded as Clopper and Pearson do, at alpha / 2 each. Arrays of
-    counts give the bounds of many events at once.
+    The two rates have Clopper-Pearson bounds, at alpha / 2 each. Arrays of counts give
+    the bounds of many events at once.
 
     Parameters
     ----------
@@ -187,7 +187,9 @@ class Pure:
     def __init__(self, delta: float) -> None:
         self.delta = delta
 
-    def rate(self, rate: float | NDArray[np.float64], parameter: float) -> Any:
+    def rate(
+        self, rate: float | NDArray[np.float64], parameter: float
+    ) -> NDArray[np.float64]:
         """Largest possible rate of arm 1, given the rate of arm 0."""
         return np.minimum(1.0, np.exp(parameter) * rate + self.delta)
 
@@ -197,7 +199,7 @@ class Pure:
 
     def parameter(
         self, rate: NDArray[np.float64], false_rate: NDArray[np.float64]
-    ) -> Any:
+    ) -> NDArray[np.float64]:
         """Least parameter that allows these rates; minus infinity if every one does."""
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(rate - self.delta, 0) / false_rate)
@@ -207,8 +209,8 @@ class Pure:
     ) -> NDArray[np.float64]:
         """By how many standard deviations the counts exceed what is possible.
 
-        It is shrunk for rare events, which chance favours among many. A normal prior
-        of standard deviation 0.1 on the log ratio has this effect.
+        It is shrunk for rare events: the best of many rare events may be due to chance.
+        A normal prior of standard deviation 0.1 on the log ratio has this effect.
         """
         hits, false_hits = np.asarray(hits), np.asarray(false_hits)
         factor = math.exp(parameter)
@@ -233,7 +235,9 @@ class Gaussian:
     Dong, Roth and Su (2022), Definition 3.
     """
 
-    def rate(self, rate: float | NDArray[np.float64], parameter: float) -> Any:
+    def rate(
+        self, rate: float | NDArray[np.float64], parameter: float
+    ) -> NDArray[np.float64]:
         """Largest possible rate of arm 1, given the rate of arm 0."""
         return ndtr(ndtri(rate) + parameter)
 
@@ -243,7 +247,7 @@ class Gaussian:
 
     def parameter(
         self, rate: NDArray[np.float64], false_rate: NDArray[np.float64]
-    ) -> Any:
+    ) -> NDArray[np.float64]:
         """Least parameter that allows these rates; minus infinity if every one does."""
         with np.errstate(invalid="ignore"):
             bound = ndtri(rate) - ndtri(false_rate)
@@ -252,7 +256,7 @@ class Gaussian:
     def evidence(
         self, hits: ArrayLike, false_hits: ArrayLike, n: int, parameter: float
     ) -> NDArray[np.float64]:
-        """As `Pure.evidence`, with the standard deviations of quantiles."""
+        """Like `Pure.evidence`, with the standard deviations of quantiles."""
         counts = np.asarray([hits, false_hits])
         rates = np.clip((counts + 0.5) / (n + 1), 1e-9, 1 - 1e-9)
         quantiles = ndtri(rates)

@@ -5,18 +5,17 @@ that proves the most. Scores that learn are fitted to outputs that serve no othe
 purpose.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 _MOST_COLUMNS = 200
 _MOST_COLUMNS_OF_PATTERNS = 100
 _MOST_SPECIAL = 8
 _LEAST_TRAINING_ROWS, _MOST_TRAINING_ROWS = 20, 50_000
-# What it means if a score tells the inputs apart.
+# What is wrong if a score tells the inputs apart.
 _TOO_CLOSE = "outputs on the two inputs differ more than the claim admits"
 _IN_FLOATS = (
     "a floating-point flaw: outputs show the raw value in their last bits; round the "
@@ -33,7 +32,7 @@ class Score:
     """
 
     name: str
-    function: Any
+    function: Callable[..., ArrayLike]
     finding: str = _TOO_CLOSE
 
     def __call__(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -156,7 +155,7 @@ class Patterns:
             self.cuts_of_differences = _quartiles(np.diff(sample, axis=1))
 
     def summaries(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of each special value, how often and where it occurs; of the others, sums."""
+        """How often and where each special value occurs, and sums of the others."""
         if len(self.special) == 0 or outputs.shape[1] == 1:
             return np.empty((len(outputs), 0))
         found = [outputs == value for value in self.special]
@@ -179,7 +178,7 @@ class Patterns:
         x: NDArray[np.float64],
         x_neighbour: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Where each special value occurs, projected on x' - x; how near others are.
+        """Where each special value occurs, along x' - x, and how near the others are.
 
         The last column sums, over all other entries y, |y - x| - |y - x'|, to which the
         log likelihood ratio of Laplace noise is proportional.
@@ -230,7 +229,7 @@ def _first(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
 def _training_rows(
     zeros: NDArray[np.float64], ones: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int_]]:
-    """Outputs that train a score, and on which of the two inputs they are."""
+    """Outputs that train a score, and the input to which each of them belongs."""
     arms = zeros[:_MOST_TRAINING_ROWS], ones[:_MOST_TRAINING_ROWS]
     return np.concatenate(arms), np.repeat([0, 1], [len(arm) for arm in arms])
 
@@ -238,7 +237,7 @@ def _training_rows(
 def _pattern_scores(
     patterns: Patterns, zeros: NDArray[np.float64], ones: NDArray[np.float64]
 ) -> list[Score]:
-    """Scores learned from patterns: a logistic regression, and few boosted trees."""
+    """Scores learned from patterns: a logistic regression, and a few boosted trees."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.linear_model import LogisticRegression
 
@@ -283,7 +282,7 @@ def _along_difference(
     x: NDArray[np.float64],
     x_neighbour: NDArray[np.float64],
 ) -> Score:
-    """A logistic regression on few numbers, which few outputs suffice to fit."""
+    """A logistic regression on a few numbers, for which few outputs suffice."""
     from sklearn.linear_model import LogisticRegression
 
     outputs, labels = _training_rows(zeros, ones)

@@ -38,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names of `sktensordp.recommend`, which imports this package, on first use."""
+    """Import names of `sktensordp.recommend` on first use, to avoid a cycle."""
     if name in __all__:
         from .. import recommend
 

@@ -1,4 +1,4 @@
-"""``python -m sktensordp.completion`` compiles what fits use, and stores it."""
+"""``python -m sktensordp.completion`` compiles the kernels of fits and caches them."""
 
 import argparse
 import time
@@ -23,10 +23,25 @@ def _entries(n: int, n_modes: int = 2) -> tuple[Any, Any]:
     return X, rng.integers(1, 6, size=n).astype(float)
 
 
-def _ratings(n: int, n_modes: int = 2, **options: Any) -> None:
+def _ratings(
+    n: int,
+    n_modes: int = 2,
+    *,
+    epsilon: float = 1.0,
+    perturbation: str = "auto",
+    unit: str | int = "entry",
+) -> None:
     X, y = _entries(n, n_modes)
     shape = (*_SHAPE, 3)[:n_modes]
-    model = CPCompletion(rank=2, levels=range(1, 6), shape=shape, max_iter=7, **options)
+    model = CPCompletion(
+        rank=2,
+        epsilon=epsilon,
+        perturbation=perturbation,
+        unit=unit,
+        levels=range(1, 6),
+        shape=shape,
+        max_iter=7,
+    )
     model.fit(X, y)
     if model.unit == "entry":
         model.predict(X[:5], return_std=True)
@@ -57,7 +72,7 @@ _FITS: dict[str, Callable[[], None]] = {
 
 
 def main() -> None:
-    """Fit models to random numbers, one of each kind, and say where kernels are."""
+    """Fit one model of each kind to random numbers; print where the kernels are."""
     argparse.ArgumentParser(
         prog="python -m sktensordp.completion",
         description="Compile the kernels of completions, and store them.",

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from .._validation import check_aligned, check_modes, r2_of_any_size
 from ..base import NoiseBy, exchanged, recorded_fit, recorded_update
 from ..measure import PartySums, SharedNoise
 from ..privacy import PrivacyGuarantee, PrivacyTags
-from ..tensor import CPForm, TuckerForm
+from ..tensor import CPForm, Rows, TuckerForm
 from ..tensor._unit_entries import UnitEntries
 from ._checks import (
     check_request,
@@ -36,9 +36,9 @@ from ._checks import (
 from ._client import CompletionClient
 from ._dense import DenseMixin
 from ._entries import check_values
-from ._fitted import fitted_to, keeping_names_if_refused
+from ._fitted import Fitted, FittedToUnits, fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_before
-from ._own_rows import for_own_eyes
+from ._own_rows import UnitModel, with_own_answers
 from ._parties import PartyEntries, declared_shape_and_unit, terms_of, units_of
 from ._problem import (
     Problem,
@@ -49,6 +49,7 @@ from ._problem import (
 )
 from ._ranking import RankingEstimator
 from ._requests import UnitTerms
+from ._sources import EntrySource
 from ._synthetic import Request, sample_entries
 from ._values import plan_entry_randomizer
 from .measurements._choice import (
@@ -57,6 +58,10 @@ from .measurements._choice import (
     planned_guarantee,
 )
 from .measurements._measurement import Measurement
+
+if TYPE_CHECKING:
+    from tensorly.cp_tensor import CPTensor
+    from tensorly.tucker_tensor import TuckerTensor
 
 # The rank that `rank=None` takes, if the shape admits it.
 USUAL_RANK = 10
@@ -120,42 +125,42 @@ default="auto"
         ``scoring=make_fold_in_scorer()``: with scikit-learn's splitters, one unit's
         entries would decide how others are split.
     value_bounds : tuple of (float, float), default=None
-        Public range, to which values and predictions are clipped. If neither this nor
-        `levels` is given, the range is read off the values with a
+        Public range, to which values and predictions are clipped. If you pass neither
+        this nor `levels`, the fit reads the range off the values with a
         ``PrivacyLeakWarning``, and the guarantee is void.
     levels : array-like of shape (n_levels,), default=None
         All levels of the public scale, such as ``[1, 2, 3, 4, 5]`` for 1 to 5 stars.
         Values are rounded to the nearest level; for a range, pass `value_bounds`. With
-        up to 20 levels, "input" draws from a public table of probabilities, the one of
-        least variance. Otherwise, it adds discrete Laplace noise.
+        up to 20 levels, "input" draws from the public table of probabilities that has
+        the least variance. Otherwise, it adds discrete Laplace noise.
     level_prior : array-like of shape (n_levels,), default=None
-        Public guess of the probabilities of up to 20 levels, under which the table has
-        the least variance. Uniform by default. It must not come from the values that
-        you fit.
+        Public guess of the probabilities of up to 20 levels; the table has the least
+        variance for this guess. Uniform by default. It must not come from the values
+        that you fit.
     shape : tuple of int, default=None
         Sizes of the modes. By default they are the largest coordinates plus one.
         Declare the shape to cross-validate on coordinates: a fold may lack the largest
         ones, and `predict` refuses coordinates outside the shape. If `unit` is a mode,
         the shape and the meanings of the indices must be public: a shape read off the
         coordinates, with a ``PrivacyLeakWarning``, voids the guarantee. A `Recommender`
-        sets it; a `CoordinateEncoder` with `categories` for every column has it as
-        `declared_shape`.
+        sets the shape; a `CoordinateEncoder` with `categories` for every column offers
+        it as `declared_shape`.
     side_information : dict of {int: array-like of shape (shape[mode], n_features)}, \
 or list of these and None, default=None
         Public features of the rows of one mode, such as genres of films. That mode must
-        be mode 1 or, if `unit` is a mode, the first of the others. The model has
-        weights of the features for every row of mode 0, or for every unit, around a
-        mean that all rows share. Features cost no budget.
+        be mode 1 or, if `unit` is a mode, the first of the others. Every row of mode 0,
+        or every unit, has its own weights for the features, around a mean that all rows
+        share. Features cost no budget.
     biases : bool, default=True
         Whether to fit a bias for every index of every mode.
     n_pattern_components : "auto" or int, default="auto"
         Largest number of features of mode 1 that the fit computes from the pattern of
         the coordinates (who rated what): the number of entries of each row, and the
-        leading components that exceed chance. "auto" takes all of these: up to 64, or
-        up to 8 for a Tucker and where sums are released. 0 means none. If `unit` is a
-        mode, the pattern is private, and at most 8 come from a noisy release. The fit
-        makes it only if there are enough units for it to stand out from the noise; only
-        0 rules it out.
+        leading components that exceed chance. "auto" takes all of these: at most 64, or
+        at most 8 for a Tucker model or if sums are released. 0 means none. If `unit` is
+        a mode, the pattern is private, and at most 8 come from a noisy release. The fit
+        makes this release only if there are enough units for the pattern to stand out
+        from the noise; only 0 rules it out.
     smooth_modes : sequence of int, default=None
         Modes whose neighbouring indices are alike, such as time bins. Their prior ties
         every index to the next one; the randomised values determine how strongly. For
@@ -166,12 +171,12 @@ or list of these and None, default=None
     personal : bool, default=False
         With ``unit="entry"``, whether to answer users, the indices of mode 0, from
         their own raw values, and to choose the perturbation for such answers. **The
-        guarantee holds if answers for a user are shown to that user only.** All that
-        others see, factors, copies and pickles included, depends on that user's values
-        only through the release. Copies and pickles lose the users' rows, until
-        `fold_in`. All entries of an index of mode 0 must belong to one person, and mode
-        0 must not be among `smooth_modes`. Not for Dask input. If `unit` is a mode, its
-        units are always answered from their own entries.
+        guarantee holds if answers for a user are shown to that user only.** Everything
+        that others see, including factors, copies and pickles, depends on that user's
+        values only through the release. Copies and pickles lack the users' rows until
+        you call `fold_in`. All entries of an index of mode 0 must belong to one person,
+        and mode 0 must not be among `smooth_modes`. Not for Dask input. If `unit` is a
+        mode, its units are always answered from their own entries.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers: it repeats the noise in every clone, although
@@ -187,13 +192,14 @@ or list of these and None, default=None
     value_bounds_ : tuple of (float, float)
         Range of the predictions.
     perturbation_ : str
-        The perturbation used. With "sums" only averages are learned: without
-        `side_information`, everybody gets the same recommendations (nearly the same if
-        `unit` is a mode), minus the items they already have entries for. The fit warns
-        if "auto" takes "sums" and learns nothing else.
-    noise_variance_ : float
-        Variance around the model, learned or assumed: of the randomised values in
-        "input", of the original values otherwise.
+        The perturbation used. "sums" learns only averages: without `side_information`,
+        everybody gets the same recommendations (nearly the same if `unit` is a mode),
+        minus the items they already have entries for. The fit warns if "auto" chooses
+        "sums" and learns nothing else.
+    model_variance_ : float
+        Variance around the model, as estimated: of the randomised values in "input",
+        of the original values otherwise. Not set where the fit assumes a constant, as
+        with "gradient".
     residual_variance_ : float
         Average variance of the original values around the model, learned from the
         randomised ones. Set by "input" only.
@@ -211,9 +217,9 @@ or list of these and None, default=None
     items and of time) are then (`epsilon`, `delta`)-differentially private. A user's
     row is computed from these factors and that user's entries, and serves predictions
     in this process only: no public attribute, deep copy or pickle holds it. (`fold_in`
-    computes it again; after a fit to Dask collections, the workers keep it.) So all
-    that other people learn is (`epsilon`, `delta`)-differentially private too (joint
-    differential privacy).
+    computes it again; after a fit to Dask collections, the workers keep it.) So
+    everything that other people learn is (`epsilon`, `delta`)-differentially private
+    too (joint differential privacy).
 
     The guarantee of "input" is Theorem 1 of [1]_ with a public range; exact samplers of
     discrete distributions replace floating-point noise. The guarantee of "sums",
@@ -256,7 +262,8 @@ or list of these and None, default=None
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
 
-    rank: Any
+    rank: int | Sequence[int] | None
+    _fitted: Fitted
     n_features_in_: int
     _folds_in = True
 
@@ -311,8 +318,7 @@ or list of these and None, default=None
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Fit the model to observed entries, under the budget.
 
-        There are no weights of entries: a weight would change how much its entry
-        reveals.
+        Entries cannot be weighted: a weight would change how much its entry reveals.
 
         Parameters
         ----------
@@ -377,19 +383,19 @@ or list of these and None, default=None
         tags.protects = "Xy" if self._dense else "y"
         return tags
 
-    def _fit(self, entries: Any, perturbation: str | None = None) -> Self:
-        """Fit to entries, wherever they are and whoever adds the noise."""
-        problem = Problem.of(self, entries.shape, entries)
+    def _fit(self, entries: EntrySource[Any], perturbation: str | None = None) -> Self:
+        """Fit to entries in memory, in partitions, or with parties that add noise."""
+        problem = Problem.from_estimator(self, entries.shape, entries)
         measurement = self._measurement(problem, perturbation, entries.noise)
         warn_before(self, entries, measurement)
-        # Before the release is recorded, so that a refusal costs nothing.
+        # This comes before the release is recorded, so that a refusal costs nothing.
         data, unit = entries, unit_of(self)
         if unit is not None:
             data = entries.by_unit(problem.domain, unit)
-        planned = measurement.guarantee.under(*entries.conditions)
+        planned = measurement.guarantee.with_conditions(*entries.conditions)
         if problem.is_personal:
-            planned = for_own_eyes(planned)
-        # Locked, or another thread might store its model under this guarantee.
+            planned = with_own_answers(planned)
+        # Without the lock, another thread might store its model under this guarantee.
         with (
             self._progress("sweep", measurement.n_sweeps) as on_sweep,
             self._count_releases().lock,
@@ -403,12 +409,12 @@ or list of these and None, default=None
             outcome = measurement.complete(released, on_sweep)
             guarantee = planned
             if outcome.guarantee is not None:
-                guarantee = outcome.guarantee.under(*entries.conditions)
+                guarantee = outcome.guarantee.with_conditions(*entries.conditions)
             self._keep(guarantee, instead_of=self.privacy_guarantee_)
             self.privacy_guarantee_ = guarantee
             name = outcome.perturbation or measurement.name
             self._fitted = fitted_to(entries, data, problem, outcome, name, guarantee)
-        # Last, so that a warning that is an error leaves a fitted estimator.
+        # Warnings come last: if one is raised as an error, the estimator is fitted.
         measurement.warn(released)
         return self
 
@@ -417,7 +423,7 @@ or list of these and None, default=None
     def _terms(self) -> UnitTerms:
         return terms_of(self)
 
-    def _people(self, X: Any, y: Any) -> UnitEntries:
+    def _people(self, X: ArrayLike, y: ArrayLike | None) -> UnitEntries:
         return units_of(self, X, y)
 
     def _fit_sums(self, sums: PartySums) -> Self:
@@ -429,12 +435,12 @@ or list of these and None, default=None
 
     @property
     def _time_is_public(self) -> bool:
-        """Where users are protected, the number of their entries is private."""
+        """False if units are protected: the number of their entries is private."""
         return unit_of(self) is None
 
     def _can_partial_fit(self) -> bool:
         fitted = vars(self).get("_fitted")
-        # Of all fits, only those to randomised values have a residual variance.
+        # Only fits to randomised values have a residual variance.
         return self._randomizes_single_values and (
             fitted is None
             or not (fitted.residual_variance is None or fitted.observed is None)
@@ -506,16 +512,19 @@ or list of these and None, default=None
             randomizer = plan_entry_randomizer(self.epsilon, domain)
             guarantee = randomizer.guarantee
             if fitted.is_personal:
-                guarantee = for_own_eyes(guarantee)
+                guarantee = with_own_answers(guarantee)
             fitted = fitted.with_call(entries, guarantee)
             draws, total = math.isfinite(self.epsilon), fitted.guarantee
             with recorded_update(self, guarantee, total, draws=draws) as noise:
-                # Before noise is drawn, so that an interrupted call counts.
+                # This comes before the noise is drawn, so that an interrupted call
+                # counts.
                 self._fitted = fitted
                 randomized = randomizer.randomize(entries.values, noise)
             raw = entries.values if fitted.is_personal else None
             variance = randomizer.noise_variance
-            self._fitted = fitted.updated(randomized, variance, self.max_iter, raw)
+            self._fitted = fitted.with_call_values(
+                randomized, variance, self.max_iter, raw
+            )
         return self
 
     def _check_unchanged(self) -> None:
@@ -588,7 +597,7 @@ or list of these and None, default=None
         return self
 
     def _state_who_may_see(self) -> None:
-        """State a guarantee on condition that answers from own rows stay with users."""
+        """Add the condition that only users see answers from their own rows."""
         guarantee = self._fitted.guarantee
         if guarantee != self.privacy_guarantee_:
             self._keep(guarantee, instead_of=self.privacy_guarantee_)
@@ -608,9 +617,11 @@ or list of these and None, default=None
             # Copies lose the rows of users who were folded in, and this condition.
             told, shared = state["privacy_guarantee_"], state["_fitted"].shared
             state["privacy_guarantee_"] = shared.guarantee
-            if "_so_far" in state:
-                made = state["_so_far"].with_one(shared.guarantee, instead_of=told)
-                state["_so_far"] = made
+            if "_release_tally" in state:
+                made = state["_release_tally"].with_one(
+                    shared.guarantee, instead_of=told
+                )
+                state["_release_tally"] = made
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -628,30 +639,30 @@ or list of these and None, default=None
         self,
         n_users: int | None = None,
         *,
-        lengths: ArrayLike | None = None,
+        items_per_user: ArrayLike | None = None,
         random_state: int | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
         """Draw the entries of synthetic users; this releases nothing.
 
-        The table is computed from what the fit released and from nothing else. So it
-        keeps the guarantee of the fit, for every user: hand it to anybody, and draw as
-        many as you like. It is as good as the model and no better. What the model did
-        not learn is not in it: which items users have together, at which times, and
-        what depends on both.
+        The table is computed only from what the fit released, so the guarantee of the
+        fit covers it for every user: hand it to anybody, and draw as many tables as you
+        like. It is only as good as the model. It does not show what the model did not
+        learn: which items users have together, at which times, and what depends on
+        both.
 
-        Items follow the released counts, and so do the indices of further modes. A
-        user's row is drawn from the released prior, and values are those of the model
-        with the released residual variance, clipped and rounded to the levels.
+        Items and the indices of further modes are drawn by the released counts. A
+        user's row is drawn from the released prior. Values are those of the model plus
+        noise of the released residual variance, clipped and rounded to the levels.
 
         Parameters
         ----------
         n_users : int, default=None
-            Number of synthetic users. They are numbered anew, from 0 on. None takes the
-            released number of users: a table of the true size would publish it.
-        lengths : array-like of int, default=None
-            Numbers of items, from which each user's is drawn with replacement. They
-            must be public, since no noise protects them; `privacy_of` then lists them.
-            None draws from the released histogram.
+            Number of synthetic users, who are numbered from 0. None takes the released
+            number of users: a table of the true size would publish it.
+        items_per_user : array-like of int, default=None
+            Numbers of items; each user's number is drawn from these with replacement.
+            They must be public, since no noise protects them; `privacy_of` then lists
+            them. None draws from the released histogram.
         random_state : int or None, default=None
             Seed of the draw. Nothing private depends on it.
 
@@ -673,9 +684,13 @@ or list of these and None, default=None
             fitted = self._fitted
             if fitted.unit != 0:
                 raise ValueError("unit must be that of the fit; call fit to change it.")
+            assert isinstance(fitted, FittedToUnits)
             population, n_items = fitted.model.population, fitted.shape[1]
-            request = Request.of(n_users, lengths, random_state, population, n_items)
-            if request.lengths is not None:
+            assert population is not None
+            request = Request.from_arguments(
+                n_users, items_per_user, random_state, population, n_items
+            )
+            if request.items_per_user is not None:
                 self._fitted = replace(fitted, has_public_lengths=True)
         return sample_entries(fitted.model, fitted.domain, request)
 
@@ -706,7 +721,9 @@ or list of these and None, default=None
         """
         self._validate_params()
         self._check_declared()
-        client = CompletionClient(float(self.epsilon), domain_of(self), random_state)
+        client = CompletionClient._of_domain(
+            float(self.epsilon), domain_of(self), random_state
+        )
         return self._passed_on(client)
 
     @_if_clients_may_randomize
@@ -779,13 +796,13 @@ or list of these and None, default=None
         Parameters
         ----------
         X : array-like of shape (n_entries, n_modes)
-            Coordinates. -1 stands for an unknown index, such as a new user, and so does
-            an index beyond `shape_` if `shape` was not declared; the other indices and
-            the row of the average entry then determine the prediction. If entries are
-            protected, an index without entries is unknown, too, apart from its
+            Coordinates. -1 stands for an unknown index, such as a new user; so does an
+            index beyond `shape_` if `shape` was not declared. The other indices and the
+            row of the average entry then determine the prediction. If entries are
+            protected, an index without entries counts as unknown too, apart from its
             `side_information`.
         return_std : bool, default=False
-            Whether to return standard deviations too. Only "input" has them.
+            Whether to return standard deviations too. Only "input" supports it.
 
         Returns
         -------
@@ -802,10 +819,10 @@ or list of these and None, default=None
         ------
         ValueError
             If a coordinate is fractional, below -1 or outside of a declared `shape`; if
-            `X` is sparse and has another shape than `shape_`, as a fold has; or if
+            `X` is sparse and its shape is not `shape_`, as for a fold; or if
             `return_std` is set and the model has no standard deviations.
         TypeError
-            If `X` is sparse: `entries_from_sparse` makes coordinates of it.
+            If `X` is sparse: convert it with `entries_from_sparse`.
         """
         check_is_fitted(self)
         fitted = self._fitted
@@ -856,7 +873,7 @@ or list of these and None, default=None
         return r2_of_any_size(values, self.predict(X), sample_weight)
 
     @property
-    def decomposition_(self) -> Any:
+    def decomposition_(self) -> CPTensor | TuckerTensor:
         """The fitted model without its offset, as a TensorLy object."""
         return self._decomposition(self._fitted.released)
 
@@ -889,12 +906,12 @@ or list of these and None, default=None
         return self._fitted.n_iter
 
     @property
-    def noise_variance_(self) -> float:
+    def model_variance_(self) -> float:
         """Variance of the fitted values around the model."""
         variance = self._fitted.noise_variance
-        if math.isnan(variance):
+        if math.isnan(variance) or not self._fitted.has_estimated_variance:
             raise AttributeError(
-                f"noise_variance_ is not estimated by perturbation="
+                f"model_variance_ is not estimated by perturbation="
                 f"{self.perturbation_!r} of {type(self).__name__}."
             )
         return variance
@@ -914,11 +931,11 @@ or list of these and None, default=None
     ) -> CPForm | TuckerForm:
         """Form of the decomposition for a shape, with its modes in the given order.
 
-        A rank that is too large for the shape is refused.
+        Raise if the rank is too large for the shape.
         """
         raise NotImplementedError
 
-    def _decomposition(self, model: Any) -> Any:
+    def _decomposition(self, model: Rows | UnitModel) -> CPTensor | TuckerTensor:
         """Convert a model to TensorLy's form."""
         raise NotImplementedError
 
@@ -928,7 +945,7 @@ or list of these and None, default=None
         perturbation: str | None = None,
         noise: SharedNoise | None = None,
     ) -> Measurement:
-        """What randomises the values of a problem; see `choose_measurement`."""
+        """The measurement for a problem; see `choose_measurement`."""
         name = perturbation or self.perturbation
         return choose_measurement(problem, name, unit=unit_of(self), shared_noise=noise)
 
@@ -943,12 +960,12 @@ or list of these and None, default=None
 
     @fit_context(prefer_skip_nested_validation=True)
     def __expected_error__(
-        self, X: ArrayLike, y: Any = None, n_users: int | None = None
+        self, X: ArrayLike, y: ArrayLike | None = None, n_users: int | None = None
     ) -> tuple[str, Callable[[float], float]]:
         """The expected RMSE.
 
-        It reads the coordinates `X` or, if a unit is protected, only their number. `y`
-        is not read.
+        It reads the coordinates `X` or, if a unit is protected, only their number. It
+        does not read `y`.
         """
         error = error_by_epsilon(self, X, n_users)
         return "expected RMSE, in units of the values", error

@@ -1,16 +1,19 @@
-"""What users pass, checked once.
+"""Checks of the data that users pass, each made once.
 
 Users pass coordinates with values, a tensor with NaN, a sparse array, choices or Dask
 collections. The functions here check the input on behalf of an estimator, which learns
 the feature names and their number.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
+from scipy.sparse import issparse, sparray, spmatrix
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
@@ -33,14 +36,34 @@ from ..tensor._choices import Choices
 from ..tensor._observations import places_of
 from ._entries import Entries, check_values, extent
 from ._likely_mistakes import check_extent, in_columns_with_missing
+from ._sources import CompletionParameters
+
+if TYPE_CHECKING:
+    from ._dask import PartitionedEntries
 
 # Formats whose blocks and diagonals are padded with zeros.
 _PADDED = ("bsr", "dia")
 
 
+class OfKnownShape(Protocol):
+    """A fitted estimator that predicts at coordinates or ranks items.
+
+    All completions and `ImplicitCompletion`.
+    """
+
+    shape: Sequence[int] | None
+
+    @property
+    def shape_(self) -> tuple[int, ...]:
+        """Shape of the model."""
+
+
 def observed_entries(
-    estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
-) -> Any:
+    estimator: CompletionParameters,
+    X: ArrayLike,
+    y: ArrayLike | None,
+    shape: tuple[int, ...] | None,
+) -> Entries | PartitionedEntries:
     """Check the input of `fit`, in whichever form it comes.
 
     Parameters
@@ -63,12 +86,12 @@ def observed_entries(
     return entries_at(estimator, X, y, shape)
 
 
-def may_be_empty(estimator: Any) -> bool:
-    """Whether the data may hold no entry: only its one unit would be missing then.
+def may_be_empty(estimator: BaseEstimator) -> bool:
+    """Whether a fit must accept data without entries, as it does to protect one unit.
 
-    Where all data of a unit are protected, a data set with one unit has a neighbour
-    without any. An error would tell the two apart; a fit to noise does not. If the
-    shape or the range is not declared, nothing is protected, and an error says more.
+    If all data of a unit are protected, a data set with a single unit has an empty
+    neighbour. An error would tell the two apart; a fit to noise does not. If the shape
+    or the range is not declared, nothing is protected, and an error is more helpful.
     """
     declared = (getattr(estimator, name, None) for name in ("levels", "value_bounds"))
     return (
@@ -78,13 +101,18 @@ def may_be_empty(estimator: Any) -> bool:
     )
 
 
-def is_empty_list(X: Any) -> bool:
-    """Whether `X` is a list without rows, which does not tell how long rows are."""
+def is_empty_list(X: object) -> bool:
+    """Whether `X` is a list without rows, so that the length of rows is unknown."""
     return isinstance(X, list | tuple) and not len(X)
 
 
 def entries_at(
-    estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None, *, reset: bool = True
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike | None,
+    shape: tuple[int, ...] | None,
+    *,
+    reset: bool = True,
 ) -> Entries:
     """Check coordinates with values, or a sparse array."""
     if is_sparse(X):
@@ -94,7 +122,7 @@ def entries_at(
                 "X, y = entries_from_sparse(X)."
             )
         check_same_shape(X, shape)
-        sizes = X.shape
+        sizes = np.shape(X)
         X, y = entries_from_sparse(X)
         if shape is None:
             _check_extent(estimator, sizes, len(X))
@@ -103,10 +131,10 @@ def entries_at(
     return Entries(where, values, shape or _extent(estimator, where))
 
 
-def check_same_shape(X: Any, shape: tuple[int, ...] | None) -> None:
-    """Refuse a tensor of another shape than the model's; its own may be private.
+def check_same_shape(X: ArrayLike, shape: tuple[int, ...] | None) -> None:
+    """Refuse a tensor of another shape than the model's; do not show its shape.
 
-    A fold of a sparse array is one: its rows, which are users, are numbered anew.
+    A fold of a sparse array has another shape: its rows, the users, are renumbered.
     """
     if shape is None or np.shape(X) == shape:
         return
@@ -122,7 +150,9 @@ def check_same_shape(X: Any, shape: tuple[int, ...] | None) -> None:
 
 
 def entries_of_batches(
-    estimator: Any, batches: Iterable[tuple[Any, Any]], shape: tuple[int, ...] | None
+    estimator: BaseEstimator,
+    batches: Iterable[tuple[ArrayLike, ArrayLike]],
+    shape: tuple[int, ...] | None,
 ) -> Entries:
     """Check batches of coordinates and values, and join them in their order."""
     checked_batches: list[tuple[Any, Any]] = []
@@ -151,22 +181,24 @@ def entries_of_batches(
     return Entries(where, values, shape or _extent(estimator, where))
 
 
-def _extent(estimator: Any, where: NDArray[np.integer]) -> tuple[int, ...]:
+def _extent(estimator: BaseEstimator, where: NDArray[np.integer]) -> tuple[int, ...]:
     """The smallest shape that holds coordinates."""
     sizes = extent(where)
     _check_extent(estimator, sizes, len(where))
     return sizes
 
 
-def _check_extent(estimator: Any, sizes: tuple[int, ...], n_entries: int) -> None:
-    """Refuse a shape that is not declared if a fit to it would never end."""
+def _check_extent(
+    estimator: BaseEstimator, sizes: tuple[int, ...], n_entries: int
+) -> None:
+    """Refuse an undeclared shape that is so large that a fit would never end."""
     unit = getattr(estimator, "unit", "entry")
-    # Rows of protected units take no time.
+    # The fit spends no time on rows of protected units.
     check_extent([n if k != unit else 0 for k, n in enumerate(sizes)], n_entries)
 
 
 def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Concatenate arrays, each of which is freed once it has been copied."""
+    """Concatenate arrays, and free each once it has been copied."""
     end, shape = sum(map(len, parts)), parts[0].shape[1:]
     joined = np.empty((end, *shape), np.result_type(*parts), order="F")
     while parts:
@@ -176,7 +208,9 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return joined
 
 
-def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> Entries:
+def entries_of_tensor(
+    estimator: BaseEstimator, X: ArrayLike, shape: tuple[int, ...] | None
+) -> Entries:
     """Check a tensor; the entries that are not NaN are observed."""
     if as_numpy(X, "X").dtype.kind in "biu":
         raise ValueError(
@@ -192,22 +226,24 @@ def entries_of_tensor(estimator: Any, X: Any, shape: tuple[int, ...] | None) -> 
     if not (values.size or may_be_empty(estimator)):
         raise ValueError("No entry of the tensor is observed: all are NaN.")
     _learn_no_names(estimator, X.ndim)
-    # Otherwise, sums over coordinates are faster than over all entries of an array.
+    # If few entries are observed, sums over coordinates are faster than over the array.
     is_mask_best = values.size >= 0.05 * mask.size
     where = mask if is_mask_best else as_coordinates(mask)
-    # Columns of protected units are named after these.
+    # If columns are protected units, their names are private.
     names = None if getattr(estimator, "unit", 0) == 1 else frame_names
     return Entries(where, values, mask.shape, is_dense=True, columns=names)
 
 
-def _learn_no_names(estimator: Any, n_features: int | None) -> None:
+def _learn_no_names(estimator: BaseEstimator, n_features: int | None) -> None:
     """Learn the number of features of an input without names; None learns nothing."""
     if n_features is not None:
         vars(estimator).pop("feature_names_in_", None)
         estimator.n_features_in_ = n_features
 
 
-def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
+def check_input(
+    estimator: BaseEstimator, X: ArrayLike, *y: ArrayLike, **options: object
+) -> Any:
     """Return `X`, or `X` and a `y` that is numeric, as arrays of finite numbers."""
     check_columns(X)
     (X,) = loaded(X)  # as pandas, a Dask frame keeps the names of its columns
@@ -223,9 +259,9 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
         return checked(validate_data, estimator, X, *y, dtype="numeric", **options)
     except ValueError as error:
         message = str(error)
-    # Raised outside of the handler, whose error may show data.
+    # Raised outside the handler, since the error handled there may show data.
     if message.startswith("Input X contains NaN"):
-        # Where entries are protected, coordinates are public.
+        # If entries are protected, coordinates are public.
         where = (
             in_columns_with_missing(X)
             if getattr(estimator, "unit", 0) == "entry"
@@ -243,9 +279,9 @@ def check_input(estimator: Any, X: Any, *y: Any, **options: Any) -> Any:
 
 @np.errstate(over="ignore")
 def check_entries(
-    estimator: Any,
-    X: Any,
-    y: Any,
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike | None,
     shape: tuple[int, ...] | None,
     *,
     reset: bool = True,
@@ -260,7 +296,7 @@ def check_entries(
     y = check_numeric(y, "y")
     if shape is not None and is_empty_list(X):
         X = np.zeros((0, len(shape)))
-    X, y = check_input(
+    given, y = check_input(
         estimator,
         X,
         y,
@@ -270,30 +306,30 @@ def check_entries(
         ensure_min_samples=0 if may_be_empty(estimator) else 1,
     )
     where = check_coordinates(
-        X, shape=shape, allow_unknown=allow_unknown, name=type(estimator).__name__
+        given, shape=shape, allow_unknown=allow_unknown, name=type(estimator).__name__
     )
     return where, check_values(y)
 
 
 def check_request(
-    estimator: Any, X: Any, new_users: ArrayLike = ()
+    estimator: OfKnownShape, X: ArrayLike, new_users: ArrayLike = ()
 ) -> NDArray[np.int32]:
-    """Return coordinates at which to predict; no rows are no error.
+    """Return coordinates at which to predict; there may be no rows.
 
-    Beyond a shape that was read off public coordinates, an index is unknown. New users
-    are beyond the shape, and known: whether one is changes nothing for other indices.
+    If the shape was read off public coordinates, an index beyond it is unknown. New
+    users are beyond the shape, but known: they change nothing for other indices.
     """
     shape = estimator.shape_
     if is_sparse(X):
         check_same_shape(X, shape)
     if is_empty_list(X):
         return np.zeros((0, len(shape)), dtype=np.int32)
-    X = check_input(estimator, X, reset=False, ensure_min_samples=0)
-    return known_indices(estimator, X, type(estimator).__name__, new_users)
+    where = check_input(estimator, X, reset=False, ensure_min_samples=0)
+    return known_indices(estimator, where, type(estimator).__name__, new_users)
 
 
 def known_indices(
-    estimator: Any, X: Any, name: str, new_users: ArrayLike = ()
+    estimator: OfKnownShape, X: NDArray[Any], name: str, new_users: ArrayLike = ()
 ) -> NDArray[np.int32]:
     """Coordinates of a request, with -1 where an index is unknown."""
     shape, is_declared = estimator.shape_, estimator.shape is not None
@@ -309,7 +345,7 @@ def known_indices(
 
 
 def check_tensor(
-    estimator: Any, X: Any, shape: tuple[int, ...] | None
+    estimator: BaseEstimator, X: ArrayLike, shape: tuple[int, ...] | None
 ) -> NDArray[np.floating]:
     """Return a tensor, of the given shape if any, with NaN for the unobserved."""
     if is_sparse(X):
@@ -318,28 +354,31 @@ def check_tensor(
             "and values: X, y = entries_from_sparse(X)."
         )
     _refuse_text(estimator, X, ", and pass the values as y: fit(ids, values).")
-    X = np.asarray(check_numeric(X, "X"))
-    if X.ndim < 2:
+    array = np.asarray(check_numeric(X, "X"))
+    if array.ndim < 2:
         raise ValueError(
-            f"Expected 2D array, got {X.ndim}D array instead: without y, X is a "
+            f"Expected 2D array, got {array.ndim}D array instead: without y, X is a "
             "tensor of two or more modes."
         )
-    X = checked(
+    tensor: NDArray[np.floating] = checked(
         check_array,
-        X,
+        array,
         allow_nd=True,
         dtype=[np.float64, np.float32],
         ensure_all_finite="allow-nan",
         estimator=estimator,
         input_name="X",
     )
-    check_same_shape(X, shape)
-    return X
+    check_same_shape(tensor, shape)
+    return tensor
 
 
 def _distributed_entries(
-    estimator: Any, X: Any, y: Any, shape: tuple[int, ...] | None
-) -> Any:
+    estimator: CompletionParameters,
+    X: ArrayLike,
+    y: ArrayLike | None,
+    shape: tuple[int, ...] | None,
+) -> PartitionedEntries:
     """Check Dask collections: a `PartitionedEntries`."""
     imported("dask", "dask")
     from ._dask import partitioned_entries
@@ -369,8 +408,8 @@ def _distributed_entries(
     return entries
 
 
-def _refuse_text(estimator: Any, X: Any, advice: str) -> None:
-    """Refuse text that is no number, and say what takes ids in place of an estimator.
+def _refuse_text(estimator: BaseEstimator, X: ArrayLike, advice: str) -> None:
+    """Refuse text that is not a number, and say which class takes ids.
 
     The message ends with the advice.
     """
@@ -386,12 +425,12 @@ def _refuse_text(estimator: Any, X: Any, advice: str) -> None:
     )
 
 
-def _holds_text(X: Any) -> bool:
+def _holds_text(X: ArrayLike) -> bool:
     """Whether `X` holds text that is not a number."""
-    X = as_numpy(X, "X")
-    if X.dtype.kind not in "OSU":
+    array = as_numpy(X, "X")
+    if array.dtype.kind not in "OSU":
         return False
-    for item in X.flat:
+    for item in array.flat:
         try:
             if isinstance(item, (str, bytes)):
                 float(item)
@@ -401,7 +440,11 @@ def _holds_text(X: Any) -> bool:
 
 
 def check_choices(
-    estimator: Any, X: Any, shape: tuple[int, int], *, reset: bool = True
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    shape: tuple[int, int],
+    *,
+    reset: bool = True,
 ) -> NDArray[np.int64]:
     """Check pairs and return each as a key ``user * n_items + item``.
 
@@ -415,7 +458,7 @@ def check_choices(
     shape : tuple of (int, int)
         Numbers of users and of items.
     reset : bool, default=True
-        Whether the estimator learns feature names anew, rather than compares them.
+        Whether the estimator learns the feature names instead of comparing them.
 
     Returns
     -------
@@ -448,7 +491,7 @@ def check_choices(
                 "Some stored values of X are negative, NaN or infinite, so they are "
                 "not choices. Keep those that are, such as X > 0.",
             )
-        # A refusal of stored zeros would tell whether anybody has one.
+        # An error about stored zeros would reveal whether anybody has one.
         where = where[values != 0]
         _learn_no_names(estimator, 2 if reset else None)
         return where[:, 0] * shape[1] + where[:, 1]
@@ -456,26 +499,26 @@ def check_choices(
         _learn_no_names(estimator, 2 if reset else None)
         return np.empty(0, dtype=np.int64)
     _check_width(getattr(X, "shape", ()), shape)
-    X = check_input(estimator, X, reset=reset)
-    _check_width(X.shape, shape)
-    pairs = check_coordinates(X, shape=shape, name=name)
+    given = check_input(estimator, X, reset=reset)
+    _check_width(given.shape, shape)
+    pairs = check_coordinates(given, shape=shape, name=name)
     return pairs[:, 0].astype(np.int64) * shape[1] + pairs[:, 1]
 
 
 def choices_of_batches(
-    estimator: Any, batches: Iterable[Any], shape: tuple[int, int]
+    estimator: BaseEstimator, batches: Iterable[ArrayLike], shape: tuple[int, int]
 ) -> Choices:
-    """Check batches and join them; a pair that is in several counts once."""
+    """Check batches and join them; a pair in several batches counts once."""
     chunks: list[NDArray[np.int64]] = []
     for batch in batches:
         chunks.append(check_choices(estimator, batch, shape, reset=not chunks))
     if not chunks:
         estimator.n_features_in_ = 2
         chunks = [np.empty(0, dtype=np.int64)]
-    return Choices.of(_joined(chunks), shape[1])
+    return Choices.from_keys(_joined(chunks), shape[1])
 
 
-def _check_width(input_shape: Any, shape: tuple[int, int]) -> None:
+def _check_width(input_shape: tuple[int, ...], shape: tuple[int, int]) -> None:
     if len(input_shape) == 2 and input_shape[1] != 2:
         raise malformed(
             "arrays",
@@ -484,12 +527,14 @@ def _check_width(input_shape: Any, shape: tuple[int, int]) -> None:
         )
 
 
-def is_sparse(X: Any) -> bool:
+def is_sparse(X: object) -> bool:
     """Whether `X` is a sparse array of SciPy or of the package sparse."""
     return issparse(X) or type(X).__module__.split(".")[0] == "sparse"
 
 
-def entries_from_sparse(X: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def entries_from_sparse(
+    X: sparray | spmatrix,
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Convert a sparse array to the coordinates and values of its stored entries.
 
     The `fit`, `partial_fit` and `fold_in` of completions accept sparse arrays directly.

@@ -1,4 +1,4 @@
-"""Choices and entries grouped by user, or by another place."""
+"""Choices and entries grouped by user, or by the indices of several modes."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def items_by_place(
     Parameters
     ----------
     coordinates : ndarray of shape (n, n_modes), int
-        Of observed entries; items are in mode 1.
+        Coordinates of observed entries; items are in mode 1.
     keys : sequence of int
         The modes that make up a place; see `places_at`.
     shape : tuple of int
@@ -32,7 +32,7 @@ def items_by_place(
     known, rows = None, places
     if math.prod(shape[mode] for mode in keys) * n_items >= 2**63:
         known, rows = np.unique(places, return_inverse=True)
-    observed = Choices.of(rows * n_items + coordinates[:, 1], n_items)
+    observed = Choices.from_keys(rows * n_items + coordinates[:, 1], n_items)
     if known is None:
         return observed
     return Choices(known, observed.starts, observed.items, n_items)
@@ -41,7 +41,7 @@ def items_by_place(
 def places_at(
     coordinates: NDArray[np.integer], keys: Sequence[int], shape: Sequence[int]
 ) -> NDArray[np.int64]:
-    """One number for the indices of some modes; -1 if one of them is unknown."""
+    """Combine the indices of some modes into one number; -1 if one is unknown."""
     places = np.zeros(len(coordinates), dtype=np.int64)
     is_known = np.ones(len(coordinates), dtype=bool)
     for mode in keys:
@@ -65,7 +65,7 @@ class ByUser(NamedTuple):
     users: NDArray[np.integer]
 
     @classmethod
-    def of(cls, coordinates: NDArray[np.integer]) -> "ByUser":
+    def from_coordinates(cls, coordinates: NDArray[np.integer]) -> "ByUser":
         """Look up users in the first column of coordinates."""
         order = np.argsort(coordinates[:, 0], kind="stable")
         return cls(order, coordinates[order, 0])

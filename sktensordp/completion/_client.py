@@ -1,29 +1,30 @@
-"""The client that randomises values where they are, before they leave.
+"""The client, which randomises values before they leave their owner.
 
 Guarantee. The client randomises each value once and independently. Take two data sets
-that differ in the value of one observed entry, at the same coordinates. Whatever the
-client sends has probabilities within e^epsilon of each other under the two, whatever is
-computed elsewhere (`_values.py` draws the values). A model is fitted to what was sent:
-when, how often and to whose values is post-processing.
+that differ in the value of one observed entry, at the same coordinates. The
+probabilities of anything that the client sends are within e^epsilon of each other under
+the two, whatever is computed elsewhere (`_values.py` draws the values). Fitting a model
+to what was sent is post-processing, at any time, any number of times, and to anybody's
+values.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._client import Client, check_ceiling
+from .._client import Client, check_ceiling, make_client
 from .._json import Fields
 from ..base import recorded_call
 from ..privacy import PrivacyTags
 from ..privacy._numbers import shown
 from ._domain import Domain, declared_domain
 from ._entries import check_values
-from ._values import plan_entry_randomizer
+from ._values import EntryRandomizer, plan_entry_randomizer
 
 _FORMAT, _WHAT = 1, "a CompletionClient of this version"
 
@@ -34,25 +35,20 @@ PUBLIC_COORDINATES = (
 
 
 class CompletionClient(Client):
-    """Randomises values where they are, each one independently.
+    """Randomises values before they leave their owner, each one independently.
 
-    Get one from a completion's `client` method, which needs parameters alone. Ship it
-    with `to_json`: a text that is read as data, unlike a pickle, which can run code.
-
-    Parameters
-    ----------
-    epsilon : float
-        Budget of one value.
-    domain : Domain
-        Range, levels and prior of the values, declared.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers.
+    Get one from the `client` method of a completion, which need not be fitted. Ship it
+    as the text of `to_json`, which is read as data; a pickle could run code.
 
     Attributes
     ----------
+    epsilon : float
+        Budget of one value.
+    random_state : int or None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers.
     privacy_guarantee_ : PrivacyGuarantee
-        Of one call of `privatize`.
+        Guarantee of one call of `privatize`.
 
     Examples
     --------
@@ -66,12 +62,21 @@ class CompletionClient(Client):
     CompletionClient(epsilon=2)
     """
 
-    def __init__(
-        self, epsilon: float, domain: Domain, random_state: int | None = None
-    ) -> None:
+    if TYPE_CHECKING:
+        randomizer: EntryRandomizer
+    epsilon: float
+
+    _made_by = "the `client` method of a completion"
+
+    @classmethod
+    def _of_domain(
+        cls, epsilon: float, domain: Domain, random_state: int | None = None
+    ) -> Self:
+        """The client for values of a range, with levels and a prior, all declared."""
         randomizer = plan_entry_randomizer(epsilon, domain)
-        super().__init__(randomizer, randomizer.guarantee, random_state)
-        self.epsilon = epsilon
+        return make_client(
+            cls, randomizer, randomizer.guarantee, random_state, epsilon=epsilon
+        )
 
     def to_json(self) -> str:
         """The client as text: its parameters, but no seed."""
@@ -130,7 +135,7 @@ class CompletionClient(Client):
         domain = declared_domain(*lists)
         if domain is None:
             fields.refuse("value_bounds")
-        client = cls(math.inf if epsilon is None else epsilon, domain)
+        client = cls._of_domain(math.inf if epsilon is None else epsilon, domain)
         check_ceiling(client, max_epsilon)
         return client
 
@@ -160,17 +165,17 @@ class CompletionClient(Client):
         """
         return self._privatize(y)
 
-    def _privatize(self, data: Any) -> NDArray[np.floating]:
+    def _privatize(self, data: ArrayLike) -> NDArray[np.floating]:
         if self.randomizer.mechanism is not None:
             return super()._privatize(data)
         values = self._checked(data)
         if not len(values):
             return self.randomizer.domain.clip(values)
-        # Without noise, the values are a release all the same.
+        # Without noise, returning the values is still a release.
         with recorded_call(self, self.privacy_guarantee_, draws=False):
             return self.randomizer.domain.clip(values)
 
-    def _checked(self, data: Any) -> NDArray[np.floating]:
+    def _checked(self, data: ArrayLike) -> NDArray[np.floating]:
         return check_values(data)
 
     def __privacy_tags__(self) -> PrivacyTags:

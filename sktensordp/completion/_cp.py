@@ -2,14 +2,19 @@
 
 from collections.abc import Iterable
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._docstrings import with_sections_of
 from .._sklearn_compat import Interval
-from ..tensor import CPForm, max_cp_rank
+from ..tensor import CPForm, Rows, max_cp_rank
 from ._base import USUAL_RANK, BaseCompletion
+
+if TYPE_CHECKING:
+    from tensorly.cp_tensor import CPTensor
+
+    from ._own_rows import UnitModel
 
 
 @with_sections_of(BaseCompletion)
@@ -73,6 +78,8 @@ class CPCompletion(BaseCompletion):
         **BaseCompletion._parameter_constraints,
     }
 
+    rank: int | None
+
     def _form(self, order: Iterable[int], shape: tuple[int, ...]) -> CPForm:
         largest = max_cp_rank(shape)
         if self.rank is None:
@@ -84,7 +91,7 @@ class CPCompletion(BaseCompletion):
             )
         return CPForm(int(self.rank))
 
-    def _decomposition(self, model: Any) -> Any:
+    def _decomposition(self, model: "Rows | UnitModel") -> "CPTensor":
         from tensorly.cp_tensor import CPTensor
 
         return CPTensor((np.ones(model.factors[0].shape[1]), model.factors))

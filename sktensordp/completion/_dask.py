@@ -1,13 +1,15 @@
 """Observed entries in Dask collections.
 
-A task answers a question about the entries of one partition, or of one chunk: all
-entries of some rows of one mode, brought together by a shuffle. Answers are added up in
-a tree. Workers keep chunks in memory and, while a model is fitted, the rows that belong
-to them. Every answer is a function of the entries, of the question and, where values
-are randomised, of the key of the release and the number of the partition's first entry.
-So it does not matter which worker computes it, or how often: whatever was lost is
-computed again.
+A task answers a question about the entries of one partition or one chunk. A chunk has
+all entries of some rows of one mode; a shuffle brings them together. Answers are added
+up in a tree. Workers keep chunks in memory and, while a model is fitted, the rows that
+belong to them. Every answer is a function of the entries, of the question and, where
+values are randomised, of the key of the release and the number of the partition's first
+entry. So it does not matter which worker computes an answer, or how often: lost answers
+are computed again.
 """
+
+from __future__ import annotations
 
 import math
 import secrets
@@ -19,30 +21,43 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import dask
 import numpy as np
 from dask.delayed import Delayed
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from .._extras import imported
 from .._random import NoiseStreams
 from .._validation import malformed, range_of
+from ..measure import Question
 from ..privacy._conditions import CLIENTS
 from ..tensor._leading_terms import product, scaled_gram, with_random_signs
-from ..tensor._observations import Observations
+from ..tensor._observations import Observations, Total
 from ..tensor._pattern import Pattern, leading_pattern, pattern_from
-from ..tensor._rows import OfMode
+from ..tensor._rows import ModeRows, Rows, SomeRows
 from ..tensor._threads import one_blas_thread
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
 from ._entries import MOST_COMPARED, Entries, entries_of, signs
 from ._likely_mistakes import check_extent
-from ._local import LocalRows
+from ._local import AnswersUnits, ForSomeRows
+from ._sources import Answer, Answering, Supported
 from ._values import EntryRandomizer
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+DaskCollection = Any
+"""A frame, series or array of Dask, whose methods have no annotations."""
+
+_Checks = tuple[tuple[int, ...] | None, str, bytes]
+# A function that reads columns of the entries of a partition.
+_Columns = Callable[..., tuple[NDArray[Any], ...]]
+# The split mode, a function of rows and a chunk, the rows, and further arguments.
+_Question = tuple[int, Callable[..., Any], Rows, tuple[object, ...]]
 # Name of the column of values in a frame that also holds the coordinates.
 _VALUE = "value that is observed"
 _CHANGED = (
@@ -60,20 +75,20 @@ class _Part(NamedTuple):
 
 
 class _Description(NamedTuple):
-    """What is counted in a partition when it is read first.
+    """Counts of a partition, made when it is first read.
 
     Attributes
     ----------
     n_entries : int
     counts : list by mode of (ndarray, ndarray)
-        Rows that have entries, ascending, and their numbers of entries: no larger than
-        the coordinates, however many rows the mode has.
+        Rows that have entries, ascending, and their numbers of entries. These arrays
+        are no larger than the coordinates, however many rows the mode has.
     dtype : dtype
         Type of the values.
     low, high : float
         Least and largest value.
     digest : bytes
-        Keyed hash of the entries, by which they are recognised.
+        Keyed hash, which shows later whether the entries are still the same.
     """
 
     n_entries: int
@@ -85,8 +100,12 @@ class _Description(NamedTuple):
 
 
 def partitioned_entries(
-    X: Any, y: Any, shape: tuple[int, ...] | None, name: str, unit: int | None = None
-) -> "PartitionedEntries":
+    X: DaskCollection,
+    y: DaskCollection,
+    shape: tuple[int, ...] | None,
+    name: str,
+    unit: int | None = None,
+) -> PartitionedEntries:
     """Check all entries of Dask collections, and count them.
 
     Parameters
@@ -123,7 +142,9 @@ def partitioned_entries(
     return PartitionedEntries(partitions, checks, described, counts, unit)
 
 
-def _described(partition: Any, _: int, checks: tuple[Any, ...]) -> _Description:
+def _described(
+    partition: DataFrame | list[ArrayLike], _: int, checks: _Checks
+) -> _Description:
     """Check a partition, and count its entries."""
     where, values, digest = _read(partition, *checks)
     counts = [np.unique(column, return_counts=True) for column in where.T]
@@ -133,7 +154,10 @@ def _described(partition: Any, _: int, checks: tuple[Any, ...]) -> _Description:
 
 
 def _read(
-    partition: Any, shape: tuple[int, ...] | None, name: str, key: bytes
+    partition: DataFrame | list[ArrayLike],
+    shape: tuple[int, ...] | None,
+    name: str,
+    key: bytes,
 ) -> tuple[NDArray[np.int32], NDArray[np.floating], bytes]:
     """Checked coordinates and values of a partition, and their digest."""
     if isinstance(partition, list):
@@ -169,8 +193,8 @@ class PartitionedEntries:
         Whether clients have randomised the values.
     """
 
-    partitions: Any
-    checks: tuple[Any, ...] = field(repr=False)
+    partitions: DaskCollection | list[list[Delayed]]
+    checks: _Checks = field(repr=False)
     described: Sequence[_Description] = field(repr=False)
     counts: list[NDArray[np.int64]]
     unit: int | None = None
@@ -180,10 +204,10 @@ class PartitionedEntries:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What a guarantee of a fit to these entries rests on besides."""
+        """Further conditions of the guarantee of a fit to these entries."""
         return (CLIENTS,) * self.received
 
-    def check_supported(self, measurement: Any) -> None:
+    def check_supported(self, measurement: Supported) -> None:
         """Refuse a measurement that needs all entries in one place."""
         if self.mode in measurement.problem.smooth_modes:
             raise ValueError(
@@ -196,7 +220,7 @@ class PartitionedEntries:
                 "side_information, or a pattern (n_pattern_components > 0)."
             )
 
-    def without_values(self) -> "PartitionedEntries":
+    def without_values(self) -> PartitionedEntries:
         """These entries; see `Entries`. Their values stay in the partitions."""
         return self
 
@@ -229,9 +253,9 @@ class PartitionedEntries:
 
     @property
     def mode(self) -> int:
-        """The mode of whose rows a chunk has all entries.
+        """The mode by whose rows entries are divided into chunks.
 
-        It is that of protected units, or else the larger of the first two.
+        It is the mode of protected units, or else the larger of the first two.
         """
         return int(np.argmax(self.shape[:2])) if self.unit is None else self.unit
 
@@ -243,21 +267,23 @@ class PartitionedEntries:
         there is one for each partition. At most 256 are made.
         """
         counts = self.counts[self.mode]
-        client: Any = getattr(dask.base.get_scheduler(), "__self__", None)
-        n_workers = len(client.nthreads()) if hasattr(client, "nthreads") else 0
+        client = getattr(dask.base.get_scheduler(), "__self__", None)
+        n_workers = len(getattr(client, "nthreads", dict)())
         n = min(n_workers or len(self.described), 256)
         ends = np.linspace(0, self.n_entries, n + 1)[1:-1]
         inside = np.searchsorted(np.cumsum(counts), ends, side="right")
         return np.unique([0, *inside, len(counts)])
 
-    def ask(self, question: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
-        """Answers to a question, one of every partition; see `Entries.ask`."""
+    def ask(
+        self, question: Callable[..., Answer], *arguments: object
+    ) -> tuple[Answer, ...]:
+        """Answers to a question, one from each partition; see `Entries.ask`."""
         return computed(*self._map(_answer, self.shape, question, *arguments))
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[list[NDArray[Any]], None]:
-        """What all entries contribute to a release; see `People`."""
+        """Sum the contributions of all entries to a release; see `People`."""
         totals = [one.zeros() for one in question.sums]
         known = self.shape, contribute, question
         for of_part in computed(*self._map(_contributed, *known)):
@@ -265,16 +291,16 @@ class PartitionedEntries:
                 total[places] += sums
         return totals, None
 
-    def _map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    def _map(self, function: Callable[..., object], *arguments: object) -> list[Any]:
         """Apply a function to the entries of every partition, lazily."""
         known = function, [d.digest for d in self.described], self.checks
         name = function.__name__
         return map_partitions(self.partitions, name, _on_the_same, *known, *arguments)
 
     def _shuffled(
-        self, join: Callable[..., Any], columns: Callable[..., Any], *arguments: Any
+        self, join: Callable[..., object], columns: _Columns, *arguments: object
     ) -> Iterator[Delayed]:
-        """Bring columns of the entries of every chunk together, lazily."""
+        """Bring the entries of each chunk together, column by column, lazily."""
         split_by = self.cuts, self.mode, columns
         pieces = self._map(_split, *split_by, *arguments)
         rows = [d.counts[self.mode][0] for d in self.described]
@@ -285,7 +311,7 @@ class PartitionedEntries:
 
     def randomized(
         self, randomizer: EntryRandomizer, streams: NoiseStreams | None
-    ) -> "PartitionedDraws":
+    ) -> PartitionedDraws:
         """Randomise the values in the partitions; see `EntryRandomizer.draw`."""
         first = np.cumsum([0, *(d.n_entries for d in self.described)]).tolist()
         sent = None if streams is None else streams.sent()
@@ -317,15 +343,15 @@ class PartitionedEntries:
         found = ChunkedMatrix(in_memory(*matrices), cuts, of_modes, self.mode)
         return leading_pattern(found, n_values)
 
-    def shared(self) -> "SharedEntries":
+    def shared(self) -> SharedEntries:
         """Numbers of entries that two rows share; see `shared_entries`."""
         join = partial(_rows_of_entries, self.shape)
         return SharedEntries(
             in_memory(*self._shuffled(join, _coordinates)), np.concatenate(self.counts)
         )
 
-    def by_unit(self, domain: Domain, unit: int) -> "PartitionedUnits":
-        """All entries of every unit together, on the workers.
+    def by_unit(self, domain: Domain, unit: int) -> PartitionedUnits:
+        """Group the entries by unit, on the workers.
 
         Parameters
         ----------
@@ -336,22 +362,22 @@ class PartitionedEntries:
         join = partial(_joined_units, domain.centred_levels)
         return PartitionedUnits(self._shuffled(join, _clipped, unit, domain), self.cuts)
 
-    def with_rows_of(self, units: "PartitionedUnits", fitted: Any) -> Any:
-        """A fit to these entries; the rows of units stay where their entries are."""
-        return replace(fitted, local=LocalRows(elsewhere=units))
+    def with_rows_of(self, units: PartitionedUnits, fitted: Answering) -> Answering:
+        """The fitted model; the workers keep the rows of units."""
+        return fitted.with_units_elsewhere(units)
 
 
 def _on_the_same(
-    partition: Any,
+    partition: DataFrame | list[ArrayLike],
     number: int,
-    function: Callable[..., Any],
+    function: Callable[..., Answer],
     digests: Sequence[bytes],
-    checks: tuple[Any, ...],
-    *arguments: Any,
-) -> Any:
-    """Apply a function to a partition that still holds what was checked.
+    checks: _Checks,
+    *arguments: object,
+) -> Answer:
+    """Apply a function to a partition, if it still holds the entries that were checked.
 
-    The same noise on other values would reveal differences.
+    The same noise on changed values would reveal the differences.
     """
     where, values, digest = _read(partition, *checks)
     if digest != digests[number]:
@@ -360,15 +386,21 @@ def _on_the_same(
 
 
 def _answer(
-    part: _Part, shape: tuple[int, ...], question: Callable[..., Any], *arguments: Any
-) -> Any:
+    part: _Part,
+    shape: tuple[int, ...],
+    question: Callable[..., Answer],
+    *arguments: object,
+) -> Answer:
     return question(Entries(part.where, part.values, shape), *arguments)
 
 
 def _contributed(
-    part: _Part, shape: tuple[int, ...], contribute: Callable[..., Any], question: Any
+    part: _Part,
+    shape: tuple[int, ...],
+    contribute: Callable[..., Sequence[NDArray[Any]]],
+    question: Question,
 ) -> list[tuple[NDArray[np.intp], NDArray[Any]]]:
-    """The sums over a partition that are not 0, and their places."""
+    """The nonzero sums over a partition, and their positions."""
     totals = contribute(Entries(part.where, part.values, shape), question)
     places = map(np.flatnonzero, totals)
     return [(own, total[own]) for own, total in zip(places, totals, strict=True)]
@@ -378,10 +410,10 @@ def _split(
     part: _Part,
     cuts: NDArray[np.int64],
     mode: int,
-    columns: Callable[..., Any],
-    *arguments: Any,
+    columns: _Columns,
+    *arguments: object,
 ) -> tuple[tuple[NDArray[Any], ...], ...]:
-    """Columns of the entries of a partition by chunk, in their order."""
+    """Split columns of a partition's entries by chunk; entries keep their order."""
     numbers = np.searchsorted(cuts, part.where[:, mode], side="right") - 1
     ends = np.cumsum(np.bincount(numbers, minlength=len(cuts) - 1))[:-1]
     order, found = np.argsort(numbers, kind="stable"), columns(part, *arguments)
@@ -403,7 +435,7 @@ def _draws(
     first: list[int],
     received: bool,
 ) -> tuple[NDArray[Any], ...]:
-    """Coordinates, what is drawn, and signs, doubled for values to compare."""
+    """Coordinates, draws and signs; signs are doubled for values to compare."""
     start, end = first[part.number : part.number + 2]
     drawn = randomizer.draw(part.values, streams, start, first[-1], received=received)
     every, tags = math.ceil(first[-1] / MOST_COMPARED), signs(start, end)
@@ -412,7 +444,7 @@ def _draws(
 
 
 def _clipped(part: _Part, unit: int, domain: Domain) -> tuple[NDArray[Any], ...]:
-    """Coordinates, that of the unit first, and values."""
+    """Coordinates, with the unit's mode first, and clipped values."""
     others = [k for k in range(part.where.shape[1]) if k != unit]
     return part.where[:, [unit, *others]], domain.kept(part.values)
 
@@ -434,7 +466,7 @@ class SharedEntries(NamedTuple):
     Attributes
     ----------
     chunks : sequence of Delayed of csr_array
-        A row with ones for every entry: at its rows in all modes.
+        Each entry has a row, with a one in the column of its row in every mode.
     counts : ndarray of shape (n_rows,), int
     """
 
@@ -487,20 +519,26 @@ class ChunkedMatrix(NamedTuple):
     mode: int
 
     def gram(
-        self, weights: Any, vectors: NDArray[np.float64], flipped: bool = False
+        self,
+        weights: list[NDArray[np.float64]],
+        vectors: NDArray[np.float64],
+        flipped: bool = False,
     ) -> NDArray[np.float64]:
         """A' A times vectors; see `LocalMatrix`."""
         products = self._tasks(_matrix_gram, weights, vectors, flipped)
         return computed(tree_sum(products))[0][0]
 
     def project(
-        self, weights: Any, vectors: NDArray[np.float64]
+        self, weights: list[NDArray[np.float64]], vectors: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """A times vectors; see `LocalMatrix`."""
         return np.concatenate(computed(*self._tasks(_matrix_product, weights, vectors)))
 
     def _tasks(
-        self, function: Callable[..., Any], weights: Any, *arguments: Any
+        self,
+        function: Callable[..., object],
+        weights: list[NDArray[np.float64]],
+        *arguments: object,
     ) -> list[Delayed]:
         (own, other), run = weights, task(function)
         sent = shared((other, *arguments))
@@ -509,7 +547,10 @@ class ChunkedMatrix(NamedTuple):
 
 
 def _matrix_gram(
-    matrix: sparse.csr_array, own: NDArray[np.float64], number: int, sent: Any
+    matrix: sparse.csr_array,
+    own: NDArray[np.float64],
+    number: int,
+    sent: tuple[NDArray[np.float64], NDArray[np.float64], bool],
 ) -> tuple[NDArray[np.float64]]:
     other, vectors, flipped = sent
     signed = with_random_signs(matrix, (0, number)) if flipped else matrix
@@ -517,13 +558,19 @@ def _matrix_gram(
 
 
 def _matrix_product(
-    matrix: sparse.csr_array, own: NDArray[np.float64], _: int, sent: Any
+    matrix: sparse.csr_array,
+    own: NDArray[np.float64],
+    _: int,
+    sent: tuple[NDArray[np.float64], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
     return own[:, np.newaxis] * product(matrix, *sent)
 
 
 def _incidence(
-    chunk: tuple[NDArray[np.int32]], rows: NDArray[np.integer], columns: Any, k: int
+    chunk: tuple[NDArray[np.int32]],
+    rows: NDArray[np.integer],
+    columns: tuple[tuple[int, int], NDArray[np.integer], NDArray[np.float64] | None],
+    k: int,
 ) -> sparse.csr_array:
     """Incidence of the rows of a chunk, or one with random columns."""
     (where,), ((mode, other), used, chance) = chunk, columns
@@ -548,8 +595,8 @@ class PartitionedDraws:
     entries : PartitionedEntries
     randomizer : EntryRandomizer
     chunks : sequence of Delayed
-        Coordinates, what was drawn, and signs, which are doubled for values to compare.
-        In memory.
+        Coordinates, draws, and signs, which are doubled for values to compare. In
+        memory.
     """
 
     entries: PartitionedEntries
@@ -567,12 +614,12 @@ class PartitionedDraws:
         return float(computed(tree_sum(sums))[0][0] / self.entries.n_entries)
 
     def compared(self) -> tuple[NDArray[Any], ...]:
-        """Some of what was drawn; see `Draws.compared`."""
+        """A subsample of the draws; see `Draws.compared`."""
         return _joined(*computed(*map(task(_compared), self.chunks)))
 
     def observations(
         self, offset: float, scale: float, smooth_modes: Collection[int] = ()
-    ) -> "ChunkedObservations":
+    ) -> ChunkedObservations:
         """Shifted and scaled values at their coordinates; see `Draws.observations`."""
         all_counts, mode = self.entries.counts, self.entries.mode
         used = [
@@ -607,14 +654,18 @@ def _compared(chunk: tuple[NDArray[Any], ...]) -> tuple[NDArray[Any], ...]:
 
 
 def _observed(
-    chunk: tuple[NDArray[Any], ...], own: NDArray[np.integer], sent: Any
+    chunk: tuple[NDArray[Any], ...],
+    own: NDArray[np.integer],
+    sent: tuple[
+        list[NDArray[np.integer]], int, EntryRandomizer, np.dtype[Any], float, float
+    ],
 ) -> Observations:
     """The randomised values of a chunk, at their coordinates."""
     (where, drawn, tags), (used, mode, randomizer, dtype, offset, scale) = chunk, sent
     values = (randomizer.values_of(drawn, dtype) - offset) / scale
     outputs = drawn if randomizer.has_table else None
     used = [*used[:mode], own, *used[mode + 1 :]]
-    return Observations.of(where, values, used, outputs, np.sign(tags))
+    return Observations.from_arrays(where, values, used, outputs, np.sign(tags))
 
 
 def _energy(chunk: Observations) -> tuple[float]:
@@ -625,8 +676,8 @@ def _energy(chunk: Observations) -> tuple[float]:
 class ChunkedObservations:
     """Values at coordinates, in chunks; see `Observations`.
 
-    Every chunk has all entries of some rows of the split mode. While a model is fitted,
-    these rows stay with it.
+    Every chunk has all entries of some rows of the split mode, and keeps these rows
+    while a model is fitted.
 
     Attributes
     ----------
@@ -639,8 +690,8 @@ class ChunkedObservations:
     used, counts, dtype
         See `Observations`.
     energy : float
-        Sum of the squared values to begin with.
-    own : tuple of Delayed of OfMode
+        Sum of the squares of the initial values.
+    own : tuple of Delayed of ModeRows
         The rows of the split mode, in memory; empty before `with_rows`.
     """
 
@@ -659,74 +710,79 @@ class ChunkedObservations:
         return int(self.counts[0].sum())
 
     def has_rows(self, mode: int) -> bool:
-        """Whether each row of a mode has all of its entries in one chunk."""
+        """Whether all entries of each row of a mode are in one chunk."""
         return mode == self.mode
 
     def total(
         self,
-        function: Callable[..., Any],
-        rows: Any,
-        *arguments: Any,
+        function: Callable[..., Total],
+        rows: Rows,
+        *arguments: object,
         reads: Collection[int] | None = None,
-    ) -> Any:
+    ) -> Total:
         """Sums over chunks; see `Observations.total`."""
         question = function, _read_alone(rows, reads), arguments
         return computed(tree_sum(self._tasks(_answered, *question)))[0]
 
     def change_rows(
         self,
-        function: Callable[..., Any],
-        rows: Any,
-        *arguments: Any,
+        function: Callable[..., tuple[SomeRows, Total]],
+        rows: SomeRows,
+        *arguments: object,
         reads: Collection[int] | None = None,
-    ) -> tuple[Any, Self, Any]:
-        """Change the rows that are with the entries; see `Observations`."""
+    ) -> tuple[SomeRows, Self, Total]:
+        """Change the rows that the chunks keep; see `Observations`."""
         question = function, _read_alone(rows, reads), arguments
         own, total = self._changed(_with_changed_rows, *question)
         return rows, replace(self, own=own), total
 
     def change_values(
-        self, function: Callable[..., Any], rows: Any, *arguments: Any
-    ) -> tuple[Self, Any]:
+        self,
+        function: Callable[..., tuple[NDArray[np.floating], Total]],
+        rows: Rows,
+        *arguments: object,
+    ) -> tuple[Self, Total]:
         """Change the values; see `Observations`."""
         chunks, total = self._changed(_with_changed_values, function, rows, arguments)
         return replace(self, chunks=chunks), total
 
-    def with_rows(self, rows: Any) -> tuple[Any, Self]:
+    def with_rows(self, rows: SomeRows) -> tuple[SomeRows, Self]:
         """Send the rows of the split mode to the chunks; see `Observations`."""
         own = rows.of_mode(self.mode)
         parts = (own.taken(slice(a, b)) for a, b in pairwise(self.cuts))
         rows = rows.with_rows(self.mode, own.taken(slice(0, 0)))
         return rows, replace(self, own=in_memory(*map(shared, parts)))
 
-    def gathered(self, rows: Any) -> Any:
-        """Undo `with_rows`: rows that have those of all modes."""
+    def gathered(self, rows: SomeRows) -> SomeRows:
+        """Undo `with_rows`: collect the rows of the split mode from the chunks."""
         found = zip(*computed(*self.own), strict=True)
-        own: Any = (None if p[0] is None else np.concatenate(p) for p in found)
-        return rows.with_rows(self.mode, OfMode(*own))
+        own = (None if p[0] is None else np.concatenate(p) for p in found)
+        return rows.with_rows(self.mode, ModeRows._make(own))
 
     def here(self) -> Observations:
         """All entries, in the memory of this process; see `Observations`."""
         where, values = _joined(*computed(*map(task(_listed), self.chunks)))
-        return Observations.of(where, values, self.used)
+        return Observations.from_arrays(where, values, self.used)
 
-    def residuals(self, rows: Any) -> ChunkedMatrix:
-        """What rows leave of a matrix."""
+    def residuals(self, rows: Rows) -> ChunkedMatrix:
+        """Residuals of a matrix."""
         left = self._tasks(_answered, _residual_matrix, rows, (self.mode,))
         return ChunkedMatrix(in_memory(*left), self.cuts, [*self.counts], self.mode)
 
-    def _changed(self, *question: Any) -> tuple[tuple[Delayed, ...], Any]:
-        """What changes in every chunk, in memory, and sums over the chunks."""
-        pairs = self._tasks(*question, nout=2)
+    def _changed(
+        self, answer: Callable[..., object], *question: object
+    ) -> tuple[tuple[Delayed, ...], Any]:
+        """The changed part of every chunk, in memory, and sums over the chunks."""
+        pairs = self._tasks(answer, *question, nout=2)
         delayed, totals = zip(*pairs, strict=True)
         *changed, total = in_memory(*delayed, tree_sum(totals))
         return tuple(changed), computed(total)[0]
 
     def _tasks(
-        self, answer: Callable[..., Any], *question: Any, **options: Any
+        self, answer: Callable[..., object], *question: object, nout: int | None = None
     ) -> list[Delayed]:
-        """Answers of every chunk, with its rows, to a question."""
-        run, sent = task(answer, **options), shared((self.mode, *question))
+        """Ask every chunk, with its rows, a question."""
+        run, sent = task(answer, nout), shared((self.mode, *question))
         pairs = zip(self.chunks, self.own, strict=True)
         return [run(chunk, own, sent) for chunk, own in pairs]
 
@@ -735,8 +791,8 @@ def _listed(chunk: Observations) -> tuple[NDArray[Any], ...]:
     return chunk.coordinates, chunk.values[0]
 
 
-def _read_alone(rows: Any, modes: Collection[int] | None) -> Any:
-    """The same rows without what a chunk does not read: features, and other modes."""
+def _read_alone(rows: SomeRows, modes: Collection[int] | None) -> SomeRows:
+    """Rows without the features and modes that a chunk does not read."""
     rows, every = replace(rows, features=rows.features[:0]), range(rows.n_modes)
     for mode in set(every).difference(every if modes is None else modes):
         means, covariances = rows.means[mode][:0], rows.covariances[mode][:0]
@@ -744,27 +800,27 @@ def _read_alone(rows: Any, modes: Collection[int] | None) -> Any:
     return rows
 
 
-def _answered(chunk: Observations, own: OfMode, question: Any) -> Any:
+def _answered(chunk: Observations, own: ModeRows, question: _Question) -> Any:
     mode, function, rows, arguments = question
     with one_blas_thread:
-        return function(rows.with_rows(mode, OfMode(*own)), chunk, *arguments)
+        return function(rows.with_rows(mode, ModeRows(*own)), chunk, *arguments)
 
 
 def _with_changed_rows(
-    chunk: Observations, own: OfMode, question: Any
-) -> tuple[OfMode, Any]:
+    chunk: Observations, own: ModeRows, question: _Question
+) -> tuple[ModeRows, Any]:
     rows, total = _answered(chunk, own, question)
     return rows.of_mode(question[0]), total
 
 
 def _with_changed_values(
-    chunk: Observations, own: OfMode, question: Any
+    chunk: Observations, own: ModeRows, question: _Question
 ) -> tuple[Observations, Any]:
     values, total = _answered(chunk, own, question)
     return chunk.with_values(values), total
 
 
-def _residual_matrix(rows: Any, chunk: Observations, mode: int) -> sparse.csr_array:
+def _residual_matrix(rows: Rows, chunk: Observations, mode: int) -> sparse.csr_array:
     return chunk.residual_matrix(rows, mode)
 
 
@@ -786,23 +842,23 @@ class PartitionedUnits:
 
     def __init__(self, chunks: Iterable[Delayed], cuts: NDArray[np.int64]) -> None:
         self._chunks, self._cuts = in_memory(*chunks), cuts
-        # Errors in a partition are raised here, before anything else is done.
+        # Computing now raises the errors of partitions before anything else is done.
         computed(*map(task(_nothing), self._chunks))
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], None]:
-        """What all units contribute to a release; see `People`."""
+        """Sum the contributions of all units to a release; see `People`."""
         question = shared(question)
         totals = (task(contribute)(chunk, question) for chunk in self._chunks)
         return computed(tree_sum(totals))[0], None
 
     def answers(
         self,
-        fitted: Any,
+        fitted: AnswersUnits,
         method: str,
         coordinates: NDArray[np.integer],
-        *wanted: Any,
+        *wanted: ForSomeRows,
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[Any]]]:
         """Answer questions about units where their entries are.
 
@@ -814,7 +870,7 @@ class PartitionedUnits:
         coordinates : ndarray of shape (n, n_modes), int
             Their units are known.
         *wanted : Wanted
-            What `recommend` may answer.
+            Restricts the answers of `recommend`.
 
         Yields
         ------
@@ -840,39 +896,44 @@ class PartitionedUnits:
 
 
 def _nothing(_: UnitEntries) -> None:
-    """Wait until a chunk is there."""
+    """Do nothing: computing this task waits for the chunk."""
 
 
 def _unit_answer(
-    units: UnitEntries, question: Any, coordinates: NDArray[np.integer], *wanted: Any
+    units: UnitEntries,
+    question: tuple[AnswersUnits, str],
+    coordinates: NDArray[np.integer],
+    *wanted: ForSomeRows,
 ) -> NDArray[Any]:
-    """What the method returns, with the rows of the units that are asked about."""
+    """Answer with a fitted model that has the rows of the requested units."""
     fitted, method = question
-    own = units.of(np.unique(coordinates[:, fitted.unit]))
+    own = units.only_of(np.unique(coordinates[:, fitted.unit]))
     return getattr(fitted.with_units(own), method)(coordinates, *wanted)
 
 
 # --- tasks, and the collections whose partitions they read ----------------------------
 
 
-def task(function: Callable[..., Any], **options: Any) -> Any:
-    """A function whose calls are tasks; nothing is derived from their arguments."""
-    return dask.delayed(function, pure=False, **options)
+def task(
+    function: Callable[..., object], nout: int | None = None
+) -> Callable[..., Delayed]:
+    """Make each call of a function a task whose name does not reveal its arguments."""
+    return dask.delayed(function, pure=False, nout=nout)
 
 
-def shared(value: Any) -> Delayed:
+def shared(value: object) -> Delayed:
     """An argument that is sent once for all tasks that take it."""
-    # Of a tuple that begins with a function, Dask would send every task a copy.
+    # Dask would send every task a copy of a tuple that begins with a function.
     return dask.delayed(value, traverse=False)
 
 
-def computed(*delayed: Any) -> tuple[Any, ...]:
+def computed(*delayed: object) -> tuple[Any, ...]:
     """The results of delayed values, in this process; see `dask.compute`."""
     with _large_graphs():
         return dask.compute(*delayed)
 
 
-def in_memory(*delayed: Any) -> tuple[Any, ...]:
+def in_memory(*delayed: Delayed) -> tuple[Delayed, ...]:
     """Compute delayed values now, and keep the results in the memory of the workers."""
     with _large_graphs():
         return dask.persist(*delayed)
@@ -889,8 +950,8 @@ def _large_graphs() -> Iterator[None]:
         yield
 
 
-def tree_sum(delayed: Iterable[Any]) -> Any:
-    """The sum of delayed tuples of numbers or arrays; a task adds up to eight."""
+def tree_sum(delayed: Iterable[Delayed]) -> Delayed:
+    """Sum delayed tuples of numbers or arrays; each task adds up to eight of them."""
     delayed = list(delayed)
     while len(delayed) > 1:
         groups = range(0, len(delayed), 8)
@@ -903,7 +964,9 @@ def added(*terms: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(sum(rest, first) for first, *rest in zip(*terms, strict=True))
 
 
-def paired_partitions(X: Any, y: Any) -> Any:
+def paired_partitions(
+    X: DaskCollection, y: DaskCollection
+) -> DaskCollection | list[list[Delayed]]:
     """Pair the partitions: a frame of coordinates and values, or delayed pairs."""
     if not dask.is_dask_collection(y):
         raise ValueError("X is a Dask collection, so y must be one too.")
@@ -925,17 +988,17 @@ def paired_partitions(X: Any, y: Any) -> Any:
     return [list(pair) for pair in zip(coordinates, values, strict=True)]
 
 
-def _of_one_frame(X: Any, y: Any) -> bool:
+def _of_one_frame(X: DaskCollection, y: DaskCollection) -> bool:
     """Whether both have the partitions of one frame, row by row."""
     expressions = imported("dask.dataframe.dask_expr._expr", "dask")
     return expressions.are_co_aligned(X.expr, y.expr)
 
 
-def _aligned(joined: Any, X: Any, y: Any) -> bool:
-    """Whether Dask has joined all of two frames by their index, and in one order.
+def _aligned(joined: DaskCollection, X: DaskCollection, y: DaskCollection) -> bool:
+    """Whether Dask joined two frames by their index completely, and in a fixed order.
 
-    With unknown divisions, rows are shuffled, in an order that can change each time. If
-    indices differ, values are left out, or coordinates are added.
+    With unknown divisions, it shuffles rows in an order that can change each time. If
+    indices differ, it drops values or adds coordinates.
     """
     if not (X.known_divisions and y.known_divisions):
         return False
@@ -947,7 +1010,7 @@ def _aligned(joined: Any, X: Any, y: Any) -> bool:
     return len(set(counts[:3])) == len(set(counts[3:])) == 1
 
 
-def _delayed_partitions(collection: Any) -> list[Delayed]:
+def _delayed_partitions(collection: DaskCollection) -> list[Delayed]:
     """The partitions of a collection, each a delayed array or frame."""
     if not hasattr(collection, "rechunk"):
         return collection.to_delayed()
@@ -956,7 +1019,10 @@ def _delayed_partitions(collection: Any) -> list[Delayed]:
 
 
 def map_partitions(
-    partitions: Any, name: str, function: Callable[..., Any], *arguments: Any
+    partitions: DaskCollection | list[list[Delayed]],
+    name: str,
+    function: Callable[..., object],
+    *arguments: object,
 ) -> list[Delayed]:
     """Apply a function to every partition, with its number, lazily.
 
@@ -965,7 +1031,7 @@ def map_partitions(
     """
     of_partition = _Task(name, function, arguments)
     if isinstance(partitions, list):
-        of_pair = task(of_partition, traverse=False)
+        of_pair = dask.delayed(of_partition, pure=False, traverse=False)
         return [of_pair(pair, {"number": k}) for k, pair in enumerate(partitions)]
     options = {"enforce_metadata": False, "align_dataframes": False}
     results = partitions.map_partitions(of_partition, meta=(None, object), **options)
@@ -976,12 +1042,12 @@ class _Task:
     """A function of partitions, whose name does not show its arguments."""
 
     def __init__(
-        self, name: str, function: Callable[..., Any], arguments: tuple[Any, ...]
+        self, name: str, function: Callable[..., object], arguments: tuple[object, ...]
     ) -> None:
         self._function, self._arguments = function, arguments
         self._name = f"{name}-{uuid.uuid4().hex}"
 
-    def __call__(self, partition: Any, partition_info: dict[str, Any]) -> Any:
+    def __call__(self, partition: object, partition_info: dict[str, int]) -> object:
         number = partition_info["number"]
         return self._function(partition, number, *self._arguments)
 

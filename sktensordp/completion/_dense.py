@@ -1,7 +1,7 @@
-"""What a completion of a dense tensor has besides: `transform`, and frames."""
+"""Additional methods for dense tensors: `transform`, and frames as output."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,16 +13,16 @@ from ._checks import is_sparse
 
 
 class AnyFrameMixin:
-    """Mixin of transformers whose output is a tensor; one of two modes fits a frame."""
+    """Mixin of transformers that return a tensor, or a frame if it has two modes."""
 
-    def set_output(self: Any, *, transform: str | None = None) -> Any:
+    def set_output(self, *, transform: str | None = None) -> Self:
         """Choose the output of `transform`, as scikit-learn's ``set_output``.
 
         Parameters
         ----------
         transform : {"default", "pandas", "polars"}, default=None
-            A frame has the index and the columns of the frame that was passed. Only a
-            tensor of two modes fits into one. None changes nothing.
+            A frame gets the index and the columns of the frame that you passed. Only a
+            tensor of two modes can be a frame. None changes nothing.
 
         Returns
         -------
@@ -34,11 +34,14 @@ class AnyFrameMixin:
         return self
 
     def _framed(
-        self, completed: NDArray[Any], X: Any, names: Sequence[Any] | None = None
+        self,
+        completed: NDArray[Any],
+        X: ArrayLike,
+        names: Sequence[object] | None = None,
     ) -> Any:
-        """The output as the frame that `set_output` asks for, if it does.
+        """Return the output as a frame if `set_output` asks for one.
 
-        Its columns have the names of those of `X`, or else the given ones.
+        Its columns have the names of the columns of `X`, or else the given ones.
         """
         if not wants_frame(self):
             return completed
@@ -52,11 +55,55 @@ class AnyFrameMixin:
         return framed(self, completed, X, (names or generated) if own is None else own)
 
 
+class DenseFit(Protocol):
+    """The result of a fit to a tensor; see `Fitted`."""
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the model was fitted to a tensor."""
+
+    @property
+    def columns(self) -> tuple[Any, ...] | None:
+        """Names of the columns of the wide frame in the fit."""
+
+    def dense(self) -> NDArray[np.floating]:
+        """Predict all values of the tensor."""
+
+
+class CompletesTensors(Protocol):
+    """The methods that `DenseMixin` needs in the class that it is mixed into."""
+
+    @property
+    def _fitted(self) -> DenseFit:
+        """The result of the fit."""
+
+    @property
+    def shape_(self) -> tuple[int, ...]:
+        """Shape of the model."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is a fit."""
+
+    def fit(self, X: ArrayLike) -> Self:
+        """Fit to a tensor."""
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predict every value of the tensor."""
+
+    def _framed(
+        self,
+        completed: NDArray[Any],
+        X: ArrayLike,
+        names: Sequence[object] | None = None,
+    ) -> Any:
+        """Return the output as a frame if `set_output` asks for one."""
+
+
 class DenseMixin(AnyFrameMixin):
     """Mixin of completions, which complete a tensor after a fit to one."""
 
     @property
-    def _dense(self: Any) -> bool:
+    def _dense(self: CompletesTensors) -> bool:
         """Whether the model was fitted to a tensor."""
         return self.__sklearn_is_fitted__() and self._fitted.is_dense
 
@@ -65,7 +112,9 @@ class DenseMixin(AnyFrameMixin):
         "fit_transform completes a tensor, but this model was fitted to coordinates. "
         "Call fit(tensor), then transform(tensor).",
     )
-    def fit_transform(self: Any, X: ArrayLike, y: None = None) -> NDArray[np.float64]:
+    def fit_transform(
+        self: CompletesTensors, X: ArrayLike, y: None = None
+    ) -> NDArray[np.float64]:
         """Fit to a tensor, then complete it.
 
         Parameters
@@ -101,7 +150,7 @@ class DenseMixin(AnyFrameMixin):
         "transform needs a fit to a tensor. After fit(X, y) with coordinates, use "
         "predict.",
     )
-    def transform(self: Any, X: ArrayLike) -> NDArray[np.float64]:
+    def transform(self: CompletesTensors, X: ArrayLike) -> NDArray[np.float64]:
         """Predict every value of the tensor, after a fit to a tensor.
 
         Parameters
@@ -118,8 +167,8 @@ class DenseMixin(AnyFrameMixin):
         Raises
         ------
         ValueError
-            If `X` has another shape than the tensor in the fit, or `set_output` asks
-            for a frame of more than two modes.
+            If the shape of `X` differs from that of the fitted tensor, or `set_output`
+            asks for a frame although there are more than two modes.
         """
         check_is_fitted(self)
         if np.shape(X) != self.shape_:
@@ -131,7 +180,7 @@ class DenseMixin(AnyFrameMixin):
         "get_feature_names_out names the columns of a tensor: fit to a tensor first.",
     )
     def get_feature_names_out(
-        self: Any, input_features: ArrayLike | None = None
+        self: CompletesTensors, input_features: ArrayLike | None = None
     ) -> NDArray[np.object_]:
         """Names of the columns that `transform` returns, after a fit to a wide table.
 
@@ -147,16 +196,16 @@ class DenseMixin(AnyFrameMixin):
         Raises
         ------
         ValueError
-            If there are not as many names as columns, or the tensor has more than two
-            modes.
+            If there are more or fewer names than columns, or the tensor has more than
+            two modes.
         """
         if len(self.shape_) > 2:
             raise ValueError("Tensors of more than two modes have no feature names.")
         n_columns = self.shape_[1]
-        names = self._fitted.columns or [f"x{k}" for k in range(n_columns)]
+        given: ArrayLike = self._fitted.columns or [f"x{k}" for k in range(n_columns)]
         if input_features is not None:
-            names = input_features
-        names = np.asarray(names, dtype=object)
+            given = input_features
+        names = np.asarray(given, dtype=object)
         if names.shape != (n_columns,):
             raise ValueError(f"input_features should have length equal to {n_columns}.")
         return names

@@ -1,4 +1,4 @@
-"""The domain of a value: what is known of all values before any is seen."""
+"""The domain of the values: what is known before any value is read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ def declared_domain(
     levels: ArrayLike | None,
     level_prior: ArrayLike | None = None,
 ) -> "Domain | None":
-    """The domain that parameters of a completion declare; None if they declare none.
+    """The domain that the parameters of a completion declare, or None.
 
     Raises
     ------
@@ -112,7 +112,7 @@ class Domain:
 
     @property
     def rounding(self) -> str:
-        """First sentence of a statement, on rounding; empty without levels.
+        """Sentence on rounding that begins a statement; empty without levels.
 
         It lists up to twelve levels in full.
         """

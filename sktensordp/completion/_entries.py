@@ -1,10 +1,10 @@
-"""What was observed of a tensor, as arrays.
+"""The observed entries of a tensor, as arrays.
 
-Whatever form the input has (``_checks.py``), all later code asks the entries, and does
-not know where they are: in memory (`Entries`), in Dask partitions
+``_checks.py`` reads the various forms of input. All later code asks the entries
+questions, and does not know where they are: in memory (`Entries`), in Dask partitions
 (`PartitionedEntries`) or with parties (`PartyEntries`). A question is a function of a
-chunk of entries and of public quantities. Entries in memory are one chunk, and
-partitions many.
+chunk of entries and of public quantities. Entries in memory are one chunk; partitions
+are many chunks.
 """
 
 import math
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, column_or_1d
 
 from .._random import BLOCK, NoiseStreams
@@ -25,12 +25,14 @@ from .._validation import (
     malformed,
     range_of,
 )
+from ..measure import Question
 from ..privacy._conditions import CLIENTS
 from ..tensor import Observations, Pattern, as_coordinates, pattern_of
 from ..tensor._coordinates import present
-from ..tensor._sums import shared_entries
+from ..tensor._sums import SharedCounts, shared_entries
 from ..tensor._unit_entries import UnitEntries
 from ._domain import Domain
+from ._sources import Answer, Answering
 from ._values import EntryRandomizer
 
 # Largest number of values that are compared with a model.
@@ -73,29 +75,29 @@ class Entries:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What a guarantee of a fit to these entries rests on besides."""
+        """Further conditions of the guarantee of a fit to these entries."""
         return (CLIENTS,) * self.received
 
     @property
     def observed(self) -> tuple[Self, ...] | None:
-        """What a fit stores of where values are public; None if they are elsewhere."""
+        """The public coordinates that a fit stores; None if they are elsewhere."""
         return (self.without_values(),)
 
-    def check_supported(self, measurement: Any) -> None:
+    def check_supported(self, measurement: object) -> None:
         """Support every measurement."""
 
-    def ask(self, question: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
-        """Answers to a question, one of every chunk: here of these entries."""
+    def ask(self, question: Callable[..., Answer], *arguments: object) -> tuple[Answer]:
+        """Answers to a question, one from each chunk; here there is one chunk."""
         return (question(self, *arguments),)
 
-    def chunks(self, many: int = 1) -> Iterator[Self]:
-        """Yield these entries: they are one chunk of those that sums are asked of."""
+    def chunks(self, chunks_at_once: int = 1) -> Iterator[Self]:
+        """Yield these entries, as a single chunk."""
         yield self
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], None]:
-        """What all entries contribute to a release; see `People`."""
+        """Sum the contributions of all entries to a release; see `People`."""
         return contribute(self, question), None
 
     @property
@@ -133,14 +135,14 @@ class Entries:
         return range_of(self.values)
 
     def without_values(self) -> Self:
-        """The same places without their values."""
+        """The entries without their values."""
         return replace(self, values=None)
 
     def pattern(self, n_components: int | None) -> Pattern:
         """Features of the rows of the second mode; see `pattern_of`."""
         return pattern_of(self.coordinates, self.shape, n_components)
 
-    def shared(self) -> Any:
+    def shared(self) -> SharedCounts:
         """Numbers of entries that two rows share; see `shared_entries`."""
         return shared_entries(self.coordinates, self.shape)
 
@@ -152,15 +154,15 @@ class Entries:
         return Draws(self.without_values(), randomizer, drawn, self.dtype)
 
     def by_unit(self, domain: Domain, unit: int) -> UnitEntries:
-        """All entries of every unit together, clipped to the domain."""
+        """Group the entries by unit, and clip the values to the domain."""
         where = self.coordinates
         if unit:
             others = np.delete(np.arange(len(self.shape)), unit)
             where = where[:, [unit, *others]]
         return UnitEntries(where, domain.kept(self.values), domain.centred_levels)
 
-    def with_rows_of(self, units: UnitEntries, fitted: Any) -> Any:
-        """A fit to these entries with the rows of their units; see `FittedToUnits`."""
+    def with_rows_of(self, units: UnitEntries, fitted: Answering) -> Answering:
+        """The fitted model with the rows of these units; see `FittedToUnits`."""
         return fitted.with_units(units)
 
 
@@ -169,19 +171,22 @@ def extent(where: NDArray[np.integer]) -> tuple[int, ...]:
     return tuple((where.max(axis=0) + 1).tolist())
 
 
-def check_values(y: Any) -> NDArray[np.floating]:
+def check_values(y: ArrayLike) -> NDArray[np.floating]:
     """Return `y` as finite floats: float32 if it already is, otherwise float64."""
-    y = checked(column_or_1d, check_numeric(y, "y"))
-    y = np.asarray(y, dtype=np.float32 if y.dtype == np.float32 else np.float64)
-    if not np.all(np.isfinite(y)):
+    given: NDArray[Any] = checked(column_or_1d, check_numeric(y, "y"))
+    dtype: type[np.floating] = np.float64
+    if given.dtype == np.float32:
+        dtype = np.float32
+    values = np.asarray(given, dtype=dtype)
+    if not np.all(np.isfinite(values)):
         raise malformed("numbers", "Some values in y are NaN, infinite or missing.")
-    return y
+    return values
 
 
 def entries_of(
-    X: Any, y: Any, shape: tuple[int, ...] | None, name: str
+    X: ArrayLike, y: ArrayLike, shape: tuple[int, ...] | None, name: str
 ) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
-    """Check coordinates and values, of which no estimator learns names or numbers.
+    """Check coordinates and values on behalf of no estimator.
 
     Their lengths may differ.
 
@@ -194,13 +199,18 @@ def entries_of(
         Name of the estimator, for messages.
     """
     check_aligned(X, y=y)
-    X = check_numeric(X, "X")
-    X = checked(check_array, X, dtype="numeric", ensure_min_samples=0, input_name="X")
-    if X.shape[1] < 2:
+    where: NDArray[Any] = checked(
+        check_array,
+        check_numeric(X, "X"),
+        dtype="numeric",
+        ensure_min_samples=0,
+        input_name="X",
+    )
+    if where.shape[1] < 2:
         raise ValueError(
-            f"X has {X.shape[1]} feature(s), but a tensor has two or more modes."
+            f"X has {where.shape[1]} feature(s), but a tensor has two or more modes."
         )
-    return check_coordinates(X, shape=shape, name=name), check_values(y)
+    return check_coordinates(where, shape=shape, name=name), check_values(y)
 
 
 # --- what was drawn for them ----------------------------------------------------------
@@ -215,7 +225,7 @@ class Draws:
     Attributes
     ----------
     entries : Entries
-        Where the values belong; it holds none.
+        The entries of the values, without the values themselves.
     randomizer : EntryRandomizer
     drawn : ndarray of shape (n_entries,)
         What `EntryRandomizer.draw` returned.
@@ -243,13 +253,13 @@ class Draws:
         offset, scale : float
             Each value less `offset` is divided by `scale`.
         smooth_modes : collection of int, default=()
-            Modes of which all indices have rows.
+            Modes in which all indices get rows, even without entries.
         """
         used = [
             np.arange(size) if mode in smooth_modes else None
             for mode, size in enumerate(self.entries.shape)
         ]
-        return Observations.of(
+        return Observations.from_arrays(
             self.entries.coordinates,
             (self.randomizer.values_of(self.drawn, self.dtype) - offset) / scale,
             used,
@@ -258,14 +268,14 @@ class Draws:
         )
 
     def compared(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int8]]:
-        """Some of what was drawn, equally spaced among all of it.
+        """An equally spaced subsample of the draws.
 
         Returns
         -------
         coordinates : ndarray of shape (n_compared, n_modes), int
         drawn : ndarray of shape (n_compared,)
         signs : ndarray of shape (n_compared,), int8
-            Signs with which the residual variance moves these values.
+            Signs by which `residual_variance` moves these values.
         """
         chosen = slice(None, None, math.ceil(len(self.drawn) / MOST_COMPARED))
         moved = signs(0, len(self.drawn))
@@ -273,12 +283,12 @@ class Draws:
 
 
 def signs(first: int, last: int) -> NDArray[np.int8]:
-    """Random signs of the entries from `first` to `last`, fixed for every place.
+    """Random signs for the entries from `first` to `last`, fixed for each position.
 
     Parameters
     ----------
     first, last : int
-        Places among all entries; `last` is excluded.
+        Positions among all entries; `last` is excluded.
 
     Returns
     -------

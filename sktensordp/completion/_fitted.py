@@ -1,8 +1,8 @@
 """The result of a fit: one frozen object, which answers all later calls.
 
-It holds no value of the data. It has a model, computed from the released values, the
-declared domain and, where the coordinates are public, which entries were observed. A
-further batch, or new rows of units, make a new object.
+It holds no value of the data. It holds a model, which was computed from the released
+values, the declared domain and, if the coordinates are public, the coordinates of the
+observed entries. A further batch or new rows of units make a new object.
 """
 
 import math
@@ -10,31 +10,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from .._sklearn_compat import effective_n_threads
 from ..privacy import PrivacyGuarantee
 from ..tensor import (
+    CPForm,
     Evidence,
+    FittedModel,
     Rows,
+    TuckerForm,
+    add_entries,
     occurring,
     own_rows,
     padded,
     times_recurring,
-    updated,
 )
 from ..tensor._choices import Choices
 from ..tensor._observations import places_of
-from ..tensor._rows import OfMode
+from ..tensor._rows import ModeRows
 from ..tensor._unit_entries import UnitEntries
 from ._choices import ByUser, items_by_place, places_at
 from ._domain import Domain
 from ._entries import Entries
-from ._local import LocalRows, Lookups
-from ._own_rows import TIED, OwnModel, UnitModel, for_own_eyes, kept_values
+from ._local import LocalRows, Lookups, UnitsElsewhere
+from ._own_rows import TIED, OwnModel, UnitModel, kept_values, with_own_answers
+from ._problem import Problem
 from ._ranking import Wanted, item_vectors, similar_to
+from ._sources import EntrySource
+from .measurements._measurement import Outcome
+from .measurements.units._shared_model import SharedModel
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,7 +63,7 @@ class Fitted:
     residual_variance : float or None
         Variance of the values around the model, if it is estimated.
     noise_of_value : float
-        Least variance of the noise of a single value; 0 if it was given none.
+        Least variance of the noise on a single value; 0 without such noise.
     is_dense : bool
         Whether the model was fitted to a tensor.
     observed : tuple of Entries or None
@@ -63,28 +71,29 @@ class Fitted:
         private; None if they are in Dask collections.
     n_uses : int
         Largest number of calls with entries at the same coordinates.
-    single : PrivacyGuarantee
+    guarantee_of_call : PrivacyGuarantee
         Guarantee of one call.
     columns : tuple or None
         Names of the columns of the wide frame in the fit, which are public.
     local : LocalRows
-        The rows of users or other units that are computed from their own entries. They
-        are not released.
+        Rows of users or other units, computed from their own entries and not released.
     noisy : tuple of NoisyValues, LocalValues or None
         For each call, the values that the model was fitted to, if there are any.
     is_personal : bool
         Whether the fit computes the rows of users from their own entries.
     lookups : Lookups
-        What answers look up; not stored.
+        Tables that speed up answers; not stored.
     has_public_lengths : bool
-        Whether synthetic users were drawn with numbers of items from the caller.
+        Whether synthetic users were drawn with numbers of items that the caller passed.
+    has_estimated_variance : bool
+        Whether the variance of values around the model is estimated.
     """
 
-    model: Any
+    model: Rows
     offset: float
     shape: tuple[int, ...]
     domain: Domain
-    form: Any
+    form: CPForm | TuckerForm
     perturbation: str
     n_iter: int
     residual_variance: float | None
@@ -92,30 +101,32 @@ class Fitted:
     is_dense: bool
     observed: tuple[Entries, ...] | None
     n_uses: int
-    single: PrivacyGuarantee
+    guarantee_of_call: PrivacyGuarantee
     columns: tuple[Any, ...] | None = None
     local: LocalRows = field(default_factory=LocalRows)
     noisy: tuple[Any, ...] = ()
     is_personal: bool = False
     lookups: Lookups = field(default_factory=Lookups)
     has_public_lengths: bool = False
+    has_estimated_variance: bool = True
 
     unit = None
     """The mode of the protected units; None if entries are protected."""
 
     @property
-    def answering(self) -> Any:
-        """The model that predicts; with users' own rows, built on first use."""
+    def answering(self) -> FittedModel:
+        """The model for predictions, with users' own rows; built on first use."""
         local = self.local
         if local.rows is None:
             return self.model
-        if local.model is None or local.model.released is not self.model:
-            local.model = OwnModel.of(self.model, local)
-        return local.model
+        model = local.model
+        if not isinstance(model, OwnModel) or model.released is not self.model:
+            model = local.model = OwnModel.from_local_rows(self.model, local)
+        return model
 
     @property
-    def released(self) -> Any:
-        """The model of `decomposition_`, with all terms that were asked for."""
+    def released(self) -> Rows | UnitModel:
+        """The model of `decomposition_`, with all terms that the user requested."""
         model = self.model
         return padded(model, self.form.rank) if isinstance(model, Rows) else model
 
@@ -127,17 +138,17 @@ class Fitted:
     @property
     def guarantee(self) -> PrivacyGuarantee:
         """Guarantee of all calls together."""
-        guarantee = _repeated(self.single, self.n_uses)
-        return guarantee if self.local.rows is None else for_own_eyes(guarantee)
+        guarantee = _repeated(self.guarantee_of_call, self.n_uses)
+        return guarantee if self.local.rows is None else with_own_answers(guarantee)
 
     @property
     def shared(self) -> Self:
-        """The same as copies have it: without the rows of users or other units."""
+        """The object as copies get it, without the rows of users or other units."""
         return replace(self, local=LocalRows())
 
     @property
     def extent(self) -> tuple[int, ...]:
-        """Sizes of the modes, with room for new users: no coordinate reaches it."""
+        """Sizes of the modes, with room for new users; all coordinates are smaller."""
         return (2**31 - 1, *self.shape[1:])
 
     @property
@@ -147,13 +158,13 @@ class Fitted:
         return units[np.searchsorted(units, self.shape[0]) :]
 
     def check_own_rows(self) -> None:
-        """Refuse to compute rows of users where these are tied to one another."""
+        """Refuse to compute rows of users if the prior ties them to one another."""
         if self.model.is_smooth[0]:
             raise ValueError(TIED)
 
     def warn_of_lost_rows(self, coordinates: np.ndarray) -> None:
         """Warn once if the rows of users at these coordinates were lost in a copy."""
-        # Whether anybody was folded in is told to nobody.
+        # The message does not reveal whether anybody was folded in.
         if self.is_personal and np.any(coordinates[:, 0] >= 0):
             self.local.warn_if_lost(
                 "This model was deep-copied or pickled. The users' own rows are never "
@@ -167,25 +178,30 @@ class Fitted:
         mean = self.offset + self.answering.predict(coordinates)
         return np.clip(mean, *self.domain.bounds, out=mean)
 
-    def standard_deviation(self, coordinates: np.ndarray, mean: np.ndarray) -> Any:
-        """Standard deviation of a value, before randomisation, around `mean`."""
+    def standard_deviation(
+        self, coordinates: np.ndarray, mean: np.ndarray
+    ) -> np.ndarray:
+        """Standard deviations of the values, before randomisation, around `mean`."""
         if self.residual_variance is None:
             raise ValueError(
                 'return_std=True needs a fit with perturbation="input"; this model '
                 "has no standard deviations."
             )
-        variance, _ = self.answering.variance(coordinates)
+        answering = self.answering
+        assert isinstance(answering, Rows | OwnModel)
+        variance, _ = answering.variance(coordinates)
         std = np.sqrt(variance + self._residual_variances(coordinates))
         # A value is at most as far from its prediction as the farther bound.
         low, high = self.domain.bounds
         std = np.minimum(std, np.maximum(mean - low, high - mean))
         return std.astype(mean.dtype)
 
-    def _residual_variances(self, coordinates: np.ndarray) -> Any:
-        """Variances of values around the model, which depend on their row of mode 0.
+    def _residual_variances(self, coordinates: np.ndarray) -> np.ndarray | float:
+        """Variances of the values around the model; they depend on the row of mode 0.
 
-        A row's share is that of its randomised values, less the mechanism's noise.
+        The share of a row comes from its randomised values, less the mechanism's noise.
         """
+        assert self.residual_variance is not None
         known = self.noise_of_value
         average = self.noise_variance - known
         weights = self.model.weights_of(coordinates)
@@ -197,7 +213,7 @@ class Fitted:
     def dense(self) -> np.ndarray:
         """Predict all values of the tensor, within the bounds, from released rows.
 
-        Units that are a mode are answered from their own.
+        If `unit` is a mode, units are answered from their own rows.
         """
         return np.clip(self.offset + self.answering.dense(), *self.domain.bounds)
 
@@ -207,7 +223,7 @@ class Fitted:
         Parameters
         ----------
         coordinates : ndarray of shape (n, n_modes), int
-            Those of mode 1 are not read.
+            The column of mode 1 is not read.
         wanted : Wanted
 
         Returns
@@ -217,7 +233,7 @@ class Fitted:
         """
         observed = [*self._observed_at(coordinates)] if wanted.exclude_observed else []
         answering = self.answering
-        # Column by column: so a single row is multiplied fastest.
+        # Column by column, which is fastest for a single row.
         every = self.lookups.get(
             "items", self.model, lambda: np.asfortranarray(answering.every_row(1))
         )
@@ -233,14 +249,14 @@ class Fitted:
         return similar_to(items, vectors, k)
 
     def _item_vectors(self) -> np.ndarray:
-        # Released rows: nobody's own row is read.
+        # These are released rows; nobody's own row is read.
         return item_vectors(self.model, 1, self.model.means[0].mean(axis=0))
 
     def _observed_at(self, coordinates: np.ndarray) -> Iterator[Choices]:
-        """Yields items that were observed at each of the coordinates.
+        """Yield the items that were observed at each of the coordinates.
 
-        Those that are public come first, then those that only this process knows. Where
-        a unit is protected, these are the items that this unit has observed.
+        Public ones come first, then those that only this process knows. If units are
+        protected, the latter are the items for which the unit itself has entries.
         """
         if self.observed is None:
             raise ValueError(
@@ -268,7 +284,7 @@ class Fitted:
             yield of_local.of_users(places)
 
     def with_call(self, entries: Entries, guarantee: PrivacyGuarantee) -> Self:
-        """The same model after one more call, whose release is about to happen."""
+        """The same model, counting one more call whose release is about to happen."""
         observed = (*(self.observed or ()), entries.without_values())
         recurring = times_recurring([each.coordinates for each in observed])
         return replace(
@@ -276,17 +292,17 @@ class Fitted:
             observed=observed,
             noisy=(*self.noisy, None),
             n_uses=max(self.n_uses, recurring),
-            single=_worse(self.single, guarantee),
+            guarantee_of_call=_worse(self.guarantee_of_call, guarantee),
         )
 
-    def updated(
+    def with_call_values(
         self,
         randomized: np.ndarray,
         noise_variance: float,
         max_iter: int,
         raw: np.ndarray | None = None,
     ) -> Self:
-        """The same after an update with the last call's entries.
+        """Update the model with the entries of the last call.
 
         Parameters
         ----------
@@ -296,7 +312,7 @@ class Fitted:
             Least variance of a value's noise.
         max_iter : int
         raw : ndarray of shape (n,), default=None
-            The values themselves, if users are answered from their own.
+            The original values, if users are answered from their own.
 
         Returns
         -------
@@ -308,7 +324,7 @@ class Fitted:
             # This call has another epsilon than the fit.
             noise = noise_variance + (self.residual_variance or 0.0)
         where = (self.observed or ())[-1].coordinates
-        model = updated(
+        model = add_entries(
             self.model,
             where,
             randomized,
@@ -332,21 +348,21 @@ class Fitted:
         return after if had_rows.all() else after._with_own(own.taken(~had_rows))
 
     def with_all_own(self, entries: Entries) -> Self:
-        """The same with the rows of all users, whose entries are those of the fit."""
+        """Compute the rows of all users from the entries of the fit."""
         own = self._own(entries.coordinates, entries.values)
         of_mode = own_rows(self.model, own, n_threads=effective_n_threads())
         return self._with_rows(of_mode, own.coordinates[:0])
 
     def fold_in(self, entries: Entries) -> Self:
-        """The same with the rows of users computed from their own values.
+        """Compute the rows of users from their own values.
 
-        Such a value takes the place of randomised ones at the same coordinates. The
-        other randomised values of these users count, too, with their known noise.
+        A raw value replaces randomised ones at the same coordinates. The other
+        randomised values of these users count too, with their known noise.
         """
         return self._with_own(self._own(entries.coordinates, entries.values))
 
     def _own(self, where: np.ndarray, raw: np.ndarray) -> Evidence:
-        """Raw values, as what they tell of the rows of their users."""
+        """Raw values as evidence about the rows of their users."""
         noise = self.residual_variance
         noise = self.noise_variance if noise is None else noise
         return Evidence(where, self.domain.clip(raw.astype(float)) - self.offset, noise)
@@ -358,27 +374,29 @@ class Fitted:
 
     def _others(self, own: Evidence) -> Iterator[Evidence]:
         """Randomised values of the same users at other coordinates, call by call."""
-        # After a fit to Dask collections, they are not here.
+        # After a fit to Dask collections, they are not in this process.
         pairs = zip(self.observed or (), self.noisy, strict=False)
         for number, (entries, kept) in enumerate(pairs):
             if kept is not None and kept.values is not None:
                 where = entries.coordinates
                 by_user = self.lookups.get(
-                    f"users of call {number}", entries, partial(ByUser.of, where)
+                    f"users of call {number}",
+                    entries,
+                    partial(ByUser.from_coordinates, where),
                 )
                 chosen = by_user.places(np.unique(own.coordinates[:, 0]))
                 chosen = chosen[~occurring(where[chosen], own.coordinates)]
                 yield Evidence(where[chosen], kept.values[chosen], kept.noise)
 
     def _with_later(self, evidence: Evidence) -> Self:
-        """The same, the users' own rows updated with later values of theirs."""
+        """Update the users' own rows with later values of these users."""
         local = self.local
         later = evidence.taken(np.isin(evidence.coordinates[:, 0], local.units))
         if not len(later.values):
             return self
         users = np.unique(later.coordinates[:, 0])
-        rows = updated(
-            OwnModel.of(self.model, local).own,
+        rows = add_entries(
+            OwnModel.from_local_rows(self.model, local).own,
             later.coordinates,
             later.values,
             n_sweeps=1,
@@ -389,8 +407,8 @@ class Fitted:
         where = local.where[np.isin(local.where[:, 0], users)]
         return self._with_rows(of_mode, where)
 
-    def _with_rows(self, of_mode: OfMode, where: np.ndarray) -> Self:
-        """The same with own rows of users, and coordinates of their entries."""
+    def _with_rows(self, of_mode: ModeRows, where: np.ndarray) -> Self:
+        """Store own rows of users, and the coordinates of their entries."""
         rows = np.concatenate([of_mode.means, of_mode.covariances], axis=1)
         local = self.local.replaced(of_mode.used, rows, where, 0)
         return replace(self, local=local)
@@ -406,6 +424,8 @@ class FittedToUnits(Fitted):
         The released part of the model.
     """
 
+    model: SharedModel  # type: ignore[assignment]
+
     @property
     def unit(self) -> int:  # type: ignore[override]
         """The mode of the protected units."""
@@ -417,21 +437,21 @@ class FittedToUnits(Fitted):
         return self.shape
 
     def check_own_rows(self) -> None:
-        """Do nothing: the rows of units are not tied."""
+        """Do nothing: the prior does not tie rows of units."""
 
     @property
-    def answering(self) -> Any:
+    def answering(self) -> UnitModel:
         """The model of all units, built on first use."""
-        local = self.local
-        if local.model is None:
+        local, model = self.local, self.local.model
+        if not isinstance(model, UnitModel):
             rows = self.model.no_rows if local.rows is None else local.rows
             inner = self.model.with_rows(rows, self.domain.scale)
-            local.model = UnitModel(inner, local.units, self.shape, self.unit)
-        return local.model
+            model = local.model = UnitModel(inner, local.units, self.shape, self.unit)
+        return model
 
     @property
-    def released(self) -> Any:
-        """The model of no unit."""
+    def released(self) -> UnitModel:
+        """The model without rows of units."""
         return self.shared.answering
 
     @property
@@ -440,16 +460,16 @@ class FittedToUnits(Fitted):
         return self.model.noise * self.domain.scale**2
 
     def predict(self, coordinates: np.ndarray) -> np.ndarray:
-        """Predict values; see `Fitted.predict`. Units elsewhere answer there."""
+        """Predict values; see `Fitted.predict`. Workers answer for their units."""
         return self._with_answers("predict", super().predict(coordinates), coordinates)
 
     def recommend(self, coordinates: np.ndarray, wanted: Wanted) -> np.ndarray:
-        """Rank items; see `Fitted.recommend`. Units elsewhere answer there."""
+        """Rank items; see `Fitted.recommend`. Workers answer for their units."""
         best = super().recommend(coordinates, wanted)
         return self._with_answers("recommend", best, coordinates, wanted)
 
     def _item_vectors(self) -> np.ndarray:
-        # Rows of units are not read: how units differ is known from the prior.
+        # No row of a unit is read: the prior says how units differ.
         people = self.model.directions(self.domain.scale)
         return item_vectors(people, 1 + (self.unit > 0), people.means[0][-1])
 
@@ -461,7 +481,7 @@ class FittedToUnits(Fitted):
     def _with_answers(
         self, method: str, answers: np.ndarray, coordinates: np.ndarray, *wanted: Wanted
     ) -> np.ndarray:
-        """Replace the answers for units whose entries are elsewhere by theirs."""
+        """Let the workers answer for the units whose entries they have."""
         local, units = self.local, coordinates[:, self.unit]
         if local.elsewhere is not None:
             asked = np.flatnonzero((units >= 0) & ~np.isin(units, local.units))
@@ -495,34 +515,39 @@ class FittedToUnits(Fitted):
         fitted : FittedToUnits
             The same model with these rows.
         """
-        # In chunks, whose regressors are in memory one after the other.
+        # In chunks, so that the regressors of only one chunk are in memory at a time.
         solved = (self.model.solve(chunk).rows for chunk in entries.chunks())
         rows = np.concatenate([self.model.no_rows, *solved])
         where = entries.coordinates(self.unit)
         local = self.local.replaced(entries.units, rows, where, self.unit)
         return replace(self, local=local)
 
+    def with_units_elsewhere(self, units: UnitsElsewhere) -> Self:
+        """Let units elsewhere, whose rows are not here, answer for themselves."""
+        return replace(self, local=LocalRows(elsewhere=units))
+
     def fold_in(self, entries: Entries) -> Self:
-        """The same with the rows of the units of entries, which are all of theirs."""
+        """Compute the rows of these units; `entries` holds all of their entries."""
         return self.with_units(entries.by_unit(self.domain, self.unit))
 
 
 def fitted_to(
-    entries: Any,
-    data: Any,
-    problem: Any,
-    outcome: Any,
+    entries: EntrySource[Any] | Entries,
+    data: object,
+    problem: Problem,
+    outcome: Outcome,
     perturbation: str,
     guarantee: PrivacyGuarantee,
 ) -> Fitted:
-    """What a fit leaves.
+    """The result of a fit.
 
     Parameters
     ----------
     entries : object
-        What it was fitted to; see `observed_entries`.
+        The entries that were fitted; see `observed_entries`.
     data : object
-        The same as the measurement took them: by unit, where units are protected.
+        The entries as the measurement read them: grouped by unit if units are
+        protected.
     problem : Problem
     outcome : Outcome
     perturbation : str
@@ -538,30 +563,32 @@ def fitted_to(
         "n_iter": outcome.n_iter,
         "residual_variance": outcome.residual_variance,
         "noise_of_value": outcome.noise_of_value,
+        "has_estimated_variance": outcome.has_estimated_variance,
         "is_dense": entries.is_dense,
         "n_uses": 1,
-        "single": guarantee,
+        "guarantee_of_call": guarantee,
         "columns": getattr(entries, "columns", None),
     }
     if problem.entries is not None:
         kept_values = () if outcome.kept_values is None else (outcome.kept_values,)
+        observed = cast("Entries", entries)  # or partitions, which have the same
         fitted = Fitted(
-            observed=entries.observed,
+            observed=observed.observed,
             noisy=kept_values,
             is_personal=problem.is_personal,
             **kept,
         )
-        return fitted.with_all_own(entries) if problem.is_personal else fitted
+        return fitted.with_all_own(observed) if problem.is_personal else fitted
     # The coordinates of a protected unit are private too.
     return entries.with_rows_of(data, FittedToUnits(observed=(), **kept))
 
 
 def _worse(first: PrivacyGuarantee, second: PrivacyGuarantee) -> PrivacyGuarantee:
-    """Guarantee of two releases of disjoint entries: that of the worse release."""
+    """Guarantee of two releases of disjoint entries: that of the weaker one."""
     from ..privacy.accounting._events import PureDpEvent
 
     worse = first if first.epsilon >= second.epsilon else second
-    worse = worse.under(*first.conditions, *second.conditions)
+    worse = worse.with_conditions(*first.conditions, *second.conditions)
     if first.event == second.event or math.isinf(worse.epsilon):
         return worse
     # At a smaller epsilon, the other release may have the larger delta.
@@ -586,7 +613,7 @@ def _repeated(guarantee: PrivacyGuarantee, times: int) -> PrivacyGuarantee:
 
 
 @contextmanager
-def keeping_names_if_refused(estimator: Any) -> Iterator[None]:
+def keeping_names_if_refused(estimator: BaseEstimator) -> Iterator[None]:
     """Restore the feature names of an earlier fit if the new fit is refused."""
     names, attributes = {"n_features_in_", "feature_names_in_"}, vars(estimator)
     before = {name: attributes[name] for name in names & attributes.keys()}
@@ -594,7 +621,7 @@ def keeping_names_if_refused(estimator: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        # An admitted release has replaced the attributes, or at least `_fitted`.
+        # If the release was admitted, it has replaced at least `_fitted`.
         attributes = vars(estimator)
         if fitted is not None and attributes.get("_fitted") is fitted:
             for name in names - before.keys():
@@ -603,10 +630,10 @@ def keeping_names_if_refused(estimator: Any) -> Iterator[None]:
 
 
 def released_model(completion: Any) -> Any:
-    """The model that a fitted completion has released, without what users keep."""
+    """The model that a fitted completion has released, without users' own rows."""
     return completion._fitted.released
 
 
 def released_n_units(completion: Any) -> float:
-    """The number of units, as a fitted completion that protects them released it."""
+    """The noisy number of units that a fitted completion has released."""
     return float(completion._fitted.model.n_units)

@@ -48,8 +48,8 @@ class ImplicitCompletion(RankingEstimator):
 
     Choices have no values: they are pairs of a user and an item that the user viewed,
     bought or played. The fit releases noisy counts of the items and a noisy matrix of
-    their co-occurrences, and keeps (`epsilon`, `delta`) for all choices of one user. It
-    then scores all other items for a user from that user's own choices.
+    their co-occurrences, under (`epsilon`, `delta`) for all choices of one user. From a
+    user's own choices, the model then scores all other items for that user.
 
     Parameters
     ----------
@@ -58,12 +58,13 @@ class ImplicitCompletion(RankingEstimator):
     delta : float, default=1e-6
         Budget of each user.
     unit : int, default=0
-        The protected mode. Only 0, users, is possible: a ranking of protected items
-        would reveal them.
+        The protected mode. It must be 0, the users: a ranking of protected items would
+        reveal them.
     shape : tuple of (int, int)
         Numbers of possible users and items. Public and required: read off the data, it
-        would reveal the rarest item and the number of users. If a `CoordinateEncoder`
-        declares `categories` for both columns, pass its `declared_shape`.
+        would reveal the rarest item and the number of users. If you have a
+        `CoordinateEncoder` with `categories` for both columns, pass its
+        `declared_shape`.
     max_items : int or None, default=None
         Largest number of items whose co-occurrences are released; the fit chooses the
         number by noisy counts. All other items are recommended by their counts. None
@@ -103,7 +104,7 @@ class ImplicitCompletion(RankingEstimator):
     Notes
     -----
     **Who is protected.** Neighbouring data sets differ by all choices of one user (add
-    or remove). Everything that is released keeps (`epsilon`, `delta`), and so does
+    or remove). Everything that is released satisfies (`epsilon`, `delta`), and so does
     everything that all other users see. A user's own choices serve that user's
     recommendations, in this process only: no public attribute, deep copy or pickle
     holds them (joint differential privacy). The `shape`, the possible users and items,
@@ -115,8 +116,8 @@ class ImplicitCompletion(RankingEstimator):
     The noise is Gaussian, on a lattice. Sums over users are sums of integers, and
     exact. The proof is at the top of
     ``completion/measurements/units/_cooccurrence.py`` and in ``doc/user_proofs.md``.
-    The weights are those of EASE [1]_, computed from the released matrix after its
-    eigenvalues have been shrunk by what noise adds to them.
+    The weights are those of EASE [1]_. They are computed from the released matrix,
+    after its eigenvalues have been shrunk by what the noise adds to them.
 
     References
     ----------
@@ -206,7 +207,7 @@ class ImplicitCompletion(RankingEstimator):
             negative, NaN or infinite; or if parameters contradict each other.
         """
         if y is not None:
-            # Whether y was passed, and never what it holds.
+            # This checks whether y was passed, never what it holds.
             warn(
                 "y is ignored: every row of X counts as a choice, whether it has one "
                 "star or five. Pass only the rows that are choices, without y, or use "
@@ -214,7 +215,7 @@ class ImplicitCompletion(RankingEstimator):
             )
         shape, noise = self._shape_and_noise()
         with keeping_names_if_refused(self):
-            choices = Choices.of(check_choices(self, X, shape), shape[1])
+            choices = Choices.from_keys(check_choices(self, X, shape), shape[1])
             return self._fit(choices, shape, noise)
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -245,7 +246,7 @@ class ImplicitCompletion(RankingEstimator):
             return self._fit(choices_of_batches(self, batches, shape), shape, noise)
 
     def _fit(self, choices: Choices, shape: tuple[int, int], noise: NoisySums) -> Self:
-        # Locked, or another thread might store its model under this guarantee.
+        # Without the lock, another thread might store its model under this guarantee.
         with self._progress("step", 2) as on_step, self._count_releases().lock:
             guarantee, draws = self._guarantee(noise), math.isfinite(self.epsilon)
             with recorded_fit(self, guarantee, "fit" if draws else "nobody") as streams:
@@ -253,7 +254,7 @@ class ImplicitCompletion(RankingEstimator):
                 sums = release_sums(choices, noise, streams, shape[0], max_items)
             on_step()
             # All that is published from here on is post-processing of `sums`.
-            model = ItemModel.of(sums)
+            model = ItemModel.from_sums(sums)
             sampler = UserSampler.of_choices(sums, model)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices), sampler)
             on_step()
@@ -293,7 +294,7 @@ class ImplicitCompletion(RankingEstimator):
         with self._count_releases().lock:
             fitted = self._fitted
             keys = check_choices(self, X, fitted.shape, reset=False)
-            new = Choices.of(keys, fitted.shape[1])
+            new = Choices.from_keys(keys, fitted.shape[1])
             local = _LocalChoices(fitted.local.choices_of(fitted.shape).replaced(new))
             self._fitted = replace(fitted, local=local)
         return self
@@ -329,26 +330,25 @@ class ImplicitCompletion(RankingEstimator):
         self,
         n_users: int | None = None,
         *,
-        lengths: ArrayLike | None = None,
+        items_per_user: ArrayLike | None = None,
         random_state: int | None = None,
     ) -> NDArray[np.int64]:
         """Draw the choices of synthetic users; this releases nothing.
 
-        The table is computed from what the fit released and from nothing else. So it
-        keeps the guarantee of the fit, for every user: hand it to anybody, and draw as
-        many as you like. It is as good as the model and no better. What the model did
-        not learn is not in it: which rare items go together, in which order they were
-        chosen, and when.
+        The table is computed only from what the fit released, so the guarantee of the
+        fit covers it for every user: hand it to anybody, and draw as many tables as you
+        like. It is only as good as the model. It does not show what the model did not
+        learn: which rare items go together, in which order they were chosen, and when.
 
         Parameters
         ----------
         n_users : int, default=None
-            Number of synthetic users. They are numbered anew, from 0 on. None takes the
-            released number of users: a table of the true size would publish it.
-        lengths : array-like of int, default=None
-            Numbers of items, from which each user's is drawn with replacement. They
-            must be public, since no noise protects them; `privacy_of` then lists them.
-            None draws from the released histogram.
+            Number of synthetic users, who are numbered from 0. None takes the released
+            number of users: a table of the true size would publish it.
+        items_per_user : array-like of int, default=None
+            Numbers of items; each user's number is drawn from these with replacement.
+            They must be public, since no noise protects them; `privacy_of` then lists
+            them. None draws from the released histogram.
         random_state : int or None, default=None
             Seed of the draw. Nothing private depends on it.
 
@@ -378,8 +378,10 @@ class ImplicitCompletion(RankingEstimator):
         with self._count_releases().lock:
             fitted = self._fitted
             population, n_items = fitted.sampler.population, fitted.shape[1]
-            request = Request.of(n_users, lengths, random_state, population, n_items)
-            if request.lengths is not None:
+            request = Request.from_arguments(
+                n_users, items_per_user, random_state, population, n_items
+            )
+            if request.items_per_user is not None:
                 self._fitted = replace(fitted, has_public_lengths=True)
         return sample_choices(fitted.sampler, request)
 
@@ -457,7 +459,7 @@ class ImplicitCompletion(RankingEstimator):
         if event is None:
             event, delta = dp_event.NonPrivateDpEvent(), 0.0
             statement = "The choices were used without noise."
-        return PrivacyGuarantee.of(
+        return PrivacyGuarantee.from_event(
             event,
             delta=delta,
             unit=0,
@@ -480,9 +482,9 @@ class _LocalChoices(Local):
         self._choices = choices
 
     def choices_of(self, shape: tuple[int, int]) -> Choices:
-        """All choices of all users; none if they were lost."""
+        """All users' choices; empty if a copy lost them."""
         if self._choices is None:
-            return Choices.of(np.empty(0, dtype=np.int64), shape[1])
+            return Choices.from_keys(np.empty(0, dtype=np.int64), shape[1])
         return self._choices
 
 
@@ -508,7 +510,7 @@ class _Fitted:
             )
 
     def _choices_of(self, users: NDArray[np.integer]) -> Choices:
-        """Own choices of some users; an unknown user has none."""
+        """The stored choices of some users; an unknown user has none."""
         return self.local.choices_of(self.shape).of_users(users.astype(np.int64))
 
     def predict(self, pairs: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -528,7 +530,7 @@ class _Fitted:
 
 
 def most_items(completion: ImplicitCompletion) -> int:
-    """Its `max_items`, whatever the catalogue is."""
+    """The `max_items` of a completion, before it is limited by the catalogue."""
     if completion.max_items is not None:
         return int(completion.max_items)
     # With noise, more items cost rounding.

@@ -1,24 +1,32 @@
-"""What is refused or said of likely mistakes, by what is public.
+"""Errors and warnings about likely mistakes, from public information only.
 
-Only ids that are public anyway come here: those that an encoder learns, and coordinates
-where the unit is an entry. Where a unit is protected, what was released tells. No
-function here takes a value, and no message shows an id, an index or a number of them:
-warnings end up in logs.
+The functions read only ids that are public anyway: those that an encoder learns, and
+coordinates if the unit is an entry. If a unit is protected, they read what was
+released. No function here takes a value, and no message shows an id, an index or a
+number of them, since warnings end up in logs.
 """
+
+from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .._noise_only import is_one_of_many
 from .._validation import names_of, warn, words_of
 from ..base import LOGGER
 from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
+
+if TYPE_CHECKING:
+    from ._domain import Domain
+    from ._problem import Problem
+    from ._sources import CompletionParameters, EntrySource, ObservedEntries
+    from .measurements._measurement import Measurement, ReleasedMean
 
 # Words in the names of columns that hold users or items, in several languages.
 _USERS = {"account", "benutzer", "buyer", "client", "cliente", "customer", "employee"}
@@ -33,30 +41,30 @@ _ITEMS |= {"podcast", "product", "producto", "produit", "produkt", "recipe"}
 _ITEMS |= {"restaurant", "show", "sku", "song", "title", "track", "venue", "video"}
 _ITEMS |= {"wine"}
 _TIMES = {"date", "datetime", "datum", "epoch", "fecha", "time", "timestamp", "when"}
-# Of fewer rows, values or units, nothing is said: a column has often few ids that
-# repeat then.
+# With fewer rows, values or units there is no warning: the few ids of a column then
+# often repeat.
 _LEAST_ROWS = 100
-# Fewer indices cost nothing, used or not.
+# Fewer unused indices cost nothing.
 _LEAST_UNUSED = 1000
-# Said where users are protected.
+# The warning if users are protected.
 NO_USERS = (
     "The released number of protected users, or their typical number of entries, is no "
     "larger than its noise, so the model holds little but noise. If you passed many, "
     "check the order of the columns and how ids are spelt: rows with unknown ids are "
     "left out. Otherwise, only a larger epsilon or more users will help."
 )
-# More calendar bins tell nothing.
+# More calendar bins are never useful.
 MOST_BINS = 2**17
 _WRITTEN_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\b.*", re.DOTALL)
 
 
 def column_name(names: Sequence[str] | None, number: int) -> str:
-    """A column in a message."""
+    """How a message names a column."""
     return f"column {number}" if names is None else f"column {names[number]!r}"
 
 
-def in_columns_with_missing(X: Any) -> str:
-    """The columns of a public table in which something is missing, in words."""
+def in_columns_with_missing(X: ArrayLike) -> str:
+    """Say in which columns of a public table something is missing."""
     names = names_of(X)
     table = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X, dtype=object)
     if table.ndim != 2:
@@ -72,7 +80,8 @@ def in_columns_with_missing(X: Any) -> str:
 def check_whole(ids: NDArray[Any], column: str) -> None:
     """Refuse ids that an encoder would learn if they are numbers with fractions.
 
-    Text of such numbers gets a warning: it may number sections, for example.
+    Text that looks like such numbers only gets a warning: they may be numbers of
+    sections, for example.
 
     Parameters
     ----------
@@ -106,7 +115,7 @@ def check_whole(ids: NDArray[Any], column: str) -> None:
         )
 
 
-def _has_fraction(value: Any) -> bool:
+def _has_fraction(value: object) -> bool:
     if isinstance(value, Decimal):
         # Decimals with many digits have no remainder.
         return not value.is_finite() or value != value.to_integral_value()
@@ -126,11 +135,13 @@ def _as_numbers(ids: NDArray[Any]) -> NDArray[np.float64] | None:
     return numbers if np.all(np.isfinite(numbers)) else None
 
 
-def warn_of_levels(ids: NDArray[Any], levels: Any, column: str, advice: str) -> None:
+def warn_of_levels(
+    ids: NDArray[Any], levels: ArrayLike | None, column: str, advice: str
+) -> None:
     """Warn if ids look like the declared levels: the values may be in this column.
 
-    Indices usually start at 0. If the levels do as well, and the ids are 0 and
-    following numbers, a warning comes only if all levels occur.
+    Indices usually start at 0. If the levels start at 0 as well, and the ids are 0, 1,
+    2, ..., there is a warning only if all levels occur.
 
     Parameters
     ----------
@@ -158,11 +169,11 @@ def warn_of_levels(ids: NDArray[Any], levels: Any, column: str, advice: str) -> 
     )
 
 
-def _stems(name: Any) -> set[str]:
-    """The words of a name, without what compounds and plurals add at their end."""
+def _stems(name: object) -> set[str]:
+    """The words of a name, without the endings of compounds and plurals."""
     words = words_of(str(name))
     without_id = {w.removesuffix("s").removesuffix("id") for w in words}
-    # Shorter ones may begin other words.
+    # Shorter words may begin other words.
     known = [w for w in _USERS | _ITEMS if len(w) >= 5]
     first = {stem for stem in known for word in words if word.startswith(stem)}
     return words | without_id | {w.removesuffix("s") for w in words} | first
@@ -182,8 +193,8 @@ def warn_of_swapped_columns(
 ) -> None:
     """Warn if users seem not to be in the first column, nor items in the second.
 
-    Names tell if there are some of both. Otherwise numbers of entries tell, where they
-    are public.
+    Names decide if some name users and some items. Otherwise numbers of entries decide,
+    if they are public.
 
     Parameters
     ----------
@@ -218,11 +229,11 @@ def warn_of_swapped_columns(
 
 
 def _are_like_items(first: NDArray[np.int64], second: NDArray[np.int64]) -> bool:
-    """Whether numbers of entries look like those of items, beside those of users.
+    """Whether the columns look swapped, judging by their numbers of entries.
 
-    Entries are spread less equally over items than over users, by Gini's coefficient of
-    their numbers and by the largest number over the mean. Of eight data sets with the
-    columns swapped, these limits find three, and none with the columns in order.
+    Entries are spread less equally over items than over users, as measured by Gini's
+    coefficient and by the largest number over the mean. With these limits, it finds
+    three of eight data sets with swapped columns, and none with the columns in order.
     """
     if min(len(first), len(second)) < 20 or first.sum() < _LEAST_ROWS:
         return False
@@ -238,7 +249,7 @@ def _inequality(counts: NDArray[np.int64]) -> tuple[float, float]:
 
 
 def warn_of_items(are_items: bool) -> None:
-    """Warn if users were asked for by ids of items."""
+    """Warn if a request for users has ids of items."""
     if are_items:
         warn(
             "Some of these ids are ids of items, but recommend takes users. If they "
@@ -275,15 +286,15 @@ def check_extent(sizes: Sequence[int], n_entries: int) -> None:
 
 
 def check_bins(ends: Sequence[str], n_bins: int, n_rows: int | None, freq: str) -> None:
-    """Refuse, or warn of, far more calendar bins than public times can fill, or one.
+    """Refuse far too many calendar bins; warn of mostly empty bins, or of a single bin.
 
     Parameters
     ----------
     ends : sequence of (str, str)
-        Years of the first and of the last bin, which are public.
+        Years of the first and of the last bin, both public.
     n_bins : int
     n_rows : int or None
-        None warns of nothing.
+        None means no warning.
     freq : str
 
     Raises
@@ -319,7 +330,7 @@ def warn_of_times(
     """Warn if ids look like times, which are better binned.
 
     They do if they hardly repeat, or if there are many and their form or the name of
-    their column says so.
+    their column suggests times.
 
     Parameters
     ----------
@@ -358,13 +369,15 @@ def _are_times(ids: NDArray[Any]) -> bool:
     return all(isinstance(v, str) and _WRITTEN_DATE.fullmatch(v) for v in ids.tolist())
 
 
-def warn_of_coordinates(entries: Any, names: Sequence[str] | None, levels: Any) -> None:
-    """Warn of public coordinates, of no declared shape, that look like something else.
+def warn_of_coordinates(
+    entries: ObservedEntries, names: Sequence[str] | None, levels: ArrayLike | None
+) -> None:
+    """Warn if public coordinates without a declared shape look like something else.
 
     Parameters
     ----------
     entries : Entries or PartitionedEntries
-        Their coordinates are public.
+        Entries with public coordinates.
     names : sequence of str or None
         Names of the columns of X, if it had any.
     levels : array-like or None
@@ -393,8 +406,12 @@ def warn_of_coordinates(entries: Any, names: Sequence[str] | None, levels: Any) 
         warn_of_times(used[k], entries.n_entries, names, k)
 
 
-def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
-    """Warn before anything is released, of what coordinates alone tell.
+def warn_before(
+    estimator: CompletionParameters,
+    entries: EntrySource[Any] | ObservedEntries,
+    measurement: Measurement,
+) -> None:
+    """Warn of mistakes that coordinates alone show, before anything is released.
 
     Parameters
     ----------
@@ -402,10 +419,11 @@ def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
     entries : object
         See `observed_entries`.
     measurement : Measurement
-        The one that was chosen.
+        The chosen measurement.
     """
     _warn_of_two_levels(estimator.levels)
     if estimator.unit == "entry":
+        entries = cast("ObservedEntries", entries)  # others hold whole units
         if entries.is_dense:
             _warn_of_no_gap(entries)
         elif estimator.shape is None:
@@ -426,7 +444,7 @@ def warn_before(estimator: Any, entries: Any, measurement: Any) -> None:
         )
 
 
-def _warn_of_two_levels(levels: Any) -> None:
+def _warn_of_two_levels(levels: ArrayLike | None) -> None:
     """Warn if `levels` looks like a range; this reads no data."""
     if isinstance(levels, tuple) and len(levels) == 2 and np.ptp(levels) > 2:
         low, high = (f"{level:g}" for level in sorted(levels))
@@ -437,12 +455,12 @@ def _warn_of_two_levels(levels: Any) -> None:
         )
 
 
-def warn_of_edge(mean: Any, domain: Any) -> None:
+def warn_of_edge(mean: ReleasedMean | None, domain: Domain) -> None:
     """Warn if nearly all values seem to be at one end of the declared range.
 
-    That is so if their scale is another, such as 20 to 100 for a range of 1 to 5: all
-    are clipped. Most ratings may be the best ones, so at least 98% must be there, and
-    two levels tell nothing. Few values, or units, tell nothing either.
+    This happens if the values have another scale, such as 20 to 100 for a range of 1 to
+    5, so that all are clipped. Since most ratings may be the best ones, the warning
+    needs at least 98% of them there, more than two levels, and enough values or units.
 
     False alarms: if the mean of the clipped values, or of the units' mean values, is
     at least a fiftieth of the range away from both ends, the noise has to move it by
@@ -467,19 +485,19 @@ def warn_of_edge(mean: Any, domain: Any) -> None:
     )
 
 
-def warn_of_averages(problem: Any, consequence: str, advice: str) -> None:
+def warn_of_averages(problem: Problem, consequence: str, advice: str) -> None:
     """Warn that "auto" took sums, which are only averages, and what follows.
 
-    It chooses by public coordinates or by what was released.
+    "auto" chose by public coordinates or by what was released.
 
     Parameters
     ----------
     problem : Problem
-        Without factors, or without noise, nothing is said.
+        Without factors, or without noise, there is no warning.
     consequence : str
         What follows for predictions.
     advice : str
-        What else may change that, besides a larger epsilon and more data.
+        What may help besides a larger epsilon and more data.
     """
     if not problem.form or math.isinf(problem.epsilon) or is_one_of_many():
         return
@@ -491,13 +509,13 @@ def warn_of_averages(problem: Any, consequence: str, advice: str) -> None:
     )
 
 
-def _warn_of_no_gap(entries: Any) -> None:
+def _warn_of_no_gap(entries: ObservedEntries) -> None:
     """Warn if all entries of a tensor are observed.
 
     Parameters
     ----------
     entries : Entries
-        Of a tensor. Which entries are observed is public.
+        Entries of a tensor. Which entries are observed is public.
     """
     if entries.n_entries < math.prod(entries.shape):
         return

@@ -1,8 +1,8 @@
-"""What stays in this process, and never leaves it in a deep copy or a pickle."""
+"""Data that stays in this process: deep copies and pickles leave it out."""
 
 import contextlib
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,18 +10,55 @@ from numpy.typing import NDArray
 from .._random import fresh_bits
 from .._validation import warn
 from ..noise import uniform_below
+from ..tensor import FittedModel
+from ..tensor._unit_entries import UnitEntries
 
-# Number of rows that are reserved. Nothing but the lattice of the noise depends on it,
-# whose sums are exact for so many users.
+# Number of reserved rows. Only the lattice of the noise depends on it: sums over so
+# many users are exact.
 N_RESERVED = 2**31 - 2
 
 Found = TypeVar("Found")
 
 
+class AnswersUnits(Protocol):
+    """A fit that answers units from their own rows: `FittedToUnits`."""
+
+    @property
+    def unit(self) -> int:
+        """The mode of the protected units."""
+
+    def with_units(self, entries: UnitEntries) -> Self:
+        """Compute the rows of these units."""
+
+    def with_units_elsewhere(self, units: "UnitsElsewhere") -> Self:
+        """Let units elsewhere answer for themselves."""
+
+
+class UnitsElsewhere(Protocol):
+    """Units that answer where their entries are: `PartitionedUnits`."""
+
+    def answers(
+        self,
+        fitted: AnswersUnits,
+        method: str,
+        coordinates: NDArray[np.integer],
+        *wanted: "ForSomeRows",
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[Any]]]:
+        """Yield rows of the coordinates, and the method's result for these rows."""
+
+
+class ForSomeRows(Protocol):
+    """A request that can be restricted to some rows of coordinates: `Wanted`."""
+
+    def at(self, rows: NDArray[np.intp]) -> Self:
+        """The request for some of the rows."""
+
+
 class Local:
     """Data of people, for this process only: deep copies and pickles are empty.
 
-    No text shows them. A subclass is made without arguments if it is empty.
+    Its text form does not show the data. Calling a subclass without arguments makes an
+    empty one.
 
     Attributes
     ----------
@@ -45,22 +82,22 @@ class Local:
 
 
 def _dropped(kind: type[Local]) -> Local:
-    """Stand in for data in copies and pickles."""
+    """Make the empty object that replaces the data in copies and pickles."""
     found = kind()
     found.lost = True
     return found
 
 
 class Lookups(Local):
-    """What was computed from parts of a fit; copies and pickles compute it anew."""
+    """A cache of what was computed from a fit; copies and pickles recompute it."""
 
     def __init__(self) -> None:
         self._built: dict[str, tuple[Any, Any]] = {}
 
-    def get(self, name: str, source: Any, build: Callable[[], Found]) -> Found:
-        """What `build` makes of a source, as long as this is the same object."""
-        of, built = self._built.get(name, (None, None))
-        if of is not source or name not in self._built:
+    def get(self, name: str, source: object, build: Callable[[], Found]) -> Found:
+        """Return the result of `build`, cached as long as the source is the same."""
+        built_from, built = self._built.get(name, (None, None))
+        if built_from is not source or name not in self._built:
             # Two threads may both build it, with the same result.
             built = build()
             self._built[name] = source, built
@@ -78,7 +115,7 @@ class LocalRows(Local):
     where : ndarray of shape (n, n_modes), int, default=None
         Coordinates of the units' entries.
     elsewhere : PartitionedUnits, default=None
-        Entries of further units, which answer for these units where they are.
+        Entries of further units on workers, which answer for these units.
 
     Attributes
     ----------
@@ -92,12 +129,12 @@ class LocalRows(Local):
         rows: NDArray[np.float64] | None = None,
         where: NDArray[np.integer] | None = None,
         *,
-        elsewhere: Any | None = None,
+        elsewhere: UnitsElsewhere | None = None,
     ) -> None:
         self.units = np.empty(0, dtype=np.int64) if units is None else units
         self.rows = rows
         self.where: Any = where
-        self.model: Any = None
+        self.model: FittedModel | None = None
         self.elsewhere = elsewhere
 
     def replaced(
@@ -107,7 +144,7 @@ class LocalRows(Local):
         where: NDArray[np.integer],
         unit: int,
     ) -> "LocalRows":
-        """Add rows of units, in place of any earlier rows of these units."""
+        """Add rows of units; they replace any earlier rows of these units."""
         if self.rows is None:
             return LocalRows(units, rows, where, elsewhere=self.elsewhere)
         keep = ~np.isin(self.units, units)
@@ -120,7 +157,7 @@ class LocalRows(Local):
 
 
 class LocalValues(Local):
-    """Values that a model was fitted to, less the offset; see `NoisyValues`.
+    """Values, less the offset, that a model was fitted to; see `NoisyValues`.
 
     Parameters
     ----------
@@ -136,17 +173,16 @@ class LocalValues(Local):
 
 
 class LocalUsers(Local):
-    """The rows of users, by their ids, among those reserved.
+    """The map from users' ids to their rows, among the reserved rows.
 
-    Which ids there are, how many, and which row an id has are as private as the users'
-    entries. So the map from ids to rows is never pickled or deep-copied, and no text
-    shows it.
+    The ids, their number and their rows are as private as the users' entries. So the
+    map is never pickled or deep-copied, and no text shows it.
 
-    Rows are drawn at random, from far more than there will ever be users. If they were
-    given in the order of ids, a user who joins would move others to other rows. As they
-    are, the rows of all other users have the same distribution whether or not a user is
-    in the data: each choice of distinct rows is as likely as any other. So it does not
-    matter what later steps do with the numbers of rows.
+    Rows are drawn at random, from far more rows than there will ever be users. If rows
+    were given in the order of ids, a user who joins would move others to other rows.
+    With random rows, the rows of all other users have the same distribution whether or
+    not a user is in the data: each choice of distinct rows is as likely as any other.
+    So later steps may do anything with the numbers of rows.
 
     Parameters
     ----------
@@ -165,8 +201,9 @@ class LocalUsers(Local):
         rows = dict(self._rows)
         taken = set(rows.values())
         waiting = list(set(ids[looked_up(rows, ids) < 0].tolist()))
-        # No seed, which would repeat the rows. A row that is taken is drawn again, so
-        # that all choices of distinct free rows are equally likely.
+        # There is no seed, since it would repeat the rows. If a drawn row is taken,
+        # another is drawn, so that all choices of distinct free rows are equally
+        # likely.
         bits = fresh_bits()
         while waiting:
             drawn = uniform_below(bits, N_RESERVED - first, len(waiting)).tolist()
@@ -187,5 +224,5 @@ def looked_up(table: Mapping[Any, int], ids: NDArray[Any]) -> NDArray[np.int64]:
     with contextlib.suppress(TypeError):
         set(values)  # Ids that cannot be compared with each other are refused, too.
         return np.array([table.get(id_, -1) for id_ in values], dtype=np.int64)
-    # Raised outside of the handler, or the TypeError would be its context.
+    # Raised outside the handler, so that the TypeError is not its context.
     raise ValueError("Some ids are neither numbers nor strings.")

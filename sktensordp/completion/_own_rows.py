@@ -1,9 +1,9 @@
 """Models that answer users, or other units, from their own rows.
 
-Nobody's values are a secret from themselves. The row of a user is computed from the
-user's raw values and the released rows of the other modes. It answers that user only,
-and stays in this process. If `unit` is a mode, all units are answered in this way
-(`UnitModel`), and otherwise those that were folded in, or all if ``personal=True``
+Users may know their own values. The row of a user is computed from the user's raw
+values and the released rows of the other modes. It serves answers to that user only,
+and stays in this process. If `unit` is a mode, all units get such answers
+(`UnitModel`). Otherwise, users who were folded in do, or all users if ``personal=True``
 (`OwnModel`).
 """
 
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from ..privacy import PrivacyGuarantee
 from ..privacy._conditions import OWN_ANSWERS
-from ..tensor import Rows
+from ..tensor import Rows, TuckerRows
 from ..tensor._observations import places_of
-from ..tensor._rows import OfMode
+from ..tensor._rows import ModeRows
 from ._local import LocalRows, LocalValues
 
 TIED = (
@@ -29,14 +29,14 @@ TIED = (
 
 
 @lru_cache(maxsize=32)
-def for_own_eyes(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
-    """The same guarantee, if answers from own rows are shown to their users only."""
-    return guarantee.under(OWN_ANSWERS) if guarantee.protects else guarantee
+def with_own_answers(guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
+    """Add the condition that answers from own rows are shown to their users only."""
+    return guarantee.with_conditions(OWN_ANSWERS) if guarantee.protects else guarantee
 
 
 @dataclass(frozen=True, eq=False)
 class NoisyValues:
-    """What a model was fitted to: randomised values, less the offset.
+    """The randomised values, less the offset, that a model was fitted to.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class NoisyValues:
 def kept_values(
     values: NDArray[np.floating], noise: float, scale: float, *, is_noisy: bool
 ) -> NoisyValues | LocalValues:
-    """What a fit keeps of the values of its entries, in single precision if it may."""
+    """The values that a fit keeps, in single precision if that is exact enough."""
     kept = values.astype(np.float32 if 1e-30 < scale < 1e30 else float)
     return NoisyValues(kept, noise) if is_noisy else LocalValues(kept, noise)
 
@@ -65,19 +65,19 @@ class OwnModel:
     ----------
     released : Rows
     own : Rows
-        The same with the own rows of these users, and no others, in the first mode.
+        The same model, whose first mode has the own rows of these users alone.
     """
 
     released: Rows
     own: Rows
 
     @classmethod
-    def of(cls, released: Rows, local: LocalRows) -> "OwnModel":
+    def from_local_rows(cls, released: Rows, local: LocalRows) -> "OwnModel":
         """The model that answers for the users of local rows."""
         assert local.rows is not None
         n_columns = released.fixed.shape[1]
         means, covariances = np.split(local.rows, [n_columns], axis=1)
-        of_mode = OfMode(local.units, means, covariances)
+        of_mode = ModeRows(local.units, means, covariances)
         return cls(released, released.with_rows(0, of_mode))
 
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
@@ -106,7 +106,7 @@ class OwnModel:
         return found[:, 0], found[:, 1]
 
     def dense(self) -> NDArray[np.floating]:
-        """Predictions of all entries from released rows, for everybody."""
+        """Predictions of all entries from released rows, which everybody may see."""
         return self.released.dense()
 
     def _answered(
@@ -114,7 +114,7 @@ class OwnModel:
         answers_of: Callable[[Rows, NDArray[np.integer]], NDArray[Any]],
         coordinates: NDArray[np.integer],
     ) -> NDArray[Any]:
-        """Answers from own rows where there are any, and else from released rows."""
+        """Answer from own rows if there are any, and otherwise from released rows."""
         has_own = places_of(coordinates[:, 0], self.own.used[0]) >= 0
         if has_own.all():
             return answers_of(self.own, coordinates)
@@ -126,13 +126,13 @@ class OwnModel:
 
 @dataclass(eq=False)
 class UnitModel:
-    """A model of all units; those without a row share one.
+    """A model of all units; units without a row of their own share one.
 
     Attributes
     ----------
     inner : Rows
-        The model with the mode of the units first. The last row of that mode is the
-        one of all units without a row.
+        The model with the mode of the units first. The last row of that mode is shared
+        by all units without a row.
     units : ndarray of shape (n_units,), int
         The units of the other rows, ascending.
     shape : tuple of int
@@ -141,7 +141,7 @@ class UnitModel:
         The mode of the units.
     """
 
-    inner: Any
+    inner: Rows
     units: NDArray[np.integer]
     shape: tuple[int, ...]
     unit: int
@@ -188,7 +188,7 @@ class UnitModel:
 
     @property
     def factors(self) -> list[NDArray[np.floating]]:
-        """Factors by mode; that of the units has the row of an unknown unit only."""
+        """Factors by mode; the units' factor only has the row of an unknown unit."""
         unit_rows, *others = self.inner.factors
         others.insert(self.unit, unit_rows[-1:])
         return others
@@ -203,4 +203,5 @@ class UnitModel:
     @property
     def core(self) -> NDArray[np.floating]:
         """Core of a Tucker model, with its modes in the order of the tensor."""
+        assert isinstance(self.inner, TuckerRows)
         return np.moveaxis(self.inner.core, 0, self.unit)

@@ -1,26 +1,28 @@
-"""Completions whose units are at several parties; see ``measure/_parties.py``."""
+"""Completions whose units are with several parties; see ``measure/_parties.py``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._sklearn_compat import validate_params
 from .._validation import check_same_length
 from ..measure import PartySums, SharedNoise
 from ..tensor._unit_entries import UnitEntries
 from ._checks import is_empty_list
+from ._domain import Domain
 from ._entries import Entries, entries_of
 from ._problem import Problem, declared_shape, domain_of, unit_of
 from ._requests import UnitTerms
+from ._sources import Answering, CompletionParameters
 from .measurements.units._units import UnitPerturbation
 
 
 @dataclass(frozen=True, eq=False)
 class PartyEntries:
-    """Entries of which a server learns sums alone; see `Entries`.
+    """Entries of which a server learns only sums; see `Entries`.
 
     Attributes
     ----------
@@ -40,19 +42,21 @@ class PartyEntries:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What a guarantee of a fit to these sums rests on besides."""
+        """Further conditions of the guarantee of a fit to these sums."""
         return self.sums.conditions
 
-    def by_unit(self, *_: Any) -> PartySums:
-        """The units: parties have all entries of each together."""
+    def by_unit(self, domain: Domain, unit: int) -> PartySums:
+        """The sums over units; a party holds all entries of a unit."""
         return self.sums
 
-    def with_rows_of(self, _: Any, fitted: Any) -> Any:
-        """A fit to these sums: parties compute the rows of their units."""
+    def with_rows_of(self, units: object, fitted: Answering) -> Answering:
+        """The fitted model; parties compute the rows of their own units."""
         return fitted
 
 
-def declared_shape_and_unit(completion: Any) -> tuple[tuple[int, ...], int]:
+def declared_shape_and_unit(
+    completion: CompletionParameters,
+) -> tuple[tuple[int, ...], int]:
     """The declared shape and the mode of the units; raise if they are not declared."""
     unit, shape = unit_of(completion), declared_shape(completion)
     if unit is None:
@@ -65,12 +69,12 @@ def declared_shape_and_unit(completion: Any) -> tuple[tuple[int, ...], int]:
     return shape, unit
 
 
-def terms_of(completion: Any) -> UnitTerms:
+def terms_of(completion: CompletionParameters) -> UnitTerms:
     """Check the public parameters of a completion on which its parties must agree."""
     shape, unit = declared_shape_and_unit(completion)
     validate_params(completion)
     completion._check_declared()
-    problem = Problem.of(completion, shape)
+    problem = Problem.from_estimator(completion, shape)
     form, domain = problem.form, problem.domain
     settings = {
         "estimator": type(completion).__name__,
@@ -88,7 +92,9 @@ def terms_of(completion: Any) -> UnitTerms:
     return UnitTerms(settings, measurement)
 
 
-def units_of(completion: Any, X: Any, y: Any) -> UnitEntries:
+def units_of(
+    completion: CompletionParameters, X: ArrayLike, y: ArrayLike | None
+) -> UnitEntries:
     """All entries of the units of a party, checked."""
     shape, unit = declared_shape_and_unit(completion)
     if y is None:

@@ -1,13 +1,13 @@
-"""What a measurement may know before it sees a value."""
+"""The public information that a measurement has before it reads a value."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn_compat import effective_n_threads
 from .._validation import check_modes, check_shape, declared_array, warn
@@ -18,6 +18,7 @@ from ..tensor._average_row import average_row
 from ..tensor._pattern import FIRST_COMPONENTS
 from ._domain import Domain, declared_domain
 from ._own_rows import TIED
+from ._sources import CompletionParameters, EntrySource, HasUnit, ObservedEntries
 
 _PERTURBATIONS_OF_UNITS = ("auto", "sums", "statistics")
 
@@ -27,19 +28,19 @@ class Features:
     """Public features of the rows of the second mode and, last, of an unknown row.
 
     They are the declared features and those of the pattern of the coordinates. An
-    unknown row has those of the average entry.
+    unknown row has the features of the average entry.
 
     Attributes
     ----------
     declared : ndarray of shape (n_rows, n_features)
     entries : Entries, PartitionedEntries or None
-        Their coordinates are public; None where they are not.
+        Entries with public coordinates; None if the coordinates are private.
     n_components : int or None
         Largest number of components of the pattern; None for as many as stand out.
     """
 
     declared: NDArray[np.float64]
-    entries: Any
+    entries: "ObservedEntries"
     n_components: int | None
 
     @cached_property
@@ -48,11 +49,11 @@ class Features:
         return self._with(self._pattern and self._pattern.features)
 
     @cached_property
-    def few(self) -> NDArray[np.float64]:
-        """The same with the components of the pattern alone that stand out clearly.
+    def clear(self) -> NDArray[np.float64]:
+        """The features, with only those pattern components that stand out clearly.
 
-        Every feature of a release of sums gets noise, and the core of a Tucker grows
-        with every feature.
+        In a release of sums every feature gets noise, and the core of a Tucker model
+        grows with every feature.
         """
         return self._with(self._pattern and self._pattern.clear_features)
 
@@ -67,7 +68,7 @@ class Features:
 
     @cached_property
     def _pattern(self) -> Pattern | None:
-        """The pattern of the coordinates, if the model takes features of it."""
+        """The pattern of the coordinates, if the model uses features of it."""
         if self.n_components == 0:
             return None
         return self.entries.pattern(self.n_components)
@@ -80,9 +81,9 @@ class Problem:
     Parameters
     ----------
     shape : tuple of int
-        With the mode of protected units first.
+        The mode of protected units comes first.
     entries : Entries, PartitionedEntries or None
-        Where values were observed, if that is public.
+        The entries, if their coordinates are public.
     domain : Domain
         Range and levels of the values.
     epsilon, delta : float
@@ -104,7 +105,7 @@ class Problem:
     """
 
     shape: tuple[int, ...]
-    entries: Any
+    entries: "ObservedEntries"
     domain: Domain
     epsilon: float
     delta: float
@@ -119,7 +120,12 @@ class Problem:
     is_personal: bool = False
 
     @classmethod
-    def of(cls, estimator: Any, shape: tuple[int, ...], entries: Any = None) -> Self:
+    def from_estimator(
+        cls,
+        estimator: CompletionParameters,
+        shape: tuple[int, ...],
+        entries: EntrySource[Any] | ObservedEntries | None = None,
+    ) -> Self:
         """Collect what a measurement needs besides the values; a unit's mode is first.
 
         Parameters
@@ -129,7 +135,7 @@ class Problem:
         shape : tuple of int
             Shape of the tensor.
         entries : object, default=None
-            What the fit is to, if there is a fit; see `observed_entries`.
+            The entries to fit, if there are any; see `observed_entries`.
         """
         n_modes, unit = len(shape), unit_of(estimator)
         if unit is not None and unit >= n_modes:
@@ -143,18 +149,22 @@ class Problem:
         has_public_shape = _is_shape_public(estimator)
         declared = side_features(estimator.side_information, order[1], shape)
         is_personal = unit is None and bool(estimator.personal)
-        n_components: Any = estimator.n_pattern_components
-        n_components = None if n_components == "auto" else int(n_components)
+        of_parameter = estimator.n_pattern_components
+        n_components = None if of_parameter == "auto" else int(of_parameter)
+        # Parties protect whole units and declare the range, so their entries are not
+        # read.
+        observed = cast("ObservedEntries | None", entries)
         places = None
-        if unit is None and entries is not None:
-            places = entries.without_values()
+        if unit is None and observed is not None:
+            places = observed.without_values()
         of_pattern = n_components if estimator.biases else 0
         if of_pattern is None and estimator.perturbation == "sums" and not is_personal:
             of_pattern = FIRST_COMPONENTS  # no others are clear
         return cls(
             shape=tuple(shape[mode] for mode in order),
-            entries=places,
-            domain=domain_of(estimator, entries),
+            # If units are protected, nothing reads the coordinates.
+            entries=cast("ObservedEntries", places),
+            domain=domain_of(estimator, observed),
             epsilon=float(estimator.epsilon),
             delta=float(estimator.delta),
             form=form,
@@ -163,33 +173,33 @@ class Problem:
             n_components=n_components,
             max_iter=estimator.max_iter,
             n_threads=effective_n_threads(),
-            features=Features(declared, places, of_pattern),
+            features=Features(declared, cast("ObservedEntries", places), of_pattern),
             has_public_shape=has_public_shape,
             is_personal=is_personal,
         )
 
     @property
-    def void_for(self) -> float | None:
-        """The epsilon, if the domain or the shape was read off the data, or None.
+    def claimed_epsilon(self) -> float | None:
+        """The epsilon if the domain or the shape was read off the data, otherwise None.
 
-        No finite epsilon holds then.
+        If it was, no finite epsilon holds.
         """
         is_public = self.domain.is_declared and self.has_public_shape
         return None if is_public else float(self.epsilon)
 
 
-def declared_shape(estimator: Any) -> tuple[int, ...] | None:
+def declared_shape(estimator: CompletionParameters) -> tuple[int, ...] | None:
     """The shape that a completion declares, checked; None if it declares none."""
     return None if estimator.shape is None else check_shape(estimator.shape)
 
 
-def unit_of(estimator: Any) -> int | None:
-    """The mode of the units that a completion protects; None if those are entries."""
+def unit_of(estimator: HasUnit) -> int | None:
+    """The mode of the units that a completion protects; None if it protects entries."""
     return None if estimator.unit == "entry" else int(estimator.unit)
 
 
-def check_parameters(estimator: Any) -> Problem | None:
-    """Refuse what a fit would refuse because of its parameters, before there are data.
+def check_parameters(estimator: CompletionParameters) -> Problem | None:
+    """Refuse the parameters that a fit would refuse, before there are data.
 
     Returns
     -------
@@ -198,15 +208,17 @@ def check_parameters(estimator: Any) -> Problem | None:
     """
     shape = declared_shape(estimator)
     if shape is not None:
-        return Problem.of(estimator, shape)
+        return Problem.from_estimator(estimator, shape)
     check_combination(estimator, estimator.smooth_modes)
     side_features(estimator.side_information, _mode_of_features(estimator))
     domain_of(estimator)
     return None
 
 
-def check_combination(estimator: Any, smooth_modes: Any) -> None:
-    """Refuse parameters that no fit admits together, whatever the shape.
+def check_combination(
+    estimator: CompletionParameters, smooth_modes: Sequence[int] | None
+) -> None:
+    """Refuse combinations of parameters that no fit admits, whatever the shape.
 
     Raises
     ------
@@ -214,7 +226,8 @@ def check_combination(estimator: Any, smooth_modes: Any) -> None:
         If they contradict each other.
     """
     unit, perturbation = unit_of(estimator), estimator.perturbation
-    is_smooth = smooth_modes is not None and len(smooth_modes) > 0
+    smooth_modes = () if smooth_modes is None else smooth_modes
+    is_smooth = len(smooth_modes) > 0
     if unit is not None and perturbation not in _PERTURBATIONS_OF_UNITS:
         raise ValueError(
             f"With unit = {unit}, perturbation must be one of "
@@ -236,7 +249,7 @@ def check_combination(estimator: Any, smooth_modes: Any) -> None:
         raise ValueError(TIED)
 
 
-def _is_shape_public(estimator: Any) -> bool:
+def _is_shape_public(estimator: CompletionParameters) -> bool:
     """Whether the shape is public wherever it must be; warn if it is not."""
     is_public = unit_of(estimator) is None or estimator.shape is not None
     if not is_public and math.isfinite(estimator.epsilon):
@@ -250,18 +263,20 @@ def _is_shape_public(estimator: Any) -> bool:
     return is_public
 
 
-def _mode_of_features(estimator: Any) -> int:
+def _mode_of_features(estimator: CompletionParameters) -> int:
     """The only mode whose rows may have declared features."""
     return 0 if unit_of(estimator) else 1
 
 
 def domain_of(
-    estimator: Any, entries: Any = None, earlier: Domain | None = None
+    estimator: CompletionParameters,
+    entries: ObservedEntries | None = None,
+    earlier: Domain | None = None,
 ) -> Domain:
     """The domain of the values for the current parameters of a completion.
 
-    If the parameters declare no range, it is that of an earlier fit, or else the range
-    of the values of `entries`.
+    If the parameters declare no range, the range is that of an earlier fit or, without
+    one, that of the values of `entries`.
     """
     declared = declared_domain(
         estimator.value_bounds, estimator.levels, estimator.level_prior
@@ -283,7 +298,9 @@ def domain_of(
 
 
 def side_features(
-    declared: Any, mode: int, shape: Sequence[int] | None = None
+    declared: Mapping[int, ArrayLike] | Sequence[ArrayLike | None] | None,
+    mode: int,
+    shape: Sequence[int] | None = None,
 ) -> NDArray[np.float64]:
     """Centre and scale the declared features of a mode's rows.
 
@@ -322,7 +339,7 @@ def side_features(
         try:
             rows = given.astype(float)
         except (TypeError, ValueError):
-            # Raised outside of the handler, whose error may show data.
+            # Raised outside the handler, since the error handled there may show data.
             rows = np.array(np.nan)
         if rows.ndim == 0:
             raise ValueError(f"{name} must be an array of numbers.")

@@ -1,16 +1,17 @@
-"""Rankings of items: what is asked of them, the best ones, and which are similar.
+"""Rankings of items: the request, the best items, and similar items.
 
-Two items are as similar as their predictions are correlated over people. A prediction
-is linear in a person's row. So the covariance of two items is that of people's
-regressors, between the rows of the two items. Terms that all items share, such as the
-biases of people, are left out. All other modes are at their average rows.
+The similarity of two items is the correlation of their predictions over people. A
+prediction is linear in a person's row. So the covariance of two items is the covariance
+of people's regressors, multiplied from each side by the row of one item. Terms that all
+items share, such as the biases of people, are left out. All other modes are at their
+average rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, overload
+from typing import Any, Literal, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,7 +29,7 @@ from ..tensor._choices import Choices
 from ._checks import known_indices
 from ._client import PUBLIC_COORDINATES
 
-# Number of scores that are ranked at once: so many stay in the processor's cache.
+# Number of scores that are ranked at once, few enough for the processor's cache.
 _N_RANKED = 2**18
 # Columns in a group.
 _GROUP = 32
@@ -45,26 +46,60 @@ _PUBLIC_IDS = (
 )
 
 
-def hide_users(estimator: Any) -> None:
-    """Let an estimator say that who its users are, and how many, is not public."""
+class RanksItems(Protocol):
+    """The result of a fit that ranks items, of completions or `ImplicitCompletion`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the model."""
+
+    @property
+    def unit(self) -> int | None:
+        """The mode of the protected units; None if entries are protected."""
+
+    @property
+    def new_units(self) -> NDArray[np.integer]:
+        """Units with rows beyond the shape."""
+
+    @property
+    def has_public_lengths(self) -> bool:
+        """Whether synthetic users were drawn with numbers of items from a caller."""
+
+    def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
+        """Predict values at coordinates."""
+
+    def recommend(
+        self, coordinates: NDArray[np.integer], wanted: Wanted
+    ) -> NDArray[np.int64]:
+        """Rank the indices of mode 1 at coordinates."""
+
+    def similar_items(self, items: NDArray[np.integer], k: int) -> NDArray[np.int64]:
+        """The k items most similar to each of the items."""
+
+    def warn_of_lost_rows(self, coordinates: NDArray[np.integer]) -> None:
+        """Warn once if the rows of units at these coordinates were lost in a copy."""
+
+
+def hide_users(estimator: object) -> None:
+    """Let an estimator state that the ids and the number of its users are private."""
     if isinstance(estimator, RankingEstimator):
         estimator._hides_users = True
 
 
 class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
-    """Base class of estimators that rank items: of completions, and of choices.
+    """Base class of estimators that rank items: completions, and models of choices.
 
-    A subclass has a parameter ``shape``, and keeps the result of a fit in
-    ``_fitted``, which knows the mode of protected units (``unit``) and units beyond the
-    shape (``new_units``), and has methods ``predict``, ``recommend``, ``similar_items``
-    and ``warn_of_lost_rows``.
+    A subclass has a parameter ``shape``, and keeps the result of a fit in ``_fitted``.
+    That object has the mode of protected units (``unit``), the units beyond the shape
+    (``new_units``), and the methods ``predict``, ``recommend``, ``similar_items`` and
+    ``warn_of_lost_rows``.
     """
 
     unit: int | str
-    _fitted: Any
+    _fitted: RanksItems
     _of_fit = ("_fitted",)
     _hides_users = False
-    """Whether a `Recommender` keeps to itself who the users are, and how many."""
+    """Whether a `Recommender` keeps the ids and the number of its users private."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in vars(self)
@@ -136,9 +171,9 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         units : int or array-like of shape (n_units,)
-            Indices of mode 0; -1 stands for an unknown index, as in `predict`. Of
-            choices, unknown users and users without a choice get the most popular
-            items.
+            Indices of mode 0; -1 stands for an unknown index, as in `predict`. In a
+            model of choices, unknown users and users without a choice get the most
+            popular items.
         k : int, default=10
             Number of items. No more than there are at mode 1 are returned.
         context : array-like of shape (n_modes - 2,), default=None
@@ -147,7 +182,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             0, in any context. If `unit` is one of the other modes, the context holds
             the index of the unit that asks. An item is then left out only if that unit
             has an entry with it at the same index of mode 0; for an unknown unit, none
-            is left out. Choices have no context.
+            is left out. Models of choices take no context.
         candidates : list or set of int, or list of n_units of these, default=None
             The only items that may be recommended: one list for all, or one for each
             index in `units`. None admits every item. -1 in a list is ignored.
@@ -164,8 +199,9 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             Best first, padded with -1 if fewer than `k` items are left.
         scores : ndarray of shape (k,) or (n_units, k)
             Only with `return_scores`: what `predict` returns for these items, NaN for
-            -1. Items beyond the bounds of the values have the same prediction, but
-            keep their order. Of choices, they are neither values nor probabilities.
+            -1. Items beyond the bounds of the values have the same prediction, but keep
+            their order. The scores of a model of choices are neither values nor
+            probabilities.
 
         Raises
         ------
@@ -178,7 +214,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         fitted = self._fitted
         self._check_items_public("recommend ranks the indices of mode 1")
-        single, asked = one_or_each(units, "units")
+        is_single, asked = one_or_each(units, "units")
         where = _places(self, fitted.new_units, asked, context)
         if not isinstance(exclude_observed, bool | np.bool_):
             raise ValueError("exclude_observed must be True or False.")
@@ -191,22 +227,22 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         fitted.warn_of_lost_rows(where)
         items = fitted.recommend(where, wanted)
         if not return_scores:
-            return items[0] if single else items
+            return items[0] if is_single else items
         rows, places = np.nonzero(items >= 0)
         where = where[rows]
         where[:, 1] = items[rows, places]
         scores = np.full(items.shape, np.nan)
         scores[rows, places] = fitted.predict(where)
-        return (items[0], scores[0]) if single else (items, scores)
+        return (items[0], scores[0]) if is_single else (items, scores)
 
     def similar_items(self, items: ArrayLike, k: int = 10) -> NDArray[np.int64]:
         """Find the items that the same people like, by the released model alone.
 
         The similarity of two items is the correlation of their predictions over the
         indices of mode 0 or, if a unit is protected, over units as the model expects
-        them. Of choices, it is the weight in the item's row of `similarity_`: how much
-        a choice of the item raises the score of the other. No unit's own entries are
-        read, so you may show the answer to everybody.
+        them. In a model of choices, it is the weight in the item's row of
+        `similarity_`: how much a choice of the item raises the score of the other. No
+        unit's own entries are read, so you may show the answer to everybody.
 
         Parameters
         ----------
@@ -220,8 +256,8 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         -------
         similar : ndarray of shape (k,) or (n_items, k)
             Most similar first, padded with -1 if fewer than `k` items have a positive
-            correlation, or weight. No item has one if the model has learned biases
-            only, or nothing about the given item. Of choices, only `items_` have
+            correlation, or weight. None has one if the model has learned only biases,
+            or nothing about the given item. In a model of choices, only `items_` have
             weights.
 
         Raises
@@ -232,13 +268,13 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._check_items_public("similar_items compares the indices of mode 1")
-        single, asked = one_or_each(items, "items")
+        is_single, asked = one_or_each(items, "items")
         known, k = (
             _known_items(self, asked, "items"),
             min(checked_count(k), self._fitted.shape[1]),
         )
         similar = self._fitted.similar_items(known, k)
-        return similar[0] if single else similar
+        return similar[0] if is_single else similar
 
     def _check_items_public(self, what: str) -> None:
         """Refuse to rank items that are the protected units."""
@@ -250,12 +286,12 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             )
 
 
-# --- what is asked --------------------------------------------------------------------
+# --- the request --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Wanted:
-    """What the rows of a ranking may hold.
+    """A request for a ranking: its length, and which items it may hold.
 
     Attributes
     ----------
@@ -263,7 +299,7 @@ class Wanted:
         Number of items in a row.
     candidates, exclude : sequence of ndarray of int, default=None
         One list of items for all rows, or one for each; -1 is no item. Only candidates
-        may be recommended, and nothing that is excluded.
+        may be recommended, and no excluded item.
     exclude_observed : bool, default=True
         Whether to leave out what was observed.
     """
@@ -273,8 +309,8 @@ class Wanted:
     exclude: Sequence[NDArray[np.int64]] | None = None
     exclude_observed: bool = True
 
-    def at(self, rows: NDArray[np.intp]) -> Wanted:
-        """What some of the rows may hold."""
+    def at(self, rows: NDArray[np.intp]) -> Self:
+        """The request for some of the rows."""
         candidates, exclude = (
             lists
             if lists is None or len(lists) == 1
@@ -298,7 +334,7 @@ class Wanted:
         scores_of : callable
             Computes the scores of all items in some of the rows.
         observed : sequence of Choices
-            Items that each of the rows may not hold, in their order.
+            The items observed for each of the rows, in the order of the rows.
 
         Returns
         -------
@@ -319,7 +355,7 @@ class Wanted:
         return best
 
     def _restrict(self, scores: NDArray[np.floating]) -> None:
-        """Make the scores of items that a row may not hold minus infinity."""
+        """Set the scores of items that a row may not hold to minus infinity."""
         if self.candidates is not None:
             others = ~_contains(self.candidates, scores.shape[1])
             np.copyto(scores, -np.inf, where=others)
@@ -329,7 +365,7 @@ class Wanted:
 
 def _contains(lists: Sequence[NDArray[np.int64]], n_items: int) -> NDArray[np.bool_]:
     """Which items each of the lists holds: an array of shape (n_lists, n_items)."""
-    # The last column is that of no item.
+    # The last column stands for no item.
     found = np.zeros((len(lists), n_items + 1), dtype=bool)
     for row, items in zip(found, lists, strict=True):
         row[items] = True
@@ -340,22 +376,22 @@ def _places(
     estimator: RankingEstimator,
     new_users: ArrayLike,
     units: NDArray[Any],
-    context: Any,
+    context: ArrayLike | None,
 ) -> NDArray[np.int32]:
     """Coordinates at which items are ranked; see `known_indices` for new users."""
     _check_indices(units, "units")
     n_others = len(estimator.shape_) - 2
-    rest, single = np.full(n_others, -1), False
+    rest, is_single = np.full(n_others, -1), False
     if context is not None:
-        single, rest = one_or_each(context, "context")
+        is_single, rest = one_or_each(context, "context")
         _check_indices(rest, "context")
-    if single or len(rest) != n_others:
+    if is_single or len(rest) != n_others:
         raise ValueError(f"context must hold {n_others} indices.")
     where = _coordinates(estimator, "units", units, -1, *rest)
     return known_indices(estimator, where, "recommend", new_users)
 
 
-def checked_count(k: Any) -> int:
+def checked_count(k: int) -> int:
     """Return the length of a ranking."""
     if not is_integer(k) or k < 1:
         raise ValueError(f"k must be a positive integer, got {k!r}.")
@@ -363,7 +399,10 @@ def checked_count(k: Any) -> int:
 
 
 def _items_in(
-    estimator: Any, values: Any, n_units: int, name: str
+    estimator: RankingEstimator,
+    values: ArrayLike | None,
+    n_units: int,
+    name: str,
 ) -> list[NDArray[np.int64]] | None:
     """Return lists of items; see `Wanted`."""
     if values is None:
@@ -374,7 +413,9 @@ def _items_in(
     ]
 
 
-def _known_items(estimator: Any, items: NDArray[Any], name: str) -> NDArray[np.int64]:
+def _known_items(
+    estimator: RankingEstimator, items: NDArray[Any], name: str
+) -> NDArray[np.int64]:
     """Return indices of items; -1 for unknown ones."""
     _check_indices(items, name)
     unknown = [-1] * (len(estimator.shape_) - 2)
@@ -383,7 +424,7 @@ def _known_items(estimator: Any, items: NDArray[Any], name: str) -> NDArray[np.i
 
 
 def _check_indices(values: NDArray[Any], name: str) -> None:
-    """Refuse what is not numbers, and a mask, which would stand for 0 and 1."""
+    """Refuse anything but numbers; a mask would be read as 0 and 1."""
     check_numeric(values, name)
     if "booleans" in kinds_of(values):
         raise ValueError(
@@ -391,8 +432,10 @@ def _check_indices(values: NDArray[Any], name: str) -> None:
         )
 
 
-def _coordinates(estimator: Any, name: str, *columns: Any) -> NDArray[Any]:
-    """Columns of numbers as an array of a type that holds each of them exactly."""
+def _coordinates(
+    estimator: RankingEstimator, name: str, *columns: ArrayLike
+) -> NDArray[Any]:
+    """Columns of numbers as one array, of a type that holds each number exactly."""
     arrays = [np.asarray(column) for column in columns]
     is_signed = all(array.dtype.kind == "i" for array in arrays)
     dtype = np.int64 if is_signed else np.longdouble
@@ -411,7 +454,7 @@ def _coordinates(estimator: Any, name: str, *columns: Any) -> NDArray[Any]:
 def best_of(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
     """Columns of the k largest scores of each row, best first.
 
-    Of equal scores, that of the lower column comes first. -1 means that no score above
+    If scores are equal, the lower column comes first. -1 means that no score above
     minus infinity is left.
     """
     n_rows, n_columns = scores.shape
@@ -428,12 +471,12 @@ def best_of(scores: NDArray[np.floating], k: int) -> NDArray[np.int64]:
 
 
 def _best_columns(scores: NDArray[np.floating], n: int) -> NDArray[np.int64]:
-    """The columns of `best_of` in ascending order; any others at minus infinity."""
+    """The columns of `best_of`, ascending; any other columns have minus infinity."""
     n_rows, n_columns = scores.shape
     n_groups = n_columns // _GROUP
-    if n_groups > 4 * n:  # Otherwise, to rank groups first is not worthwhile.
-        # Every n_groups-th column is in one group. Vectors of its largest scores are
-        # long, so this is fast.
+    if n_groups > 4 * n:  # Otherwise, ranking groups first is not worthwhile.
+        # Every n_groups-th column is in one group. The vectors of the groups' largest
+        # scores are long, so this is fast.
         n_whole = n_groups * _GROUP
         whole = scores[:, :n_whole].reshape(n_rows, _GROUP, n_groups)
         largest = whole.max(axis=1)
@@ -454,12 +497,12 @@ def _best_columns(scores: NDArray[np.floating], n: int) -> NDArray[np.int64]:
 
 
 def _first_best(scores: NDArray[np.floating], n: int) -> NDArray[np.int64]:
-    """See `_best_columns`; of columns that are given in their order."""
+    """See `_best_columns`; the columns are given in ascending order."""
     n_rows = len(scores)
     least = np.partition(scores, -n, axis=1)[:, -n, np.newaxis]
     rows, columns = np.nonzero(scores >= least)
     if len(rows) > n * n_rows:
-        # Of those that equal the least, the first ones are kept.
+        # Of the columns that equal the least score, the first are kept.
         is_least = scores[rows, columns] == least[rows, 0]
         n_above = np.bincount(rows[~is_least], minlength=n_rows)
         place = np.cumsum(is_least)
@@ -468,7 +511,7 @@ def _first_best(scores: NDArray[np.floating], n: int) -> NDArray[np.int64]:
     return columns.reshape(n_rows, n)
 
 
-# --- which are similar ----------------------------------------------------------------
+# --- similar items ----------------------------------------------------------------
 
 
 def item_vectors(
@@ -479,7 +522,7 @@ def item_vectors(
     Parameters
     ----------
     model : Rows
-        Its first mode holds people, or directions in which they differ.
+        Its first mode holds people, or the directions in which they differ.
     mode : int
         The mode of the items.
     average : ndarray of shape (n_columns,)
@@ -488,7 +531,7 @@ def item_vectors(
     Returns
     -------
     vectors : ndarray of shape (n_items, n)
-        Zero for an item of which nothing is known.
+        Zero for an item about which nothing is known.
     """
     people = np.concatenate([model.means[0], average[np.newaxis]])
     unknown = np.full(len(people), -1)
@@ -513,15 +556,15 @@ def similar_to(
 ) -> NDArray[np.int64]:
     """The k other items with the largest similarities to each item, best first.
 
-    -1, if fewer have a positive one.
+    -1 if fewer than k similarities are positive.
     """
     best = np.full((len(items), k), -1, dtype=np.int64)
-    n = 256  # So many have their similarities to all others in memory at once.
+    n = 256  # Their similarities to all other items are in memory at once.
     for start in range(0, len(items), n):
         asked = items[start : start + n]
         scores: NDArray[np.float64] = vectors[asked] @ vectors.T
         scores[np.arange(len(asked)), asked] = 0.0
-        # Of an unknown item, nothing is known.
+        # Nothing is known about an unknown item.
         scores[(scores <= 0) | (asked < 0)[:, np.newaxis]] = -np.inf
         best[start : start + n] = best_of(scores, k)
     return best

@@ -1,7 +1,7 @@
-"""What a server asks parties about units, as data that a party checks, never code.
+"""Requests of a server to parties about units: data that a party checks, never code.
 
-See ``measure/_requests.py``: here is what only requests about units have, in four
-questions.
+``measure/_requests.py`` has the general part. This module has the four questions that
+only concern units.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from ..measure import (
     Question,
     SharedNoise,
     SumFields,
+    Sums,
 )
 from ..privacy import PrivacyGuarantee
 from ..tensor import CPForm
 from ._problem import Problem
 from .measurements.units._block_totals import BlockTotals
 from .measurements.units._questions import (
-    PIECES,
+    FIRST_VECTORS,
     BlockQuestion,
     CountQuestion,
     FirstQuestion,
@@ -55,7 +56,7 @@ class UnitTerms:
     ----------
     settings : dict
     measurement : UnitPerturbation
-        With the units' mode first.
+        The units' mode comes first.
     """
 
     settings: dict[str, Any]
@@ -67,7 +68,7 @@ class UnitTerms:
         return self.measurement.planned_noise
 
     def guarantee(self, noise: SharedNoise) -> PrivacyGuarantee:
-        """Guarantee of all releases together, with noise in shares."""
+        """Guarantee of all releases together, with the noise added in shares."""
         return replace(self.measurement, shared_noise=noise).guarantee
 
     def n_people(self, n_samples: int | None) -> int:
@@ -79,7 +80,7 @@ class UnitTerms:
         return self.measurement.problem.shape[0]
 
     def written(
-        self, question: Any, arrays: dict[str, NDArray[Any]]
+        self, question: Question, arrays: dict[str, NDArray[Any]]
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         """Fields of a question, and of each of its sums; see `Terms`."""
         fields = _question_fields(question, arrays)
@@ -99,10 +100,11 @@ class UnitTerms:
 # --- writing --------------------------------------------------------------------------
 
 
-def _sum_fields(sums: Any, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def _sum_fields(sums: Sums, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     if isinstance(sums, ProductSums):
         arrays["shares"] = sums.shares
         return {"least": sums.least}
+    assert isinstance(sums, BoundedSums)
     return {"bound": sums.bound}
 
 
@@ -139,9 +141,9 @@ def _total_fields(totals: UnitTotals) -> dict[str, float]:
     return {name: float(getattr(totals, name)) for name in _TOTALS}
 
 
-# Totals on which contributions depend.
+# The totals on which contributions depend.
 _TOTALS = ("n_units", "offset", "typical_size")
-# Attributes of a model that are lists with an array for each of the other modes.
+# The attributes of a model that are lists of arrays, one for each of the other modes.
 _OF_MODES = ("biases", "uncertainty")
 
 
@@ -151,11 +153,11 @@ _OF_MODES = ("biases", "uncertainty")
 def _question(
     fields: Fields, arrays: Arrays, problem: Problem
 ) -> tuple[Callable[..., Question], list[tuple[int, int] | None]]:
-    """A question but for its sums, and their shapes; None for products of rows."""
+    """A question without its sums, and their shapes; None for products of rows."""
     sizes = problem.shape[1:]
     kind = fields.text("kind", "first|counts|pattern|block")
     if kind == "first":
-        return FirstQuestion, [(1, piece.size) for piece in PIECES]
+        return FirstQuestion, [(1, piece.size) for piece in FIRST_VECTORS]
     if kind == "counts":
         of_totals = _totals(fields)
         return partial(CountQuestion, totals=of_totals), [(n, 1) for n in sizes]
@@ -231,7 +233,7 @@ def _model(fields: Fields, arrays: Arrays, problem: Problem) -> SharedModel:
     is_bias_alone = groups[:1] and groups[0][0] == 1
     if not 0 <= n_features <= _MOST_FEATURES or (problem.biases and not is_bias_alone):
         fields.refuse("groups")
-    # The blocks of the form after that of the units.
+    # The blocks of the form after the units' block.
     blocks = form.blocks((1, *sizes))[1:] if form else []
     return SharedModel(
         form,

@@ -1,9 +1,10 @@
-"""Synthetic users: drawn from what a fit has released, and from nothing else.
+"""Synthetic users, drawn only from what a fit has released.
 
-A user has a number of items, from the released histogram. The items follow one after
-the other, without repetition: by weight, or by their similarity to the items before.
-The weights and similarities are fitted to what was released, on users drawn with fixed
-seeds. So a table is a function of the releases and of the caller's seed.
+The number of a user's items is drawn from the released histogram. The items are then
+drawn one after the other, without repetition: by weight, or by their similarity to the
+items before. The weights and similarities are fitted to what was released, on users
+drawn with fixed seeds. So a table is a function of the releases and of the caller's
+seed.
 """
 
 import math
@@ -13,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from .._validation import (
@@ -29,10 +30,10 @@ from .measurements.units._item_model import ItemModel
 from .measurements.units._population import Population
 from .measurements.units._shared_model import SharedModel
 
-# Number of rounds in which a sampler is fitted, of the last ones, which fit counts
-# alone, and of items drawn in each.
+# Number of rounds of the fit of a sampler; number of the last rounds, which fit only
+# counts; and number of items drawn in each round.
 _ROUNDS, _ROUNDS_OF_COUNTS, _N_DRAWN = 48, 12, 100_000
-# Largest share of the items that are drawn by weight, with which a fit begins.
+# Largest share of the items that are drawn by weight. A fit begins with it.
 _MOST_BY_WEIGHT = 0.2
 # Number of uniform numbers that are in memory at once.
 _N_AT_ONCE = 2**20
@@ -56,7 +57,7 @@ class UserSampler:
     ----------
     population : Population
     error : float
-        Standard deviation of the noise in the model's counts; 0 if they are taken as
+        Standard deviation of the noise in the model's counts; 0 takes the counts as
         they are. Each item of a user with n items counts 1 / sqrt(max(n, least_size)).
     least_size : float
     model : ItemModel
@@ -74,9 +75,9 @@ class UserSampler:
 
     @classmethod
     def of_entries(cls, population: Population, counts: NDArray[np.float64]) -> Self:
-        """The sampler of the items of ratings, of which no similarities are known."""
+        """The sampler of the items of ratings, whose similarities are unknown."""
         size = population.typical_size
-        return cls(population, 0.0, size, ItemModel.of_counts(counts))
+        return cls(population, 0.0, size, ItemModel.from_counts(counts))
 
     @property
     def n_items(self) -> int:
@@ -84,11 +85,14 @@ class UserSampler:
         return len(self.model.counts)
 
     def sizes(
-        self, n_users: int, lengths: NDArray[np.int64] | None, rng: np.random.Generator
+        self,
+        n_users: int,
+        items_per_user: NDArray[np.int64] | None,
+        rng: np.random.Generator,
     ) -> NDArray[np.int64]:
-        """Numbers of items of users, drawn from `lengths` or as they were released."""
-        if lengths is not None:
-            return rng.choice(lengths, n_users)
+        """Draw users' numbers of items: from those given, or the released histogram."""
+        if items_per_user is not None:
+            return rng.choice(items_per_user, n_users)
         cumulative = np.cumsum(self._chances)
         drawn = np.searchsorted(cumulative, rng.random(n_users), side="right")
         return np.minimum(drawn + 1, self.n_items)
@@ -96,9 +100,9 @@ class UserSampler:
     def draw(
         self, sizes: NDArray[np.int64], rng: np.random.Generator
     ) -> NDArray[np.int32]:
-        """Draw items: for each user `sizes` of them, distinct and ascending."""
+        """Draw each user's items, as many as `sizes` says, distinct and ascending."""
         starts = np.append(0, np.cumsum(sizes))
-        # The uniform numbers of a part of the users are in memory at once.
+        # Only the uniform numbers of some users are in memory at a time.
         ends = np.searchsorted(starts, np.arange(0, starts[-1], _N_AT_ONCE))
         parts = [
             self._drawn(self._fitted, sizes[first:last], rng)[0]
@@ -113,9 +117,9 @@ class UserSampler:
 
     @cached_property
     def _rates(self) -> NDArray[np.float64]:
-        """Counts per user. Rare items get what the others leave of all choices."""
+        """Counts per user. Rare items share the choices that the other items leave."""
         counts = self.model.counts
-        # Larger counts, in standard deviations, are taken as they are.
+        # Counts above this many standard deviations are taken as they are.
         is_rare = counts <= 3 * self.error
         expected = expected_counts(counts, self.error)
         rates = np.where(is_rare, expected, counts)
@@ -148,7 +152,7 @@ class UserSampler:
         n_users, n_pairs = math.ceil(_N_DRAWN / mean), len(model.products)
         n_rounds = _ROUNDS if n_pairs else _ROUNDS_OF_COUNTS
         for number in range(n_rounds):
-            # The first twelve steps are whole, and later ones ever shorter.
+            # The first twelve steps are whole; later steps become shorter.
             sizes, step = self.sizes(n_users, None, rng), min(1.0, 12 / (1 + number))
             drawn, counts = self._drawn(draws, sizes, rng, counts=True)
             counts *= rates.sum() / counts.sum()
@@ -172,7 +176,7 @@ class UserSampler:
         *,
         counts: bool = False,
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Draw items, and compute their expected counts per user, if asked to."""
+        """Draw items; if requested, also compute their expected counts per user."""
         from ..tensor.kernels._drawn import draw_items
 
         starts = np.append(0, np.cumsum(sizes))
@@ -215,7 +219,7 @@ def products_of(
     chosen = sparse.csr_array(
         (np.ones(starts[-1]), rows[kept], starts), shape=(len(sizes), len(q))
     )
-    # Lengths of the centred products with half of their diagonal.
+    # Lengths of the centred products, with half of the diagonal.
     off = np.repeat(sizes, sizes) * q[chosen.indices]
     fourth = sparse.csr_array(
         ((1 - off) ** 4 - off**4, chosen.indices, starts), shape=chosen.shape
@@ -247,33 +251,33 @@ def _closer(
     similarity = draws.similarity.copy()
     for left, right in (model.pairs, model.pairs[::-1]):
         start = np.abs(model.similarity[left, right])
-        # Smaller similarities move as this one does.
+        # Smaller similarities move as much as this one.
         similarity[left, right] += change * np.maximum(start, 0.05)
     return replace(draws, similarity=similarity, by_weight=float(by_weight))
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a caller of `sample_users` asks for.
+    """The checked arguments of `sample_users`.
 
     Attributes
     ----------
     n_users : int
-    lengths : ndarray of int or None
+    items_per_user : ndarray of int or None
         Public numbers of items to draw from.
     rng : numpy.random.Generator
     """
 
     n_users: int
-    lengths: NDArray[np.int64] | None
+    items_per_user: NDArray[np.int64] | None
     rng: np.random.Generator
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
-        n_users: Any,
-        lengths: Any,
-        random_state: Any,
+        n_users: int | None,
+        items_per_user: ArrayLike | None,
+        random_state: int | None,
         population: Population,
         n_items: int,
     ) -> Self:
@@ -288,23 +292,28 @@ class Request:
             n_users = max(round(population.n_users), 1)
         n_users = check_integer(n_users, "n_users", 1, LARGEST_INDEX)
         check_noise_seed(random_state)
-        if lengths is not None:
-            lengths = as_numpy(lengths, "lengths")
-            are_integers = lengths.ndim == 1 and lengths.dtype.kind in "iu"
-            if not are_integers or not lengths.size:
-                raise ValueError("lengths must be a list of integers, such as [3, 5].")
-            if lengths.min() < 1 or lengths.max() > n_items:
+        if items_per_user is not None:
+            items_per_user = as_numpy(items_per_user, "items_per_user")
+            are_integers = (
+                items_per_user.ndim == 1 and items_per_user.dtype.kind in "iu"
+            )
+            if not are_integers or not items_per_user.size:
                 raise ValueError(
-                    f"lengths must be between 1 and the number of items, {n_items}."
+                    "items_per_user must be a list of integers, such as [3, 5]."
                 )
-            lengths = lengths.astype(np.int64)
+            if items_per_user.min() < 1 or items_per_user.max() > n_items:
+                raise ValueError(
+                    f"items_per_user must be between 1 and the number of items, "
+                    f"{n_items}."
+                )
+            items_per_user = items_per_user.astype(np.int64)
         seed = None if random_state is None else int(random_state)
-        return cls(n_users, lengths, np.random.default_rng(seed))
+        return cls(n_users, items_per_user, np.random.default_rng(seed))
 
 
 def sample_choices(sampler: UserSampler, request: Request) -> NDArray[np.int64]:
     """Draw choices: a user and an item in every row."""
-    sizes = sampler.sizes(request.n_users, request.lengths, request.rng)
+    sizes = sampler.sizes(request.n_users, request.items_per_user, request.rng)
     users = np.repeat(np.arange(len(sizes)), sizes)
     return np.column_stack([users, sampler.draw(sizes, request.rng)])
 
@@ -330,7 +339,7 @@ def sample_entries(
     for start in range(0, len(where), _N_AT_ONCE // 8):
         part = slice(start, start + _N_AT_ONCE // 8)
         users, others = where[part, 0], where[part, 1:]
-        values[part] = model.known(others)
+        values[part] = model.baseline(others)
         values[part] += np.sum(model.regressors(others) * rows[users], axis=1)
     values += math.sqrt(model.noise) * rng.standard_normal(len(values))
     return where, domain.clip(domain.middle + domain.scale * values)

@@ -3,18 +3,23 @@
 import math
 from collections.abc import Iterable
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .._docstrings import with_sections_of
 from .._sklearn_compat import Interval
 from .._validation import described
-from ..tensor import TuckerForm, cp_to_tucker
+from ..tensor import Rows, TuckerForm, cp_to_tucker
 from ._base import USUAL_RANK, BaseCompletion
 
-# Ranks that `rank=None` takes, by the number of modes: the time of a fit grows with the
-# square of the size of the core.
+if TYPE_CHECKING:
+    from tensorly.tucker_tensor import TuckerTensor
+
+    from ._own_rows import UnitModel
+
+# The ranks of `rank=None`, by the number of modes. They are small because the time of a
+# fit grows with the square of the size of the core.
 _USUAL_RANKS = {2: USUAL_RANK, 3: USUAL_RANK, 4: 3, 5: 1}
 
 
@@ -56,16 +61,16 @@ class TuckerCompletion(BaseCompletion):
     -----
     $model
 
-    A Tucker decomposition also has a core, with the weight of every combination of the
-    factors' columns. Each mode may have its own rank: a small one for time bins, a
+    A Tucker decomposition also has a core, which has a weight for every combination of
+    the factors' columns. Each mode may have its own rank: a small one for time bins, a
     larger one for users and items.
 
     "input" starts from a CP if there are two modes. Otherwise, it starts from leading
     singular vectors of the randomised values if the tensor has at most 2**24 elements,
     at least a fiftieth of it is observed, and less than four fifths of the variance of
-    the randomised values is noise; or else near a matrix factorisation of the first two
-    modes, which the other modes modulate. The time of the fit grows with the square of
-    the product of all ranks but one.
+    the randomised values is noise; in all other cases, it starts near a matrix
+    factorisation of the first two modes, which the other modes modulate. The time of
+    the fit grows with the square of the product of all ranks but one.
 
     $notes
 
@@ -134,7 +139,7 @@ class TuckerCompletion(BaseCompletion):
             )
         return tuple(ranks.tolist())
 
-    def _decomposition(self, model: Any) -> Any:
+    def _decomposition(self, model: "Rows | UnitModel") -> "TuckerTensor":
         from tensorly.tucker_tensor import TuckerTensor
 
         core = getattr(model, "core", None)

@@ -1,10 +1,10 @@
 """The randomizer of a single value.
 
 Guarantee. Take two data sets that differ in the value of one observed entry, at the
-same coordinates. Under the two, the randomised values, and all that is computed from
-them, have probabilities within e^epsilon of each other (Wei et al. 2022, Theorem 1, for
-a public range of the values). Only one draw depends on the changed value, so the
-guarantee holds for any number of entries.
+same coordinates. Under the two, the probabilities of the randomised values, and of
+anything computed from them, are within e^epsilon of each other (Wei et al. 2022,
+Theorem 1, for a public range of the values). Only one draw depends on the changed
+value, so the guarantee holds for any number of entries.
 """
 
 import math
@@ -34,8 +34,8 @@ _PAPER = "Wei, Li, Mao and Wang (2022), Algorithm 1 and Theorem 1"
 class EntryRandomizer:
     """Clips and randomises each observed value, and states the guarantee.
 
-    What is drawn for a value is the number of an output of a table, in ascending order,
-    or else a noisy value.
+    For each value it draws an output of a table, stored as its number in ascending
+    order, or, without a table, a noisy value.
 
     Attributes
     ----------
@@ -43,8 +43,8 @@ class EntryRandomizer:
     guarantee : PrivacyGuarantee
         Guarantee of all randomised values together.
     noise_variance : float
-        Variance of a randomised value around the value; where it depends on the value,
-        the least one.
+        Variance of a randomised value around the value; the least one if it depends on
+        the value.
     mechanism : LaplaceLattice, LevelTable or None
         None only clips the values.
     """
@@ -55,9 +55,9 @@ class EntryRandomizer:
     mechanism: Any = None
 
     def noise_around(self, variance: float) -> float:
-        """Variance that noise adds to observations of a mean; from public assumptions.
+        """Variance that noise adds to observations of a mean, under public assumptions.
 
-        Outputs of a table are replaced by observations of less variance; see
+        Observations with less variance replace the outputs of a table; see
         `TableLikelihood`.
 
         Parameters
@@ -104,12 +104,12 @@ class EntryRandomizer:
         values : ndarray of shape (n,), float32 or float64
             Randomised in double precision; rounding the result is post-processing.
         streams : NoiseStreams or None
-            Of a release that the open budgets have recorded. Not read without noise, or
-            if clients have randomised the values.
+            Streams of a release that the open budgets have recorded. Not read without
+            noise, or if clients have randomised the values.
         first, n_all : int
-            Position of the first value among all values of the release, and the number
-            of all. By default these values are all. The noise of a value depends on its
-            position only, not on which values are randomised in one call.
+            Position of the first value among all values of the release, and their
+            number. By default, `values` is all of them. The noise of a value depends on
+            its position only, not on which values are randomised in one call.
         received : bool, default=False
             Whether clients have randomised the values.
 
@@ -137,7 +137,7 @@ class EntryRandomizer:
             start, stop = max(begin, first), min(end, last)
             in_values = slice(start - first, stop - first)
             in_block = slice(start - begin, stop - begin)
-            # The rest of the block's noise belongs to values of other calls.
+            # The rest of the block's noise belongs to the values of other calls.
             filled = np.full(end - begin, self.domain.bounds[0])
             filled[in_block] = values[in_values]
             of_block = self._draw_block(filled, recorded.stream(block))
@@ -147,7 +147,9 @@ class EntryRandomizer:
         in_threads(run, blocks, effective_n_threads())
         return drawn
 
-    def _draw_block(self, values: NDArray[np.float64], bits: Any) -> NDArray[Any]:
+    def _draw_block(
+        self, values: NDArray[np.float64], bits: np.random.BitGenerator
+    ) -> NDArray[Any]:
         table = self.mechanism
         if not self.has_table:
             return table.randomize(self.domain.clip(values), bits)
@@ -155,7 +157,7 @@ class EntryRandomizer:
         return np.argsort(np.argsort(table.outputs))[symbols]
 
     def values_of(self, drawn: NDArray[Any], dtype: DTypeLike) -> NDArray[np.floating]:
-        """Randomised values, of the given type, from what was drawn for them."""
+        """Convert draws to randomised values of the given type."""
         values = self.outputs[drawn] if self.has_table else drawn
         return values.astype(dtype, copy=False)
 
@@ -166,13 +168,13 @@ class EntryRandomizer:
         return self.values_of(self.draw(values, streams), values.dtype)
 
     def _received(self, values: NDArray[np.floating]) -> NDArray[Any]:
-        """Check what clients drew, and copy it; without noise, clip values.
+        """Check and copy the values that clients sent; without noise, clip them.
 
         Raises
         ------
         ValueError
-            If there is a table and a value is not in it; or if there is none and all
-            values are within the range, although noise leaves as many there with
+            If there is a table and a value is not in it; or if there is no table and
+            all values are within the range, although noise leaves that many there with
             probability at most 1e-9.
         """
         if self.mechanism is None:
@@ -189,7 +191,7 @@ class EntryRandomizer:
             return values.copy()
         outputs = self.outputs
         numbers = np.searchsorted((outputs[1:] + outputs[:-1]) / 2, values)
-        # Values may have been rounded on their way here, by so little.
+        # Values may have been rounded on their way, by no more than this.
         distances = np.abs(outputs[numbers] - values)
         if np.any(distances > 1e-6 * (outputs[-1] - outputs[0])):
             raise ValueError(
@@ -208,7 +210,7 @@ class EntryRandomizer:
         return math.log1p(-p_leave)
 
     def likelihood(self, offset: float, scale: float) -> TableLikelihood | None:
-        """What outputs say about levels less `offset`, divided by `scale`.
+        """Likelihood of outputs, for levels less `offset`, divided by `scale`.
 
         Returns
         -------
@@ -243,22 +245,25 @@ def plan_entry_randomizer(epsilon: float, domain: Domain) -> EntryRandomizer:
     if math.isinf(epsilon):
         return EntryRandomizer(domain, guarantee_without_noise(), 0.0)
     levels = domain.levels
+    mechanism: LevelTable | LaplaceLattice
     if levels is not None and len(levels) <= LARGEST_TABLE:
-        mechanism: Any = level_table(levels, float(epsilon), domain.prior)
+        mechanism = level_table(levels, float(epsilon), domain.prior)
         event = TableDpEvent(weights=mechanism.weights)
         variance = float(mechanism.level_variances.min())
         method = "randomised by a public table for these levels"
     else:
         mechanism = domain_lattice(epsilon, domain)
-        event = LatticeLaplaceDpEvent.of(mechanism, mechanism.n_steps)
+        event = LatticeLaplaceDpEvent.from_lattice(mechanism, mechanism.n_steps)
         variance = mechanism.noise_variance
         method = "given discrete Laplace noise on a public lattice"
     statement = (
         f"{domain.rounding}Each observed value was {method}; all else is computed from "
         f"these draws and the coordinates."
     )
-    void_for = None if domain.is_declared else float(epsilon)
-    guarantee = entry_guarantee(event, statement, _PAPER, void_for=void_for, local=None)
+    claimed_epsilon = None if domain.is_declared else float(epsilon)
+    guarantee = entry_guarantee(
+        event, statement, _PAPER, claimed_epsilon=claimed_epsilon, local=None
+    )
     return EntryRandomizer(domain, guarantee, variance, mechanism)
 
 
@@ -274,9 +279,10 @@ def domain_lattice(epsilon: float, domain: Domain, n_values: int = 1) -> Laplace
         low, high = domain.levels[0], domain.levels[-1]
         if np.allclose(steps, steps.mean(), rtol=1e-6, atol=0):
             return laplace_lattice(low, high, float(epsilon), step=float(steps.mean()))
-    lattice: Any = laplace_lattice(low, high, float(epsilon))
+    lattice = laplace_lattice(low, high, float(epsilon))
     most_steps = 2**52 // n_values
-    # With fewer steps than 2**10, values would be so coarse that sums show it.
+    assert isinstance(lattice.n_steps, int)
+    # With fewer than 2**10 steps, rounding the values would visibly change the sums.
     if lattice.n_steps <= most_steps or most_steps < 2**10:
         return lattice
     return laplace_lattice(low, high, float(epsilon), step=(high - low) / most_steps)
@@ -293,7 +299,7 @@ def entry_guarantee(
     source: str,
     *,
     delta: float = 0.0,
-    void_for: float | None = None,
+    claimed_epsilon: float | None = None,
     claimed: tuple[float, float] | None = None,
     local: bool | None = False,
 ) -> PrivacyGuarantee:
@@ -305,13 +311,13 @@ def entry_guarantee(
     statement, source : str
     delta : float, default=0.0
         The delta at which to state epsilon.
-    void_for : float, default=None
-        The requested epsilon, if the range was read off the values themselves, so that
-        no finite epsilon holds.
+    claimed_epsilon : float, default=None
+        The requested epsilon, if the range was read off the values themselves: no
+        finite epsilon holds then.
     claimed : tuple of (float, float), default=None
         The (epsilon, delta) that a paper claims, if the claim is false.
     local : bool or None, default=False
-        False if there is noise on what entries have in common; None if each value is
+        False if noise is added to quantities that entries share; None if each value is
         randomised by itself, and sent with its coordinates.
 
     Returns
@@ -320,13 +326,13 @@ def entry_guarantee(
     """
     from dp_accounting import dp_event
 
-    if void_for is not None:
-        event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
+    if claimed_epsilon is not None:
+        event, claimed = dp_event.NonPrivateDpEvent(), (claimed_epsilon, delta)
         statement += (
             " The range was read off the values themselves, so nobody is protected; "
             "declare value_bounds or levels."
         )
-    return PrivacyGuarantee.of(
+    return PrivacyGuarantee.from_event(
         event,
         delta=delta,
         unit="entry",

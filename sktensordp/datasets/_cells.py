@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 # Least length of a batch of draws, so that its share of new cells is a reliable
 # estimate and the last few cells do not need a batch each.
 _MIN_BATCH = 4096
-# One draw takes about as long as a look at this many cells.
+# One draw takes about as long as visiting this many cells.
 _COST_OF_DRAW = 4
 
 
@@ -75,7 +75,7 @@ def _draw_other_cells(
         best_sums = np.concatenate([best_sums, sums])
         cells = np.concatenate([cells, np.arange(start, stop)])
         if len(best_sums) > n_draws:
-            # A partition would leave them in an order of the processor's choice.
+            # After a partition, their order would depend on the processor.
             kept = np.argsort(best_sums, kind="stable")[-n_draws:]
             best_sums, cells = best_sums[kept], cells[kept]
     return cells

@@ -58,7 +58,7 @@ def make_choices(
         The `k`-th most active user, counted from 0, has weight
         ``(k + 1) ** -user_exponent``. With 0, all users are equally active.
     item_exponent : float, default=0.8
-        The same for the popularity of items.
+        Like `user_exponent`, for the popularity of items.
     random_state : int, RandomState instance or None, default=None
         Seed. Pass an int to get the same choices at every call.
 
@@ -189,7 +189,8 @@ def _sizes(
         share = np.where(free, weights, 0.0)
         share = np.floor(left * share / share.sum()).astype(np.int64)
         if not share.any():
-            # Less than one choice for each: give one to those with the largest weights.
+            # There is less than one choice for each user: give one to those with the
+            # largest weights.
             order = np.argsort(-weights[free], kind="stable")
             sizes[np.flatnonzero(free)[order[:left]]] += 1
         sizes = np.minimum(sizes + share, n_items)

@@ -31,14 +31,14 @@ def make_low_rank_tensor(
     scaled: bool = True,
     random_state: int | np.random.RandomState | None = None,
 ) -> Bunch:
-    """Generate a low-rank tensor of which some entries are observed, with noise.
+    """Generate a low-rank tensor with noise, and observe some of its entries.
 
-    The design is that of the simulation study of [1]_. A CP decomposition has factors
-    of standard normal numbers, with columns scaled to unit length. A Tucker
-    decomposition has factors with orthonormal columns, uniformly distributed up to
-    their signs, and a core of standard normal numbers. The tensor is scaled to the
-    range [0, 1], noise is added, and a random set of entries is observed; all sets of
-    that size are equally likely.
+    The design follows the simulation study of [1]_. A CP decomposition has factors of
+    standard normal numbers, with columns scaled to unit length. A Tucker decomposition
+    has factors with orthonormal columns, uniformly distributed up to their signs, and a
+    core of standard normal numbers. The tensor is scaled to the range [0, 1], noise is
+    added, and a random set of entries is observed; all sets of that size are equally
+    likely.
 
     Parameters
     ----------

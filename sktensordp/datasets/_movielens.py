@@ -49,11 +49,11 @@ def fetch_movielens(
     The function uses the first of these that exists: the archive
     ``movielens/ml-{name}.zip`` in `data_home`, the unpacked folder
     ``movielens/ml-{name}`` there, and the same two directly in `data_home`. If none
-    exists, it downloads the archive to the first place.
+    exists, it downloads the archive to the first of these paths.
 
     It verifies every file. An archive must have its published checksum, or hold
     ratings with a known checksum. Ratings in an unpacked folder must have a known
-    checksum too. For most editions none is known. Then the numbers of users, rated
+    checksum too. If none is known, as for most editions, the numbers of users, rated
     items and ratings must be the published ones, and all ratings must be on the scale:
     this detects a truncated or wrong file, but not a subtle change.
 
@@ -179,7 +179,7 @@ def _download(editions: Sequence[Edition], folder: Path) -> Path:
                 shutil.copyfileobj(reply, file)
         except (OSError, HTTPException) as error:
             if isinstance(error, HTTPError):
-                error.close()  # It is the reply, too.
+                error.close()  # The error is also the response.
             raise OSError(
                 f"Could not download {url} ({error}). Try again later, or get the "
                 f"file in another way, save it as {path}, and call fetch_movielens "
@@ -193,7 +193,7 @@ def _download(editions: Sequence[Edition], folder: Path) -> Path:
 def _identify_archive(
     path: Path, editions: Sequence[Edition], name: str | Path
 ) -> Edition:
-    """Edition whose checksum the archive has; `name` is its name in error messages."""
+    """Find the edition by the archive's checksum; error messages call it `name`."""
     expected, actual = [], []
     for edition in editions:
         if edition.zip_checksum is not None:
@@ -231,7 +231,7 @@ def _unpacked(path: Path, edition: Edition) -> bytes:
 
 
 def _read_at_most(limit: int, file: IO[bytes], size: int, path: Path) -> bytes:
-    """Read a file of this declared size; raise an OSError if it is beyond a limit."""
+    """Read a file of a declared size; raise an OSError if it exceeds a limit."""
     raw = b"" if size > limit else file.read(limit + 1)
     if size > limit or len(raw) > limit:
         raise OSError(

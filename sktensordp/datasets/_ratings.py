@@ -73,7 +73,7 @@ def make_ratings(
         The `k`-th most active user, counted from 0, has weight
         ``(k + 1) ** -user_exponent``. With 0, all users are equally active.
     item_exponent : float, default=0.8
-        The same for the popularity of items.
+        Like `user_exponent`, for the popularity of items.
     noise : float, default=0.175
         Standard deviation of the residual, before rounding, as a fraction of the
         range of the levels.

@@ -2,7 +2,7 @@
 
 This is local privacy: a sample is encoded and randomised where it was recorded, and
 decoded where it is used. Encoder and decoder are learned from public data or from
-people who consent, and do not protect those people.
+people who consent, who are not protected.
 """
 
 from ._client import EncoderClient

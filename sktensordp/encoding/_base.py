@@ -8,7 +8,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
+from .._client import make_client
 from .._dask import check_lazy, is_dask, loaded
 from .._sklearn_compat import Interval, StrOptions, fit_context, framed
 from .._validation import check_aligned, check_numeric, checked
@@ -33,6 +34,13 @@ from ._whitening import whitening
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
+
+
+class Decoder(Protocol):
+    """Estimates samples from released codes: `AffineDecoder` or `LearnedEncoder`."""
+
+    def decode(self, code: NDArray[np.float64], /) -> NDArray[np.float64]:
+        """Estimates of the samples."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class FittedCode:
     n_components : int
         Number of entries of a code.
     radius : float
-        Of the ball to which codes are clipped.
+        Radius of the ball to which codes are clipped.
     loss : float
         Expected task loss.
     variance : float
@@ -76,8 +84,8 @@ class FittedCode:
         K of a linear task.
     """
 
-    randomizer: Any
-    decoder: Any
+    randomizer: ClientRandomizer
+    decoder: Decoder
     noise: CodeNoise
     n_components: int
     radius: float
@@ -117,6 +125,11 @@ class LinearEncoder(
         tags.learns_from = "Xy" if self._learns_from_y() else "X"
         return tags
 
+    @property
+    def _clip_level(self) -> float | None:
+        """Share of the samples that are not clipped; None to choose it."""
+        return None if self.clip == "auto" else float(self.clip)
+
     def _learns_from_y(self) -> bool:
         """Whether `fit` learns from y, too, if there is one."""
         has_gradient = callable(getattr(self.task, "value_and_gradient", None))
@@ -125,7 +138,7 @@ class LinearEncoder(
 
     def __sklearn_clone__(self) -> Self:
         copy = super().__sklearn_clone__()
-        # A model that is the task stays fitted; cloning would unfit it.
+        # If the task is a model, it stays fitted; cloning would unfit it.
         is_model = hasattr(self.task, "get_params")
         copy.task = deepcopy(self.task) if is_model else self.task
         return copy
@@ -285,14 +298,15 @@ class LinearEncoder(
             number of components.
         """
         check_is_fitted(self)
-        # A copy belongs to one fit, even if another thread fits meanwhile.
+        # The copy belongs to one fit, even if another thread fits meanwhile.
         fitted = vars(self).copy()
-        client = EncoderClient(
+        client = make_client(
+            EncoderClient,
             fitted["_randomizer"],
-            fitted["sample_shape_"],
             fitted["privacy_guarantee_"],
-            fitted["mechanism_"],
             random_state,
+            sample_shape=fitted["sample_shape_"],
+            mechanism=fitted["mechanism_"],
         )
         return self._passed_on(client)
 
@@ -334,7 +348,7 @@ class LinearEncoder(
         return self.n_components_
 
     def __expected_error__(
-        self, X: Any, y: Any = None, n_users: int | None = None
+        self, X: ArrayLike, y: ArrayLike | None = None, n_users: int | None = None
     ) -> tuple[str, Callable[[float], float]]:
         """The expected task loss; each call fits to `X`, `y`."""
 
@@ -346,7 +360,7 @@ class LinearEncoder(
 
     @property
     def _time_is_public(self) -> bool:
-        """The data of a fit have to be public, and nothing protects them."""
+        """True: the data of a fit must be public; nothing protects them."""
         return True
 
     @property
@@ -355,7 +369,10 @@ class LinearEncoder(
         return 1
 
     def _learn(
-        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+        self,
+        rows: NDArray[np.floating],
+        y: ArrayLike | None,
+        on_step: Callable[[], bool],
     ) -> FittedCode:
         """Learn encoder, decoder and noise for the task from the fitting data."""
         white = whitening(rows)
@@ -421,13 +438,13 @@ class LinearEncoder(
     def _refined(
         self, problem: LinearProblem, code: LinearCode, noise: CodeNoise
     ) -> LinearCode:
-        """The code after refining parameters that the search left out."""
+        """Refine the parameters that the search did not vary."""
         return code
 
     def _choose_code(self, problem: LinearProblem) -> tuple[LinearCode, CodeNoise]:
         """The code and noise with the least expected loss."""
         epsilon = float(self.epsilon)
-        level = None if self.clip == "auto" else float(self.clip)
+        level = self._clip_level
         if math.isinf(epsilon):
             encoder = self._encoding_matrix(problem, 0.0)
             noise = no_noise(len(encoder), clipped=level is not None)
@@ -461,10 +478,10 @@ class LinearEncoder(
         )
 
     def _check_task(self, n_features: int | None) -> None:
-        """Refuse a task that no fit to samples of so many entries can use.
+        """Refuse a task that no fit to samples with this number of entries can use.
 
-        Whether the predictions of a model follow from its weights is checked where
-        there are samples.
+        Only a fit, which has samples, checks whether a model's predictions follow from
+        its weights.
         """
         if is_model(self.task):
             check_linear_model(self.task)

@@ -1,4 +1,4 @@
-"""Channels: how training adds noise to codes, with gradients.
+"""Channels, which add noise to codes in training, with gradients.
 
 A channel computes a noisy code as a smooth function of the code and of drawn noise, so
 that training can differentiate it. It uses plain floats, because training releases no
@@ -18,7 +18,7 @@ from ..privacy.calibration._privunit import PrivUnitDesign
 from ._code_noise import CodeNoise
 from ._linear import code_norms
 
-# Below this log share of the sphere, its inverse is out of reach of floats.
+# Below this log share of the sphere, floats cannot represent the inverse.
 _LEAST_LOG_MASS = -600.0
 
 
@@ -159,9 +159,9 @@ class BallChannel:
     n_outputs : int
         Number of entries of a code.
     variance : float
-        Of the noise in each entry.
+        Variance of the noise in each entry.
     order : {1, 2}
-        Of the norm.
+        Order of the norm.
     """
 
     name: str
@@ -205,7 +205,7 @@ class BallChannel:
         self,
         codes: NDArray[np.float64],
         noise: NDArray[np.float64],
-        saved: Any,
+        saved: object,
         slopes: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Gradient in the codes, given `slopes`, the gradient in the released codes."""

@@ -6,18 +6,18 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
 
-from .._client import Client, check_ceiling
+from .._client import Client, check_ceiling, make_client
 from .._json import Fields
 from .._random import NoiseStreams
 from .._validation import as_numpy, check_container
 from ..mechanisms._noise import Clipping
-from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown
 from ._code_noise import code_guarantee, code_noise, no_noise
 from ._maps import CodeMap, MapShape
@@ -25,11 +25,11 @@ from ._sphere_noise import SphereNoise
 from ._whitening import standardized
 
 _FORMAT, _WHAT = 1, "an EncoderClient of this version"
-# Characters of a text, and entries of a map.
+# Largest numbers of characters of a text, and of entries of a map.
 _LONGEST, _MOST = 2**28, 2**24
 _LARGEST, _LEAST = 1e300, 1e-300
-# Largest number of a map. Standardised entries are at most 1e100, and what a hidden
-# layer returns is at most 1. So no sum of `_MOST` products overflows.
+# Largest number in a map. Standardised entries are at most 1e100, and outputs of a
+# hidden layer are at most 1. So no sum of `_MOST` products overflows.
 _LARGEST_WEIGHT = 1e150
 
 
@@ -43,12 +43,21 @@ class LinearMap:
         return rows @ self.matrix.T
 
 
+class ReleasesCodes(Protocol):
+    """Noise of codes: `SphereNoise`, and the randomizers of a `CodeNoise`."""
+
+    def randomize(
+        self, samples: NDArray[np.floating], streams: NoiseStreams, /
+    ) -> NDArray[np.floating]:
+        """Clip codes to the unit ball, and release them."""
+
+
 @dataclass(frozen=True)
 class ClientRandomizer:
     """Encodes, clips and randomises samples.
 
-    Every sample has a finite code, and what it holds decides no step that is taken
-    before the code is randomised.
+    Every sample has a finite code, and no step before the randomisation depends on the
+    contents of the sample.
 
     Attributes
     ----------
@@ -65,7 +74,7 @@ class ClientRandomizer:
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
     encoder: Callable[[Any], NDArray[np.floating]]
-    noise: Any
+    noise: ReleasesCodes
     columns: NDArray[np.int64] | None = None
 
     def randomize(
@@ -93,12 +102,12 @@ class ClientRandomizer:
         return noisy.astype(rows.dtype, copy=False)
 
 
-def _is_clipped(noise: Any) -> bool:
-    """Whether codes without noise are clipped; true of all others."""
+def _is_clipped(noise: object) -> bool:
+    """Whether codes are clipped; only those without noise may not be."""
     return not isinstance(noise, Clipping) or noise.domain.norm_bound is not None
 
 
-def _unmasked(data: Any) -> Any:
+def _unmasked(data: ArrayLike) -> ArrayLike:
     """Data with NaN in place of masked entries, as objects."""
     if isinstance(data, np.ma.MaskedArray):
         return np.ma.filled(data.astype(object), np.nan)
@@ -108,7 +117,7 @@ def _unmasked(data: Any) -> Any:
 
 
 def _number(entry: Any) -> float:
-    """An object as a float: infinite if it is too large, NaN if it is no number."""
+    """An object as a float: infinite if it is too large, NaN if it is not a number."""
     # NumPy would read a number from these, with a warning.
     if isinstance(entry, np.complexfloating | np.ndarray):
         return math.nan
@@ -127,7 +136,7 @@ def _columns_fields(columns: NDArray[np.int64] | None) -> dict[str, Any]:
     return {"has_columns": True, "columns": columns.tolist()}
 
 
-def _map_fields(encoder: Any) -> dict[str, Any]:
+def _map_fields(encoder: BaseEstimator) -> dict[str, Any]:
     """An encoding map as values of JSON."""
     if isinstance(encoder, LinearMap):
         return {"is_linear": True, "matrix": encoder.matrix.tolist()}
@@ -156,7 +165,7 @@ def _read_map(fields: Fields, n_inputs: int) -> tuple[LinearMap | CodeMap, int]:
         return LinearMap(np.array(matrix)), len(matrix)
     n_hidden = fields.integer("n_hidden", 0, _MOST)
     vector = fields.numbers("vector", -_LARGEST_WEIGHT, _LARGEST_WEIGHT)
-    # A and B have a row for each input and hidden unit, and b is one row more.
+    # A and B have a row for each input and hidden unit, and b is one more row.
     n_rest = (n_inputs + 1) * n_hidden
     n_outputs = (len(vector) - n_rest) // (n_inputs + 1 + n_hidden)
     shape = MapShape(n_inputs, n_hidden, n_outputs)
@@ -172,22 +181,15 @@ class EncoderClient(Client):
     read as data, unlike a pickle, which can run code. It holds the encoding map, the
     clip radius and the noise, but neither fitting data nor the decoder.
 
-    Parameters
-    ----------
-    randomizer : ClientRandomizer
-        Encodes, clips and randomises a sample.
-    sample_shape : tuple of int
-        Shape of a sample.
-    guarantee : PrivacyGuarantee
-        Guarantee of one call of `privatize`.
-    mechanism : str
-        Name of the noise.
-    random_state : int or None, default=None
-        None draws from the operating system's entropy, as a real release must. An
-        int is for tests and papers.
-
     Attributes
     ----------
+    sample_shape : tuple of int
+        Shape of a sample.
+    mechanism : str
+        Name of the noise.
+    random_state : int or None
+        None draws from the operating system's entropy, as a real release must. An
+        int is for tests and papers.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of one call of `privatize`.
 
@@ -204,17 +206,12 @@ class EncoderClient(Client):
     EncoderClient(sample_shape=(3,), epsilon=4, delta=0)
     """
 
-    def __init__(
-        self,
-        randomizer: Any,
-        sample_shape: tuple[int, ...],
-        guarantee: PrivacyGuarantee,
-        mechanism: str,
-        random_state: int | None = None,
-    ) -> None:
-        super().__init__(randomizer, guarantee, random_state)
-        self.sample_shape = sample_shape
-        self.mechanism = mechanism
+    if TYPE_CHECKING:
+        randomizer: ClientRandomizer
+    sample_shape: tuple[int, ...]
+    mechanism: str
+
+    _made_by = "the `client` method of a fitted encoder"
 
     def to_json(self) -> str:
         """The client as text: encoding map, sizes and budget, but no seed.
@@ -329,7 +326,9 @@ class EncoderClient(Client):
             delta=delta,
         )
         randomizer = ClientRandomizer(mean, scale, encoder, release, chosen)
-        client = cls(randomizer, shape, guarantee, name)
+        client = make_client(
+            cls, randomizer, guarantee, sample_shape=shape, mechanism=name
+        )
         check_ceiling(client, max_epsilon, max_delta)
         return client
 
@@ -347,7 +346,7 @@ class EncoderClient(Client):
         ----------
         X : array-like of shape (n_samples, ...)
             Samples in the shape that the encoder's `fit` took, or as rows. Entries may
-            be any numbers. What is missing or no number counts as NaN.
+            be any numbers. Entries that are missing or not numbers count as NaN.
 
         Returns
         -------
@@ -365,14 +364,14 @@ class EncoderClient(Client):
 
         Notes
         -----
-        Whoever made the client may see whether an answer arrives. So no number in a
-        sample decides that: a sample whose code is not finite gets the noisy code of
-        zero. Infinite entries count as very large ones. NaN makes the code NaN, unless
-        the entry does not enter the code.
+        The maker of the client may see whether an answer arrives. So that must not
+        depend on the numbers in a sample: a sample whose code is not finite gets the
+        noisy code of zero. Infinite entries count as very large ones. NaN makes the
+        code NaN, unless the entry does not enter the code.
         """
         return self._privatize(X)
 
-    def _checked(self, data: Any) -> NDArray[np.floating]:
+    def _checked(self, data: ArrayLike) -> NDArray[np.floating]:
         if issparse(data):
             raise TypeError("Sparse data was passed as X; dense data is required.")
         check_container(data, "X")

@@ -1,8 +1,8 @@
-"""The mechanisms that release a code in the unit ball, and what they guarantee."""
+"""The mechanisms that release a code in the unit ball, and their guarantees."""
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 PURE = ("laplace", "l2", "privunit")
-# How each mechanism releases a code, and the theorem that the guarantee rests on.
+# How each mechanism releases a code, and the theorem behind its guarantee.
 _MECHANISMS = {
     "laplace": (
         "with discrete Laplace noise on a public lattice",
@@ -58,7 +58,7 @@ class BallNoise:
     Attributes
     ----------
     order : {1, 2}
-        Of the norm.
+        Order of the norm.
     lattice : LaplaceLattice or KNormLattice
     """
 
@@ -82,7 +82,7 @@ class BallNoise:
         """
 
         def noisy(
-            block: NDArray[np.floating], bits: Any, columns: slice
+            block: NDArray[np.floating], bits: np.random.BitGenerator, columns: slice
         ) -> NDArray[np.floating]:
             block = np.clip(block, -_HUGE, _HUGE)
             norms = code_norms(block, self.order)
@@ -102,16 +102,16 @@ class CodeNoise:
     randomizer : BallNoise, AddedNoise, LiftedRelease or Clipping
         Its `randomize` clips codes and releases them.
     event : dp_accounting.DpEvent
-        Of the release of one code, for accounting.
+        Event of the release of one code, for accounting.
     variance : float
-        Of the noise in an entry, the same for every code; the ball has radius 1.
+        Variance of the noise in an entry, for any code in the ball of radius 1.
     order : {1, 2}
-        Of the norm in which codes are clipped.
+        Order of the norm in which codes are clipped.
     """
 
     name: str
     randomizer: BallNoise | AddedNoise | LiftedRelease | Clipping
-    event: Any
+    event: "DpEvent"
     variance: float
     order: int
 
@@ -178,7 +178,7 @@ def _largest_cap(dimension: int, epsilon: float) -> CalibratedCap:
 
 
 def no_noise(n_entries: int, *, clipped: bool) -> CodeNoise:
-    """For epsilon = inf: codes without noise, clipped to the unit ball or as is."""
+    """For epsilon = inf: codes without noise, clipped to the unit ball or unchanged."""
     from dp_accounting import dp_event
 
     domain = SensitivitySet(n_entries, norm_bound=1.0 if clipped else None)
@@ -196,9 +196,9 @@ def code_guarantee(
     mechanism : str
         The mechanism; "auto" before `fit` has chosen it.
     event : dp_accounting.DpEvent
-        Of the release of one code.
+        Event of the release of one code.
     epsilon, delta : float
-        Requested.
+        The requested budget.
 
     Returns
     -------

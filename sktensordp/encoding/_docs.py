@@ -23,8 +23,8 @@ mechanism : {"auto", "laplace", "l2", "privunit", "gaussian"}, default="auto"
     "laplace" in the L1 norm and the others in the L2 norm. "laplace" adds discrete
     Laplace noise, "l2" noise y of density ``exp(-epsilon |y| / 2R)``, and "gaussian"
     Gaussian noise; "privunit" lifts the code to a sphere and releases it as
-    `PrivUnit` does. "auto" takes the one of "laplace", "l2" and "privunit" with the
-    least expected loss.""",
+    `PrivUnit` does. "auto" chooses the one of "laplace", "l2" and "privunit"
+    with the least expected loss.""",
     "clip": """\
 clip : "auto" or float in (0, 1], default="auto"
     Share of the fitting data's codes that lie within the ball to which codes are

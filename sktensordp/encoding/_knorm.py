@@ -1,10 +1,10 @@
 """Noise of density exp(-|y| / s) on a lattice: pure privacy on a Euclidean ball.
 
-This is the K-norm mechanism of Hardt and Talwar (2010) for the Euclidean norm. It
-moves the code towards zero to a lattice point k, which makes no norm larger. It then
-draws y from that density and adds the integers N = rint(y / step). The distribution of
-N integrates the density over a cell, and the cells are translates of one another.
-Hence the privacy loss of ideal draws is exactly the distance of the two k over s.
+This is the K-norm mechanism of Hardt and Talwar (2010) for the Euclidean norm. It moves
+the code towards zero to a lattice point k, which increases no norm. It then draws y
+from that density and adds the integers N = rint(y / step). The distribution of N
+integrates the density over a cell, and the cells are translates of one another. Hence
+the privacy loss of ideal draws is exactly the distance of the two k over s.
 `KNormLattice.residual` bounds what floating-point errors add; doc/encoding.md has the
 proof.
 """
@@ -40,7 +40,7 @@ class KNormLattice:
         Z.
     scale : float
     step : float
-        Of the lattice; a power of two.
+        Step of the lattice; a power of two.
     """
 
     n_entries: int
@@ -117,7 +117,7 @@ class KNormLattice:
         """Rounded noise in steps, and which of its rows to accept.
 
         The radius has a gamma distribution, and the direction is that of normals. Rows
-        of short normals are rejected: rounding costs their direction digits.
+        of short normals are rejected: rounding makes their direction inexact.
         """
         n = self.n_entries
         normal = _dense_normal(bits, size * n).reshape(size, n)

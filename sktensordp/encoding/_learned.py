@@ -21,7 +21,7 @@ from ._channels import Channel
 from ._linear import LinearCode, code_norms, linear_problem, scaled_basis
 from ._maps import CodeMap, MapShape, in_columns
 from ._search import best_clip, search_scaling
-from ._tasks import NetworkTask, check_gradient, linearised
+from ._tasks import NetworkTask, Task, check_gradient, linearised
 from ._training import DECODER_STEPS, JOINT_STEPS, Model, Trainer
 from ._whitening import Whitening, standardized, whitening
 
@@ -38,7 +38,7 @@ class LearnedEncoder:
     Attributes
     ----------
     mean, scale : ndarray of shape (n,)
-        Of the original columns.
+        Mean and scale of the original columns.
     columns : ndarray of int
         Columns that varied; the others do not enter a code.
     encoder : CodeMap
@@ -97,7 +97,7 @@ class LearnedEncoder:
 
 
 def learned_encoder(
-    task: Any,
+    task: Task,
     X: NDArray[np.floating],
     channel_for: Callable[[int], Channel],
     *,
@@ -206,7 +206,7 @@ def _best(
 
 
 def make_trainer(
-    task: Any,
+    task: Task,
     X: NDArray[np.floating],
     targets: NDArray[Any] | None,
     on_step: Callable[[], bool] | None = None,

@@ -6,17 +6,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 
 from .._validation import check_unmasked
 from ._base import FittedCode
-from ._client import ClientRandomizer
+from ._client import ClientRandomizer, ReleasesCodes
 from ._code_noise import CodeNoise
 from ._learned import LearnedEncoder
 from ._task_models import task_of
+from ._tasks import Task
 
 
-def is_linear(task: Any) -> bool:
+def is_linear(task: object) -> bool:
     """Whether a task is None, a matrix or a linear regression."""
     if callable(getattr(task, "value_and_gradient", None)):
         return False
@@ -26,7 +27,7 @@ def is_linear(task: Any) -> bool:
 
 
 def task_and_targets(
-    model: Any, rows: NDArray[np.floating], y: ArrayLike | None
+    model: BaseEstimator, rows: NDArray[np.floating], y: ArrayLike | None
 ) -> tuple[Any, NDArray[Any] | None]:
     """The task, and `y` as targets if the task has no `outputs`."""
     task = task_of(model, rows)
@@ -43,12 +44,12 @@ def task_and_targets(
 
 
 def fitted_code(
-    task: Any,
+    task: Task,
     rows: NDArray[np.floating],
     targets: NDArray[Any] | None,
     learned: LearnedEncoder,
     noise: CodeNoise,
-    release: Any,
+    release: ReleasesCodes,
     radius: float,
 ) -> FittedCode:
     """A trained encoder as the estimator stores it."""

@@ -3,8 +3,8 @@
 A sample x with covariance L L^T is whitened, h = L^+ (x - mean), so that a task K of x
 is the task P = K L of h. The code E h receives noise w of variance s^2 in every entry,
 and D decodes it. The task's loss is the mean of |P (D (E h + w) - h)|^2. Propositions
-and equations have the paper's numbers. For a code that is clipped to a ball, the
-decoder is the best one given the moments of the clipped code.
+and equations have the paper's numbers. If the code is clipped to a ball, the decoder is
+the best one for the moments of the clipped code.
 """
 
 import math
@@ -68,7 +68,7 @@ def linear_problem(
     task : ndarray of shape (m, n)
         K.
     white : Whitening
-        Of `rows`.
+        Whitening of `rows`.
 
     Returns
     -------
@@ -141,7 +141,7 @@ class LinearCode:
     encoder : ndarray of shape (Z, r)
         E.
     radius : float
-        Of the ball; infinite if the code is not clipped. The noise is added to
+        Radius of the ball; infinite if the code is not clipped. The noise is added to
         E h / radius, or to E h if the radius is infinite.
     decoder : ndarray of shape (r, Z)
         D, for the noisy code.
@@ -173,7 +173,7 @@ def unclipped_code(
     problem : LinearProblem
     encoder : ndarray of shape (Z, r)
     variance : float
-        Of the noise in an entry of the code; 0 for none.
+        Variance of the noise in an entry of the code; 0 for none.
 
     Returns
     -------
@@ -208,11 +208,11 @@ def clipped_code(
     problem : LinearProblem
     encoder : ndarray of shape (Z, r)
     radius : float
-        Of the ball.
+        Radius of the ball.
     order : {1, 2}
-        Of its norm.
+        Order of its norm.
     variance : float
-        Of the noise in an entry of the code over the radius; 0 for none.
+        Variance of the noise in an entry of the code over the radius; 0 for none.
 
     Returns
     -------

@@ -1,7 +1,6 @@
 """Maps between samples and codes: affine, with an optional hidden layer."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +19,9 @@ def in_columns(
     rows : ndarray of shape (n_samples, n_features)
         Standardised.
     mean, scale : ndarray of shape (n,)
-        Of the original columns.
+        Mean and scale of the original columns.
     columns : ndarray of int, shape (n_features,)
-        Columns that `rows` hold; the others get their mean.
+        The columns of `rows`; the other columns get their mean.
 
     Returns
     -------
@@ -39,7 +38,7 @@ def in_columns(
 class MapShape:
     """Shape of a map x A + b + tanh(x V + c) B, with its parameters in one vector.
 
-    A subclass may have another ufunc as `activation`, with its `derivative`.
+    A subclass may have another ufunc as `activation`, and its `derivative`.
 
     Attributes
     ----------
@@ -113,7 +112,7 @@ class MapShape:
         self,
         vector: NDArray[np.float64],
         rows: NDArray[np.float64],
-        hidden: Any,
+        hidden: NDArray[np.float64] | None,
         slopes: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Gradient in the parameters, and in the hidden layer's input.
@@ -127,6 +126,7 @@ class MapShape:
         grad_b[:] = slopes.sum(axis=0)
         if not self.n_hidden:
             return gradient, None
+        assert hidden is not None
         inner = slopes @ B.T
         inner *= self.derivative(hidden)
         np.matmul(hidden.T, slopes, out=grad_B)

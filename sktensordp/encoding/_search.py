@@ -69,8 +69,8 @@ def search_scaling(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Search the free parameter c of Proposition 4's scaling, and the clip level.
 
-    The losses that are compared neglect covariances between the entries of the clipped
-    code, which are due to clipping alone.
+    The search neglects covariances between the entries of the clipped code, which only
+    come from clipping.
 
     Parameters
     ----------
@@ -203,9 +203,9 @@ def loss_and_gradient(
     values : ndarray of shape (k,)
         Eigenvalues of P^T P.
     order : {1, 2}
-        Of the ball's norm.
+        Order of the ball's norm.
     variance : float
-        Of the noise in an entry.
+        Variance of the noise in an entry.
 
     Returns
     -------
@@ -259,7 +259,7 @@ def descend_scaling(
     def objective(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         sigma = np.exp(logs)
         loss, gradient = loss_and_gradient(sigma, scores, values, order, variance)
-        # Without noise to speak of the loss may be zero, which has no logarithm.
+        # With almost no noise, the loss may be zero, which has no logarithm.
         loss = max(loss, _LEAST_LOSS)
         return np.log(loss), gradient * sigma / loss
 

@@ -1,7 +1,6 @@
 """The noise of codes on the sphere."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +39,9 @@ class SphereNoise:
         """
         channel = SphereChannel(self.cap.design)
 
-        def noisy(codes: Any, bits: Any, columns: slice) -> NDArray[np.float64]:
+        def noisy(
+            codes: NDArray[np.floating], bits: np.random.BitGenerator, columns: slice
+        ) -> NDArray[np.float64]:
             return self.cap.estimates(channel.inputs(codes), bits)
 
         return by_tiles(noisy, samples, streams, whole_samples=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import warnings
 from numbers import Real
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 
 from .._validation import as_numpy, check_numeric, check_unmasked
 from ..ids import one_each
@@ -23,7 +22,7 @@ _PENALTIES = np.logspace(-4, 5, 19)
 
 
 def task_matrix(
-    task: Any, rows: NDArray[np.floating], y: ArrayLike | None, white: Whitening
+    task: object, rows: NDArray[np.floating], y: ArrayLike | None, white: Whitening
 ) -> NDArray[np.float64]:
     """The matrix K of a task K x, for the original columns.
 
@@ -36,7 +35,7 @@ def task_matrix(
     y : array-like of shape (n_samples,) or (n_samples, m), or None
         Read only if `task` is None. Labels become an indicator of every class.
     white : Whitening
-        Of `rows`.
+        Whitening of `rows`.
 
     Returns
     -------
@@ -55,18 +54,18 @@ def task_matrix(
     return checked_matrix(task, n_features)
 
 
-def is_model(task: Any) -> bool:
-    """Whether a task is a model or another object, and no matrix."""
+def is_model(task: object) -> bool:
+    """Whether a task is a model or another object, not a matrix."""
     return hasattr(task, "predict") or hasattr(task, "value_and_gradient")
 
 
-def checked_matrix(task: Any, n_features: int | None) -> NDArray[np.float64]:
-    """A matrix that is a task, for samples of so many entries; None if not known.
+def checked_matrix(task: object, n_features: int | None) -> NDArray[np.float64]:
+    """Check a task that is a matrix; `n_features` is None if it is not known.
 
     Raises
     ------
     ValueError
-        If it is no matrix of finite numbers, or has another number of columns.
+        If it is not a matrix of finite numbers, or has another number of columns.
     """
     check_numeric(task, "task")
     matrix = np.asarray(task, dtype=float)
@@ -125,13 +124,13 @@ def _targets(y: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(y, dtype=float)
 
 
-def check_linear_model(model: Any) -> None:
-    """Refuse a model that is no linear regression, or has not been fitted."""
+def check_linear_model(model: BaseEstimator) -> None:
+    """Refuse a model that is not a linear regression, or has not been fitted."""
     if is_classifier(model) or not hasattr(model, "coef_"):
         raise ValueError(_refusal(model))
 
 
-def _refusal(model: Any) -> str:
+def _refusal(model: BaseEstimator) -> str:
     return (
         f"{type(model).__name__} cannot be a linear `task`. Leave `task=None` and pass "
         f"`y`, or pass a matrix or a fitted linear regression, whose predictions are "
@@ -139,7 +138,9 @@ def _refusal(model: Any) -> str:
     )
 
 
-def _model_matrix(model: Any, n_features: int, white: Whitening) -> NDArray[np.float64]:
+def _model_matrix(
+    model: BaseEstimator, n_features: int, white: Whitening
+) -> NDArray[np.float64]:
     """Coefficients of a fitted model; raise if its predictions are not linear."""
     check_linear_model(model)
     matrix = np.atleast_2d(np.asarray(model.coef_, dtype=float))

@@ -13,8 +13,8 @@ class TaskAgnosticEncoder(LinearEncoder):
     """Randomise the whole sample, and decode it for the task. A benchmark.
 
     As in `TaskAwareEncoder`, the code is clipped, randomised and decoded, with the same
-    guarantee. But the code is the sample itself with every entry standardised, so that
-    the noise is spread over all entries, whether the task needs them or not.
+    guarantee. But the code is the standardised sample itself, so the noise is spread
+    over all entries, whether the task needs them or not.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .._sklearn_compat import StrOptions
 from ..mechanisms._privunit import LiftedRelease
@@ -27,7 +27,7 @@ class TaskAwareEncoder(LinearEncoder):
 
     An encoder maps a sample to a few numbers, the code, and uses their range where the
     task's output varies most. The code is clipped and noise is added; a decoder then
-    estimates the sample, with the least task loss. One call of `transform` or
+    estimates the sample with the least task loss. One call of `transform` or
     `privatize` is epsilon-differentially private for each sample ((epsilon, delta) for
     ``mechanism="gaussian"``). `fit` learns from public data or from people who consent,
     and does not protect them.
@@ -61,7 +61,7 @@ class TaskAwareEncoder(LinearEncoder):
         For tasks that are not linear: "linear" learns affine maps, and "mlp" also tries
         maps with a hidden layer of n units.
     $mechanism
-        For learned codes, "auto" takes "privunit".
+        For learned codes, "auto" means "privunit".
     $clip
         Learned codes need ``clip="auto"``: the encoder learns how to use the ball.
     $output
@@ -84,15 +84,15 @@ class TaskAwareEncoder(LinearEncoder):
 
     Notes
     -----
-    The guarantee holds for every sample of finite numbers, whoever it belongs to. A
-    pipeline or search fits its steps to its own rows: to protect them, fit the encoder
-    to public data, and pass it as scikit-learn's ``FrozenEstimator(encoder)``.
+    The guarantee holds for every sample of finite numbers, from anybody. A pipeline or
+    search fits its steps to its own rows: to protect these, fit the encoder to public
+    data, and pass it as scikit-learn's ``FrozenEstimator(encoder)``.
 
     For a linear task, `fit` takes the encoder from Proposition 4 of [1]_, searches for
     its noise-to-signal ratio together with the clip radius, and refines it by descent
     on the expected loss. For other tasks, it trains encoder and decoder from the same
     closed form for the linearised task and from a random start, and keeps the pair with
-    the least loss on held-out noise, which `random_state` does not affect. The loss on
+    the least loss on held-out noise. `random_state` does not affect this. The loss on
     new people is larger than on the fitting data, and the difference grows with
     epsilon. The loss depends on the units of the columns: standardise them, or weight
     them by the task.
@@ -156,7 +156,10 @@ class TaskAwareEncoder(LinearEncoder):
         return most_steps(self.n_components)
 
     def _learn(
-        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+        self,
+        rows: NDArray[np.floating],
+        y: ArrayLike | None,
+        on_step: Callable[[], bool],
     ) -> FittedCode:
         if is_linear(self.task):
             return super()._learn(rows, y, on_step)
@@ -168,7 +171,7 @@ class TaskAwareEncoder(LinearEncoder):
                 "encoder='mlp' is for tasks that are not linear. The best encoder of a "
                 "linear task is linear: leave encoder='linear'."
             )
-        if not is_linear(self.task) and self.clip != "auto":
+        if not is_linear(self.task) and self._clip_level is not None:
             raise ValueError(
                 "clip is for linear tasks. For others, the encoder learns the scale of "
                 "the code: leave clip='auto'."
@@ -179,7 +182,10 @@ class TaskAwareEncoder(LinearEncoder):
             task_of(self.task, np.zeros((1, n_features)))
 
     def _learn_maps(
-        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+        self,
+        rows: NDArray[np.floating],
+        y: ArrayLike | None,
+        on_step: Callable[[], bool],
     ) -> FittedCode:
         """Learn encoder, decoder and noise for a task with a gradient."""
         epsilon, delta = float(self.epsilon), float(self.delta)

@@ -1,11 +1,10 @@
 """Fitted scikit-learn models as tasks."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
     MaxAbsScaler,
@@ -14,7 +13,7 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
-from ._tasks import _ACTIVATIONS, _LINKS, NetworkTask
+from ._tasks import _ACTIVATIONS, _LINKS, NetworkTask, Task
 
 # Rows on which a network is compared with its model, and the tolerance.
 _PROBES, _TOLERANCE = 50, 1e-4
@@ -22,7 +21,7 @@ _PROBES, _TOLERANCE = 50, 1e-4
 _SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
 
 
-def task_of(model: Any, X: NDArray[np.floating]) -> Any:
+def task_of(model: BaseEstimator, X: NDArray[np.floating]) -> Task:
     """Turn a model into a task with gradients.
 
     Parameters
@@ -72,7 +71,7 @@ def task_of(model: Any, X: NDArray[np.floating]) -> Any:
     return task
 
 
-def _network(model: Any) -> NetworkTask:
+def _network(model: BaseEstimator) -> NetworkTask:
     """The network with the layers of a fitted model."""
     name = type(model).__name__
     coefficients = getattr(model, "coef_", None)
@@ -113,7 +112,7 @@ def _network(model: Any) -> NetworkTask:
     )
 
 
-def _with_scaler(scaler: Any, task: NetworkTask) -> NetworkTask:
+def _with_scaler(scaler: BaseEstimator, task: NetworkTask) -> NetworkTask:
     """The task with a scaler folded into its first layer."""
     factor, shift = _affine(scaler)
     first = task.weights[0] * factor[:, np.newaxis]
@@ -122,7 +121,9 @@ def _with_scaler(scaler: Any, task: NetworkTask) -> NetworkTask:
     return NetworkTask(weights, biases, task.activation, task.link)
 
 
-def _affine(scaler: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _affine(
+    scaler: BaseEstimator,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Factor and shift of each column, by which a fitted scaler transforms it."""
     kind = type(scaler)
     if kind not in _SCALERS or not hasattr(scaler, "n_features_in_"):
@@ -149,7 +150,9 @@ def _affine(scaler: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return factor, 0 * ones if centre is None else -centre * factor
 
 
-def _model_outputs(model: Any, probes: NDArray[np.floating]) -> NDArray[np.float64]:
+def _model_outputs(
+    model: BaseEstimator, probes: NDArray[np.floating]
+) -> NDArray[np.float64]:
     """The model's predictions, in the form of `NetworkTask.outputs`."""
     with warnings.catch_warnings():
         # Models fitted to a data frame warn about columns without names.

@@ -1,12 +1,12 @@
 """Tasks with gradients: the loss of a downstream model on an estimate of a sample.
 
 The loss of an estimate x_hat compares f(x_hat) with targets. By default, the targets
-are the soft outputs f(x); an encoder would learn labels by heart.
+are the soft outputs f(x), since an encoder would learn labels by heart.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,21 @@ _MOST_ROWS = 500
 _STEP = 1e-2
 
 
+class Task(Protocol):
+    """The task of an encoder: `NetworkTask`, `TorchTask`, or an object of the user.
+
+    It may lack ``outputs``, if there are targets.
+    """
+
+    def value_and_gradient(
+        self, X_hat: NDArray[np.floating], targets: NDArray[Any], /
+    ) -> tuple[float, NDArray[np.float64]]:
+        """Mean loss of estimates, and its gradient."""
+
+    def outputs(self, X: NDArray[np.floating], /) -> NDArray[np.float64]:
+        """Outputs for samples, which are the targets of their estimates."""
+
+
 @dataclass(frozen=True)
 class NetworkTask:
     """A feedforward network: linear models, logistic regression, perceptrons.
@@ -42,10 +57,10 @@ class NetworkTask:
     Attributes
     ----------
     weights : tuple of ndarray of shape (n_in, n_out)
-        Of each layer.
+        Weights of each layer.
     biases : tuple of ndarray of shape (n_out,)
     activation : {"identity", "logistic", "tanh", "relu"}
-        Of the hidden layers.
+        Activation of the hidden layers.
     link : {"identity", "logistic", "softmax"}
         Activation of the last layer.
     """
@@ -132,7 +147,7 @@ class NetworkTask:
         curved : bool
             If True, H is the Hessian of the loss in the logits (Gauss-Newton), or half
             of it for squared errors. If False, H is the identity; for a softmax, it
-            acts on the logits less their mean, on which alone a softmax depends.
+            acts on the logits less their mean, since a softmax depends on nothing else.
 
         Returns
         -------
@@ -157,7 +172,7 @@ class NetworkTask:
 
 
 def check_gradient(
-    task: Any, X_hat: NDArray[np.floating], targets: NDArray[Any]
+    task: Task, X_hat: NDArray[np.floating], targets: NDArray[Any]
 ) -> float:
     """Call a task once, and raise if it does not return a loss and a gradient.
 
@@ -203,7 +218,7 @@ def check_gradient(
 
 
 def linearised(
-    task: Any,
+    task: Task,
     X: NDArray[np.floating],
     targets: NDArray[Any],
     scale: NDArray[np.float64],

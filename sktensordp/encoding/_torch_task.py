@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._extras import imported
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,10 @@ class TorchTask:
         "identity", and the cross-entropy for the others.
     """
 
-    module: Any
+    module: Module
     link: str
 
-    def _tensor(self, array: ArrayLike) -> Any:
+    def _tensor(self, array: ArrayLike) -> Tensor:
         torch = imported("torch", "torch")
         like = next(self.module.parameters(), torch.zeros((), dtype=torch.float64))
         return torch.as_tensor(np.array(array), dtype=like.dtype, device=like.device)

@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from ._channels import Channel
 from ._maps import MapShape, in_columns
+from ._tasks import Task
 from ._whitening import Whitening
 
 # Copies of each training sample, and limits on the number of rows.
@@ -53,7 +54,7 @@ class Sample:
         Standardised.
     targets : ndarray of shape (n, ...)
     noise : object
-        As the channel draws it.
+        Noise drawn by the channel.
     """
 
     rows: NDArray[np.float64]
@@ -70,7 +71,7 @@ class Trainer:
     task : object
         With `value_and_gradient`.
     white : Whitening
-        Of the training data.
+        Whitening of the training data.
     columns : ndarray of int, shape (n_features,)
         Columns that vary; the mean estimates the others.
     rows : ndarray of shape (n_samples, n_features)
@@ -78,15 +79,15 @@ class Trainer:
     targets : ndarray of shape (n_samples, ...)
     soft : bool
         Whether the targets are the task's outputs. If so, any row has targets, and the
-        training rows are copies of samples, moved at random. That keeps a flexible
+        training rows are randomly moved copies of samples, which keeps a flexible
         encoder from learning the samples by heart.
     base : float
-        Loss relative to which the penalty is measured.
+        The loss relative to which the penalty is measured.
     on_step : callable or None
         Called after each iteration; a true result ends the training.
     """
 
-    task: Any
+    task: Task
     white: Whitening
     columns: NDArray[np.int64]
     rows: NDArray[np.float64]
@@ -109,7 +110,7 @@ class Trainer:
         channel : Channel
         rng : numpy.random.Generator
         held_out : bool, default=False
-            True for comparing models: gives more rows, and moves none.
+            True for comparing models: draws more rows, and moves none.
 
         Returns
         -------

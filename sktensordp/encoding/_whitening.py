@@ -23,7 +23,7 @@ class Whitening:
     Attributes
     ----------
     mean, scale : ndarray of shape (n,)
-        Of the columns; the scale of a constant column is 1.
+        Mean and scale of the columns; the scale of a constant column is 1.
     root : ndarray of shape (n, r)
         L, for the standardised columns; r is the rank of their covariance.
     inverse : ndarray of shape (r, n)

@@ -1,4 +1,4 @@
-"""What users pass for people: ids, labels and folds, each value read by itself."""
+"""Ids, labels and folds that users pass; each value is read by itself."""
 
 from ._each import one_each
 from ._known import (

@@ -1,10 +1,10 @@
-"""A column of ids or labels, of which each keeps its own type.
+"""Columns of ids or labels, in which each value keeps its own type.
 
-NumPy finds the type of an array in all of its elements: one text in a list turns the
-numbers beside it into text, and one fraction turns integers into floats. Then what one
-person passes would rewrite what all others passed. So only what has a type already,
-such as a NumPy array of integers, is read as an array of it. All else becomes an array
-of objects.
+NumPy derives the type of an array from all of its elements: one text in a list turns
+the numbers beside it into text, and one fraction turns integers into floats. One
+person's id would then rewrite everybody else's. So only values that have a common type
+already, such as a NumPy array of integers, are read as an array of that type.
+Everything else becomes an array of objects.
 """
 
 from array import array as PlainArray
@@ -25,7 +25,7 @@ from .._validation import (
 from ._folds import columns_of
 
 
-def one_each(values: Any, name: str) -> NDArray[Any]:
+def one_each(values: object, name: str) -> NDArray[Any]:
     """A column of values as an array: of their type, if they have one, or of objects.
 
     Parameters
@@ -60,14 +60,14 @@ def one_each(values: Any, name: str) -> NDArray[Any]:
         raise malformed("arrays", f"{name} should be a 1d array, got one value.")
     listed = values.to_pylist if hasattr(values, "to_pylist") else values.__iter__
     items = [_single(value) for value in listed()]
-    # One odd value among many is that person's. If all are lists, it is a table.
+    # One odd value among many is one person's. If all are lists, they are a table.
     if items and all(isinstance(item, list | tuple | np.ndarray) for item in items):
         raise malformed("arrays", table)
     return np.fromiter(items, dtype=object, count=len(items))
 
 
-def has_a_type(values: Any) -> bool:
-    """Whether values are in an array of one type, which no single one decides now."""
+def has_a_type(values: object) -> bool:
+    """Whether values are in an array of a fixed type, which no single value decides."""
     if hasattr(values, "__array_namespace__") and not isinstance(values, np.ndarray):
         return True
     if isinstance(values, memoryview | PlainArray):
@@ -76,8 +76,8 @@ def has_a_type(values: Any) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind != "O"
 
 
-def _single(value: Any) -> Any:
-    """The value in a list or array of one, as in rows of one column."""
+def _single(value: object) -> Any:
+    """The value in a list or array of length one, as in rows of one column."""
     if isinstance(value, np.ndarray):
         value = value.tolist() if value.size == 1 else value
     while isinstance(value, list | tuple) and len(value) == 1:

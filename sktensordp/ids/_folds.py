@@ -1,14 +1,14 @@
-"""Sides of records, by a keyed hash of their ids: no record decides another's side.
+"""Sides of records by a keyed hash of their ids: no record decides another's side.
 
 An id is hashed in a canonical form that follows from this id alone. The type of its
-column has no say, since one other id can change it: a missing id turns integers into
-floats, and an id that is no number turns a whole file into text.
+column does not matter, since a single other id can change it: a missing id turns
+integers into floats, and an id that is not a number turns a whole file into text.
 
 Equal ids have equal forms, however they are stored. The form of a number, or of its
 text, is the nearest double, so 17, 17.0, "17" and "17.00" are one id. The form of a
 time is the number of nanoseconds since 1970, in UTC if the time has a zone. Different
-ids may have one form: large integers and fractions do if a column of floats could not
-tell them apart. That is harmless, since a side still follows from one's own id.
+ids may share a form, as do large integers and fractions that a column of floats could
+not tell apart. That is harmless, since a side still follows from one's own id.
 
 The key needs no secrecy, since it ignores the data.
 """
@@ -28,7 +28,7 @@ from .._validation import malformed
 
 # Ids of these types have equal forms if they are equal as keys of a dictionary.
 _PLAIN = {bool, bytes, float, int, str, type(None)}
-# How NumPy, pandas and polars write what is no number, in lower case.
+# How NumPy, pandas and polars write booleans and missing values, in lower case.
 _WRITTEN = {"true": 1.0, "false": 0.0}
 _WRITTEN |= dict.fromkeys(("none", "null", "nat", "<na>"), math.nan)
 _TIME = re.compile(
@@ -36,7 +36,7 @@ _TIME = re.compile(
     r"(Z|[+-]\d\d:?\d\d(?::\d\d)?)?",
     re.ASCII,
 )
-# What makes objects of pandas equal.
+# Attributes that decide whether pandas objects are equal.
 _PARTS = {"Interval": ("left", "right", "closed"), "Period": ("ordinal", "freqstr")}
 _START = date(1970, 1, 1).toordinal()
 _DAY = 86_400 * 10**9
@@ -81,24 +81,24 @@ def hashes(columns: list[Any], key: int) -> NDArray[np.uint64]:
 
 
 def below(numbers: NDArray[np.uint64], share: float) -> NDArray[np.bool_]:
-    """Whether uniform 64-bit numbers are in the lowest `share`, in [0, 1)."""
+    """Whether uniform 64-bit numbers are in the lowest `share` < 1 of their range."""
     return numbers < np.uint64(min(int(share * 2.0**64), 2**64 - 1))
 
 
 def parts(numbers: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
-    """Numbers of the `n` equal parts of their range that uniform numbers are in."""
+    """Which of the `n` equal parts of their range each uniform number is in."""
     return ((numbers >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
 
 
-def _as_array(values: Any) -> NDArray[Any]:
-    """An array; a list keeps its objects, which in one type would depend on others."""
+def _as_array(values: object) -> NDArray[Any]:
+    """An array; a list keeps its objects, since a common type would change some."""
     return np.asarray(values, dtype=None if hasattr(values, "__array__") else object)
 
 
 def _words(column: Any) -> NDArray[np.uint64]:
     """The canonical form of each id, as a 64-bit number.
 
-    A column of numbers or times takes a shorter way to the doubles that `_form` finds.
+    Columns of numbers or times get the same doubles as from `_form`, only faster.
     """
     if str(getattr(column, "dtype", "")) in ("Int128", "UInt128"):
         column = column.to_list()  # NumPy has no such type.
@@ -111,8 +111,8 @@ def _words(column: Any) -> NDArray[np.uint64]:
 
 
 def _words_of_ids(ids: list[Any]) -> NDArray[np.uint64]:
-    # Plain ids are looked at once, and all others one by one: equal ones need not look
-    # alike, and the first of them would decide for the rest.
+    # Equal plain ids are converted once, all others one by one: equal objects need not
+    # look alike, and the first of them would decide for the rest.
     keys = [id_ if type(id_) in _PLAIN else (k,) for k, id_ in enumerate(ids)]
     distinct = dict(zip(keys, ids, strict=True))
     forms = list(map(_form, distinct.values()))
@@ -129,7 +129,8 @@ def _words_of_ids(ids: list[Any]) -> NDArray[np.uint64]:
 def _words_of_numbers(numbers: NDArray[Any]) -> NDArray[np.uint64]:
     """Words of the nearest doubles; those of fractions have as many digits as float32.
 
-    The word of a whole number below 2**63 is the number, that of another its bits.
+    The word of a whole number below 2**63 is the number itself; for all others, it is
+    the bits of the double.
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         found = numbers.astype(np.float64)
@@ -142,7 +143,7 @@ def _words_of_numbers(numbers: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def nanoseconds_of(times: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Integers: nanoseconds since 1970, or of a duration; and whether it is missing."""
+    """Nanoseconds since 1970, or of a duration, as integers; and which are missing."""
     unit, step = np.datetime_data(times.dtype)
     if unit not in _UNITS:
         # Months and years may be too long for nanoseconds, other units are shorter.
@@ -161,7 +162,7 @@ def _nanoseconds(times: NDArray[Any]) -> NDArray[np.float64]:
     return np.where(is_missing, np.nan, counts.astype(np.float64))
 
 
-def _form(id_: Any) -> float | str:
+def _form(id_: object) -> float | str:
     """The canonical form of an id: a double if it counts as a number, or else text.
 
     Ids that are equal have equal forms. NaN stands for a missing id.
@@ -169,11 +170,11 @@ def _form(id_: Any) -> float | str:
     if isinstance(id_, bytes):
         id_ = id_.decode(errors="surrogateescape")
     if isinstance(id_, str):
-        # An array of text drops these.
+        # An array of text would drop trailing null characters.
         id_ = id_.rstrip("\0")
     number = _as_number(id_)
     if number is not None:
-        # A sum with 0 has no negative zeros, which are equal to 0 but look different.
+        # Adding 0 removes negative zeros, which equal 0 but look different.
         return number.real if number.imag == 0 else f"complex {number + 0}"
     if isinstance(id_, str | UUID):
         return f"text {id_}"
@@ -181,12 +182,12 @@ def _form(id_: Any) -> float | str:
         id_ = tuple(getattr(id_, name, None) for name in names)
     if isinstance(id_, tuple):
         return f"tuple {_words_of_ids(list(id_)).tolist()}"
-    # Equal objects have equal hashes. Those made from text differ between processes.
+    # Equal objects have equal hashes. Hashes of text differ between processes.
     return f"object {hash(id_)}"
 
 
 def _as_number(id_: Any) -> complex | None:
-    """A number, a time, or what the text of one says; None for anything else."""
+    """The value of a number, a time, or a text of either; None for anything else."""
     if isinstance(id_, str):
         if (written := _TIME.fullmatch(id_)) is not None:
             return _as_written(*written.groups(default=""))
@@ -206,7 +207,7 @@ def _as_number(id_: Any) -> complex | None:
 
 
 def _as_written(day: str, clock: str, fraction: str, zone: str) -> complex | None:
-    """The time that a text in the format of ISO 8601 says; None for no such time."""
+    """The time that a text in ISO 8601 format states; None if there is no such time."""
     try:
         moment = datetime.fromisoformat(f"{day}T{clock or '00:00'}{zone}")
     except ValueError:
@@ -227,7 +228,7 @@ def length_of(value: date | time | timedelta) -> int:
         if isinstance(value, datetime | time):
             # Equal datetimes may differ in `fold`.
             length -= value.replace(fold=0).utcoffset() or timedelta()
-    # Only times of pandas have the rest.
+    # Only pandas times have nanoseconds.
     rest = getattr(value, "nanosecond", 0) + getattr(value, "nanoseconds", 0)
     return 1000 * (length // timedelta(microseconds=1)) + int(rest)
 

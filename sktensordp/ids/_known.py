@@ -1,9 +1,9 @@
-"""Ids and labels among known ones: each is looked up by itself.
+"""Look-up of ids and labels among known ones, each by itself.
 
-Two values are one if they are of one kind, and equal as values of Python are: 1, 1.0
-and ``np.float32(1)`` are one number, but "1" is a text, and True is a truth value. The
-kinds are numbers, booleans, text, bytes and times; all else are other objects. Integers
-are never rounded to floats for a comparison, whatever the types of two arrays.
+Two values are the same if they are of one kind and equal in Python: 1, 1.0 and
+``np.float32(1)`` are one number, but "1" is a text, and True is a boolean. The kinds
+are numbers, booleans, text, bytes, times and other objects. Integers are never rounded
+to floats for a comparison, whatever the types of two arrays.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _PLAIN = {bytes, float, int, str}
 
 
 def kinds_of(values: NDArray[Any]) -> set[str]:
-    """Kinds of values, each of which is looked at on its own."""
+    """Kinds of the values; each value is looked at on its own."""
     if values.dtype != object:
         return {_KINDS.get(values.dtype.kind, "other objects")}
     return set(map(_kind_of, set(map(type, values.tolist()))))
@@ -44,7 +44,7 @@ def kinds_of(values: NDArray[Any]) -> set[str]:
 def _kind_of(kind: type) -> str:
     if issubclass(kind, bool | np.bool_):
         return "booleans"
-    # NumPy's durations are numbers of its own.
+    # NumPy counts durations among its integers.
     if issubclass(kind, _TIMES):
         return "times"
     if issubclass(kind, str | bytes):
@@ -54,8 +54,8 @@ def _kind_of(kind: type) -> str:
     return "numbers" if is_number else "other objects"
 
 
-def kinds_of_type(dtype: Any) -> set[str]:
-    """Kinds of values that a column of some type holds; empty if it does not tell.
+def kinds_of_type(dtype: object) -> set[str]:
+    """Kinds of values that a column of this type holds; empty if it does not say.
 
     Reads no value.
     """
@@ -66,13 +66,13 @@ def kinds_of_type(dtype: Any) -> set[str]:
     return {found or _NAMES.get(word[0] if word else "", "")} - {""}
 
 
-def declared_labels(values: Any, name: str) -> NDArray[Any]:
+def declared_labels(values: object, name: str) -> NDArray[Any]:
     """A public list of labels that are all different and of one kind, sorted.
 
     Raises
     ------
     ValueError
-        If it is no such list.
+        If it is not such a list.
     """
     given = one_each(values, name)
     labels, kinds = declared_list(given, name), kinds_of(given)
@@ -88,27 +88,27 @@ def declared_labels(values: Any, name: str) -> NDArray[Any]:
     if labels.dtype != object:
         return labels
     typed = np.array(labels.tolist())
-    # In one type, integers beside floats may have been rounded.
+    # A common type may have rounded integers beside floats.
     return typed if _keys_of(typed) == sorted(keys) else labels
 
 
 def index_of(known: NDArray[Any], values: NDArray[Any]) -> NDArray[np.int64]:
     """Index of every value among the known ones; -1 if it is not known."""
-    return Known(known).of(values)
+    return Known(known).find(values)
 
 
-def check_in_order(rows: Any, known: Any, name: str, of_known: str) -> None:
-    """Refuse declared rows that are labelled with the known ids, in another order.
+def check_in_order(rows: object, known: object, name: str, of_known: str) -> None:
+    """Refuse declared rows whose labels are the known ids in another order.
 
-    Only what has an index has labels, as in pandas. Other labels, such as those of a
-    file from which rows were chosen, say nothing of the order.
+    Only objects with an index, such as those of pandas, have labels. Other labels, such
+    as those of a file from which rows were chosen, say nothing about the order.
 
     Parameters
     ----------
     rows : array-like
         One row for each known id, in their order.
     known : array-like of shape (n,) or None
-        None for the numbers from 0 on.
+        None if the known ids are the numbers from 0 on.
     name, of_known : str
         What the rows and the known ids are called in messages.
 
@@ -130,10 +130,11 @@ def check_in_order(rows: Any, known: Any, name: str, of_known: str) -> None:
         )
 
 
-def numbers_of(values: Any, name: str) -> NDArray[Any]:
-    """One number for equal values, such as groups, in their order if they have one.
+def numbers_of(values: object, name: str) -> NDArray[Any]:
+    """Values such as groups as numbers: equal numbers for equal values.
 
-    Values of one type stay as they are.
+    The numbers follow the order of the values, if they have one. An array of one type
+    is returned unchanged.
 
     Raises
     ------
@@ -160,12 +161,12 @@ def numbers_of(values: Any, name: str) -> NDArray[Any]:
 def are_equal(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:
     """Whether values are the same in two columns of equal length, pair by pair."""
     pairs = zip(_keys_of(first), _keys_of(second), strict=True)
-    # As in a dictionary: what has another hash is not even compared.
+    # As in a dictionary, values with different hashes are not even compared.
     return np.array([a is not None and a in {b} for a, b in pairs], dtype=bool)
 
 
 class Known:
-    """Known ids or labels, among which others are found; sorts or hashes them once.
+    """Known ids or labels to look up others in; sorts or hashes them only once.
 
     Parameters
     ----------
@@ -193,7 +194,7 @@ class Known:
     def _index(self) -> dict[Any, int]:
         return {key: k for k, key in enumerate(_keys_of(self._known))}
 
-    def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
+    def find(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Index of every value; -1 if it is not known."""
         kinds = self._known.dtype.kind + values.dtype.kind
         if kinds in ("bb", "ii", "uu", "ff"):
@@ -214,16 +215,16 @@ class Known:
 
 
 def _keys_of(values: NDArray[Any]) -> list[Hashable]:
-    """What stands for each value in a dictionary: equal if and only if they are one.
+    """Keys for a dictionary: equal if and only if the values are the same.
 
-    None stands for what has no equal: missing values and what has no hash.
+    None stands for values that equal no other: missing ones and those without a hash.
     """
     if values.dtype.kind in "iufSU":
         return values.tolist()
     return [v if type(v) in _PLAIN and v == v else _key_of(v) for v in values]
 
 
-def _key_of(value: Any) -> Hashable:
+def _key_of(value: object) -> Hashable:
     if isinstance(value, np.generic) and not isinstance(value, _TIMES):
         value = value.item()
     kind = _kind_of(type(value))
@@ -253,5 +254,5 @@ def _time_of(value: Any) -> Hashable:
         for name, types in (("durations", timedelta), ("hours", time), ("times", date))
         if isinstance(value, types)
     )
-    # A time in a zone equals none without.
+    # A time with a zone never equals one without.
     return kind, length_of(value), getattr(value, "tzinfo", None) is not None

@@ -1,4 +1,4 @@
-"""Lists of ids in any container: of those who ask, and of what they may be given."""
+"""Lists of ids in any container: of users who ask, or of what they may be given."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,14 +11,14 @@ from ._each import has_a_type, one_each
 
 
 def one_or_each(values: Any, name: str) -> tuple[bool, NDArray[Any]]:
-    """Whether a single id is asked for, and an array of all; each keeps its type.
+    """Whether this is a single id, and an array of all ids; each keeps its type.
 
-    A tuple is a list of ids, and an id only within a list.
+    A tuple is a list of ids; only within a list is it an id.
 
     Raises
     ------
     ValueError
-        If it has no order, as a set has none, or more than one axis.
+        If it has no order (a set), or more than one axis.
     """
     if values is None or isinstance(values, str | bytes):
         return True, _objects([values])
@@ -36,10 +36,10 @@ def one_or_each(values: Any, name: str) -> tuple[bool, NDArray[Any]]:
     return False, _listed(values, name)
 
 
-def lists_of(values: Any, n_lists: int, name: str) -> list[NDArray[Any]]:
-    """Split what was passed into lists: a single one for all, or one for each.
+def lists_of(values: object, n_lists: int, name: str) -> list[NDArray[Any]]:
+    """Split `values` into lists: a single list for all who ask, or one for each.
 
-    The order of a list has no say, so it may be a set.
+    The order within a list does not matter, so it may be a set.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def lists_of(values: Any, n_lists: int, name: str) -> list[NDArray[Any]]:
     Raises
     ------
     ValueError
-        If it is neither a list nor as many lists as there are to be.
+        If it is neither one list nor `n_lists` lists.
     """
     check_unmasked(values, name)
     if names_of(values) is not None:
@@ -74,10 +74,10 @@ def lists_of(values: Any, n_lists: int, name: str) -> list[NDArray[Any]]:
     )
 
 
-def _listed(values: Any, name: str) -> NDArray[Any]:
+def _listed(values: object, name: str) -> NDArray[Any]:
     """A list as an array of its type, if it has one, or of objects.
 
-    Other than in `one_each`, a tuple is an id.
+    Unlike in `one_each`, a tuple is an id.
     """
     if has_a_type(values):
         return one_each(values, name)
@@ -88,7 +88,7 @@ def _listed(values: Any, name: str) -> NDArray[Any]:
     return _objects(items)
 
 
-def _items_of(values: Any) -> list[Any]:
+def _items_of(values: object) -> list[Any]:
     if hasattr(values, "to_pylist"):
         return values.to_pylist()
     return list(values if np.iterable(values) else as_numpy(values, "ids"))
@@ -98,7 +98,7 @@ def _objects(items: list[Any]) -> NDArray[np.object_]:
     return np.fromiter(items, dtype=object, count=len(items))
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     if isinstance(value, np.ndarray):
         return value.ndim > 0
     return hasattr(value, "__len__") and not isinstance(

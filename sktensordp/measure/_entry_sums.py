@@ -1,27 +1,27 @@
-"""Sums over entries, of which two neighbouring data sets have all but one in common.
+"""Sums over entries, for neighbouring data sets that differ in the value of one entry.
 
-One entry has another value in the second data set. It contributes one vector to a
-release, at the same coordinates in both.
+That entry contributes one vector to a release, at the same coordinates in both data
+sets.
 
 **Bounds.** `RangeSums` adds whole numbers of steps from `least` to `most`. Two of them
 are at most `most - least` apart, exactly. `EntrySums` adds vectors of at most half the
 distance that its share allows, so that any two of them are close enough. A vector is
 rounded to whole steps before it is added. So a length in steps may exceed half the
 distance by half a step for each of n numbers in L1, and by sqrt(n) / 2 in L2. Zero is
-within either bound, and takes the place of a vector that is not.
+within either bound, and replaces any vector that is not.
 
-**No honest vector is taken for a long one.** A number x of steps is rounded to one that
-is at most |x| + 1/2, so the triangle inequality gives these bounds in both norms. The
+**No honest vector is taken for too long.** A number x of steps is rounded to a number
+of at most |x| + 1/2, so the triangle inequality gives these bounds in both norms. The
 lengths of the vectors before rounding are at most half the distance, up to a relative
 error of n 2^-52 for n numbers. In L1, the length of whole numbers is exact below 2^53;
-in L2, it has a relative error of at most n 2^-53. The limit allows for 10^-10, more
-than both for n up to 2^18.
+in L2, it has a relative error of at most n 2^-53. The limit leaves room for 10^-10,
+which exceeds both for n up to 2^18.
 
-**Together.** Releases with shares s_i and n_i numbers of an entry are apart by no more
-than sum(s_i / step + n_i) steps in L1. In L2, this is sqrt(sum(s_i)) / step +
-sqrt(sum(n_i)), by the triangle inequality for the vectors of the lengths sqrt(s_i) /
-step and sqrt(n_i). `Asked` counts the sums of s_i and of n_i, and plans round distances
-up by 10^-9.
+**Together.** Releases with shares s_i, to each of which an entry contributes n_i
+numbers, are no further apart than sum(s_i / step + n_i) steps in L1. In L2, this is
+sqrt(sum(s_i)) / step + sqrt(sum(n_i)), by the triangle inequality for the vectors of
+the sqrt(s_i) / step and of the sqrt(n_i). `Asked` counts the sums of s_i and of n_i,
+and plans round distances up by 10^-9.
 """
 
 import math
@@ -43,12 +43,12 @@ class RangeSums(SumsOfSteps):
     Attributes
     ----------
     sizes : tuple of int
-        Numbers of rows. A person is in one row of each of these sets of rows, one set
-        after the other.
+        Number of rows in each set of rows, one set after the other. A person is in one
+        row of each set.
     least, most : int
         Ends of the range in steps; 0 is in it.
     times : int
-        How often one person is added at most.
+        Largest number of times that one person is added.
     step : float
         1 for steps of the lattice; 0 for no noise, and numbers of any size.
     unit : float, default=1.0
@@ -63,7 +63,7 @@ class RangeSums(SumsOfSteps):
     unit: float = 1.0  # type: ignore[assignment]
 
     norm = "l1"
-    n_changed = 0
+    n_moved = 0
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -72,7 +72,7 @@ class RangeSums(SumsOfSteps):
 
     @property
     def share(self) -> float:  # type: ignore[override]
-        """In steps, how far one person moves all sums together."""
+        """How far one person moves all sums together, in steps."""
         return self.times * (self.most - self.least)
 
     @property
@@ -98,7 +98,7 @@ class RangeSums(SumsOfSteps):
         rows : sequence of ndarray of shape (n,), int
             The row of every person in each set of rows.
         numbers : ndarray of shape (n,)
-            Rounded to whole ones if there is noise.
+            Rounded to whole numbers if there is noise.
         """
         super().add(totals, rows, np.rint(numbers) if self.step else numbers)
 
@@ -126,20 +126,20 @@ class RangeSums(SumsOfSteps):
 
 @dataclass(frozen=True)
 class EntrySums(SumsOfSteps):
-    """Sums over entries of one vector each, which is short whatever their value.
+    """Sums over entries of one vector each, whose length is bounded for any value.
 
-    The vector has a part for each of several blocks: an addend to one row of it.
+    The vector has one part for each of several blocks, which is added to one row of it.
 
     Attributes
     ----------
     blocks : tuple of (int, int)
         Numbers of rows and of columns of every block.
     norm : {"l1", "l2"}
-        Of the parts of a vector together.
+        Norm of all parts of a vector together.
     step : float
         Step of the lattice; 0 for no noise.
     share : float, default=1.0
-        Of the budget, 1 being one release of those that noise was planned for.
+        Share of the budget; 1 is one of the releases for which the noise was planned.
     """
 
     blocks: tuple[tuple[int, int], ...]
@@ -155,14 +155,14 @@ class EntrySums(SumsOfSteps):
         return (sum(n_rows * n_columns for n_rows, n_columns in self.blocks),)
 
     @property
-    def n_changed(self) -> int:
+    def n_moved(self) -> int:
         """Number of sums that one entry contributes to."""
         return sum(n_columns for _, n_columns in self.blocks)
 
     @property
     def limit(self) -> float:
         """Largest length of a vector; in steps, if there is noise."""
-        distance, of_rounding = self.share, float(self.n_changed)
+        distance, of_rounding = self.share, float(self.n_moved)
         if self.norm == "l2":
             distance, of_rounding = math.sqrt(distance), math.sqrt(of_rounding)
         if not self.step:

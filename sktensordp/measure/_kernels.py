@@ -17,7 +17,7 @@ def _add_row(
 ) -> int:
     """Sum the contributions that share a row with the one at place e.
 
-    Contributions are sorted by row within a unit, so that they are at the places from e
+    Within a unit, contributions are sorted by row, so these are the ones from place e
     on.
 
     Parameters
@@ -105,7 +105,7 @@ def add_weighted(
     step: float,
     sums: NDArray[np.float64],
 ) -> None:
-    """Add the weighted vectors of units to sums, but for those of weight 0.
+    """Add the weighted vectors of units to sums, except those of weight 0.
 
     Each number is rounded towards zero to whole steps, so that rounding cannot make a
     vector longer.

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from .._json import Fields
 
 LARGEST = 1e9
-"""Largest absolute value of a number of an array, unless its reader says otherwise."""
+"""Largest absolute value of a number in an array, unless its reader says otherwise."""
 
-# Bytes of the line, and of a message.
+# Largest numbers of bytes in the line, and in a message.
 _LONGEST_LINE, _LONGEST = 2**20, 2**30
 _MOST_ARRAYS, _ARRAY = 1024, r"[a-z_]{1,20}(\.[0-9]{1,2})?"
 _TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8")}
@@ -47,7 +47,7 @@ def read_message(data: bytes, what: str) -> "tuple[Fields, Arrays]":
     ----------
     data : bytes
     what : str
-        What the message should be, for messages of errors.
+        What the message should be, for error messages.
 
     Returns
     -------
@@ -77,7 +77,7 @@ class Arrays:
     Parameters
     ----------
     fields : Fields
-        Of the message: name, type and shape of every array, in order.
+        Fields of the message: name, type and shape of every array, in order.
     block : bytes
         The arrays, one after the other.
     """
@@ -119,7 +119,7 @@ class Arrays:
     ) -> NDArray[np.float64]:
         """An array of numbers from `least` to `most`."""
         found = self._taken(name, "f8", shape)
-        # Not true of NaN.
+        # False for NaN.
         if not np.all((found >= least) & (found <= most)):
             self.refuse(name)
         return found
@@ -143,6 +143,6 @@ class Arrays:
         return found.astype(_TYPES[kind].newbyteorder("="))
 
     def end(self) -> None:
-        """Refuse arrays that nobody has taken."""
+        """Refuse arrays that were not taken."""
         if self._places:
             self.refuse("arrays")

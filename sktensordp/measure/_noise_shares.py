@@ -1,4 +1,4 @@
-"""Gaussian noise in shares: each of several parties adds a part, and nobody all of it.
+"""Gaussian noise in shares: each of several parties adds a part, and none adds all.
 
 Guarantee. Two data sets are neighbours if one of them has all entries of one unit of
 one party, and the other has none of them; or if one sample of one party is replaced by
@@ -6,14 +6,14 @@ another. Everything that anybody sees of a fit (the
 sums that the server gets, its requests, the model) is (epsilon, delta)-differentially
 private for them, if
 
-- secure aggregation reveals one sum for each request, over one set of parties, to which
-  a repeated request goes again: of sums over two sets, the difference has the noise
-  of those parties alone that are in one of them;
-- this sum, and nothing of fewer answers, contains the shares of at least `n_honest`
-  parties whose noise the adversary does not know.
+- secure aggregation reveals one sum for each request, over one set of parties, and a
+  repeated request goes to the same set (the difference between sums over two sets has
+  only the noise of the parties that are in one of them);
+- nothing is revealed of fewer answers, and this sum contains the shares of at least
+  `n_honest` parties whose noise the adversary does not know.
 
-The fit ends with an error at a sum of fewer than `n_needed` answers. The server has
-seen that sum all the same: the second condition is up to the secure aggregation.
+The fit ends with an error at a sum of fewer than `n_needed` answers. By then, the
+server has seen that sum: only the secure aggregation can ensure the second condition.
 
 Noise is counted in whole steps of a lattice. A share is a discrete Gaussian variate:
 an integer n has probability proportional to exp(-n^2 / (2 s^2)). Two facts about it are
@@ -22,7 +22,7 @@ probability, where rho < 3e-137 if s^2 / 2 >= `_ROUNDING`:
 
 1. The sum of such variates with s^2 = a and s^2 = b is one with s^2 = a + b.
 2. A variate with s^2 = v is a Gaussian of variance v - `_ROUNDING`, rounded to an
-   integer at random. The rounding does not see how much of its argument is noise.
+   integer at random. The rounding does not depend on how much of its argument is noise.
 
 So the sum of m shares is post-processing of Gaussian noise of variance
 m s^2 - `_ROUNDING`, up to e^(m rho) in every coordinate. Composition of the releases is
@@ -31,23 +31,23 @@ that of ``completion/measurements/units/_units.py`` and of ``moments/_base.py``.
 **Rounding.** Sums that are not whole steps (of products, of moments) are rounded to the
 lattice once by each party, before it adds its noise. One person is at one party. So all
 other parties round the same exact sums in both neighbouring data sets, and the total
-moves by what that one party's rounded sums move: by at most the root of the shares,
-plus a step for the root of the number of rounded cells, as if there were one sum over
-all people. All sums of all releases that are rounded are counted in `n_changed`.
+moves as far as that one party's rounded sums: by at most the root of the shares, plus a
+step times the root of the number of rounded cells, as if there were one sum over all
+people. `n_moved` counts the rounded sums of all releases.
 """
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._random import BLOCK
+from .._random import BLOCK, NoiseSource
 from .._validation import LARGEST_INDEX, check_integer
-from ..noise import discrete_gaussian
+from ..noise import GaussianLattice, discrete_gaussian
 from ..privacy._conditions import COLLUDERS, ONE_SUM
-from ._noisy_sums import ROUNDED_UP
+from ._noisy_sums import ROUNDED_UP, NoisySums
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -130,7 +130,7 @@ class NoiseShares:
 
 @dataclass(frozen=True)
 class SharedNoise:
-    """Noise of which each party adds a share; see `NoisySums`.
+    """Noise that parties add in shares; see `NoisySums`.
 
     Attributes
     ----------
@@ -139,28 +139,28 @@ class SharedNoise:
         Step of the lattice.
     scale : int
         s of the discrete Gaussian that a party adds to each sum, in steps.
-    n_cells : int
+    n_cells : float
         Number of sums in all releases together.
-    n_changed : int, default=0
-        Number of those that a party rounds after it has summed them.
+    n_moved : int, default=0
+        Number of those sums that a party rounds after adding up.
     """
 
     shares: NoiseShares
     step: float
     scale: int
-    n_cells: int
-    n_changed: int = 0
+    n_cells: float
+    n_moved: int = 0
 
     norm, share = "l2", 1.0
     conditions = (ONE_SUM, COLLUDERS)
-    """What a guarantee rests on besides; `statement` says it with the numbers."""
+    """Further conditions of a guarantee; `statement` states them with the numbers."""
     source = "; sums of noise: Kairouz, Liu and Steinke (2021)"
     """Source of what a guarantee says about sums of shares, after other sources."""
     name, by = "discrete Gaussian noise", ", in shares by the parties"
 
     @property
     def statement(self) -> str:
-        """What has to be true of secure aggregation and of the parties."""
+        """What the guarantee requires of secure aggregation and of the parties."""
         shares = self.shares
         return (
             f" It has to be true that secure aggregation reveals one sum for each "
@@ -176,11 +176,11 @@ class SharedNoise:
         return self.sigma(self.shares.n_parties) ** 2
 
     def sigma(self, n_answers: int) -> float:
-        """Standard deviation of the noise in the sum of so many answers."""
+        """Standard deviation of the noise in the sum of `n_answers` answers."""
         return self.step * self.scale * math.sqrt(n_answers)
 
     def n_bits(self, largest: float) -> int:
-        """Number of bits of sums whose exact values have at most so many steps."""
+        """Number of bits of sums whose exact values are at most `largest` steps."""
         # A sum of noise is further from 0 with probability e^-799.
         noise = 40 * self.scale * math.sqrt(self.shares.n_parties)
         n_bits = 1 + math.ceil(math.log2(ROUNDED_UP * (largest + noise) + 1))
@@ -199,16 +199,16 @@ class SharedNoise:
         from ..privacy.accounting._events import SamplerResidualDpEvent
 
         n_honest = self.shares.n_honest
-        # Of the Gaussian behind so many shares.
+        # Standard deviation of the Gaussian behind `n_honest` shares.
         spread = self.step * math.sqrt(n_honest * self.scale**2 - _ROUNDING)
         residual = self.n_cells * n_honest * _RHO
         # Sums that are rounded once are further apart, by up to a step in each cell.
-        distance = ROUNDED_UP * (1 + self.step * math.sqrt(self.n_changed))
+        distance = ROUNDED_UP * (1 + self.step * math.sqrt(self.n_moved))
         noise = dp_event.GaussianDpEvent(noise_multiplier=spread / distance)
         from_ideal = SamplerResidualDpEvent(residual, 0.0)
         return dp_event.ComposedDpEvent([noise, from_ideal])
 
-    def draw(self, size: int, streams: Any) -> NDArray[np.int64]:
+    def draw(self, size: int, streams: NoiseSource) -> NDArray[np.int64]:
         """One party's noise for the sums of a release, in steps.
 
         Parameters
@@ -224,7 +224,7 @@ class SharedNoise:
         return noise
 
 
-def plan_shared_noise(noise: Any, shares: NoiseShares) -> SharedNoise:
+def plan_shared_noise(noise: NoisySums, shares: NoiseShares) -> SharedNoise:
     """Divide noise among parties.
 
     Parameters
@@ -244,6 +244,7 @@ def plan_shared_noise(noise: Any, shares: NoiseShares) -> SharedNoise:
         If there are so many parties that a share would be only a few steps.
     """
     lattice = noise.lattice
+    assert isinstance(lattice, GaussianLattice)
     needed = (lattice.sigma / lattice.step) ** 2 + _ROUNDING
     # The additional step covers the rounding errors of this line.
     scale = math.ceil(math.sqrt(needed / shares.n_honest)) + 1
@@ -254,4 +255,4 @@ def plan_shared_noise(noise: Any, shares: NoiseShares) -> SharedNoise:
             f"{_LEAST_SCALE}. Let fewer parties, with more units each, add noise."
         )
     step = float(lattice.step)
-    return SharedNoise(shares, step, scale, noise.n_cells, noise.n_changed)
+    return SharedNoise(shares, step, scale, noise.n_cells, noise.n_moved)

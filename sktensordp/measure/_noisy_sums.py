@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from .._random import BLOCK as _BLOCK
+from .._random import NoiseSource
 from ..mechanisms._gaussian_noise import gaussian_event, within_budget
 from ..noise import GaussianLattice, LaplaceLattice, gaussian_lattice, laplace_lattice
 from ..privacy import gaussian_mu
@@ -32,7 +33,7 @@ from ..privacy import gaussian_mu
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
-# In which distances of sums are measured.
+# Norm in which distances between sums are measured.
 Norm = Literal["l1", "l2"]
 # Maps a chunk of the entries to their contributions, of shape (n, n_columns).
 OfChunk = Callable[[slice], NDArray[np.floating]]
@@ -62,21 +63,21 @@ class NoisySums:
     event : dp_accounting.DpEvent or None
         All releases together; None for no noise.
     n_cells : float
-        Number of sums in all releases together that the noise was planned for; infinite
-        for Laplace noise, whose sampler is exact.
-    n_changed : int
-        Number of those that rounding moves between neighbours; see `Sums`.
+        Number of sums, in all releases together, for which the noise was planned;
+        infinite for Laplace noise, whose sampler is exact.
+    n_moved : int
+        Number of those sums that rounding moves between neighbours; see `Sums`.
     norm : {"l1", "l2"}, default="l2"
-        In which distances count: those of Laplace noise in L1, of Gaussian noise in L2.
+        Norm in which distances count: L1 for Laplace noise, L2 for Gaussian noise.
     share : float, default=1.0
-        What the shares of all releases may add up to.
+        Largest sum of the shares of all releases.
     """
 
     lattice: GaussianLattice | LaplaceLattice | None = None
     noise_variance: float = 0.0
     event: "DpEvent | None" = None
     n_cells: float = 0
-    n_changed: int = 0
+    n_moved: int = 0
     norm: Norm = "l2"
     share: float = 1.0
 
@@ -86,7 +87,7 @@ class NoisySums:
         return 0.0 if self.lattice is None else float(self.lattice.step)
 
     def randomize(
-        self, sums: list[NDArray[np.float64]], streams: Any
+        self, sums: list[NDArray[np.float64]], streams: NoiseSource | None
     ) -> list[NDArray[np.float64]]:
         """Add noise to sums that are whole steps of the lattice: one release.
 
@@ -98,6 +99,7 @@ class NoisySums:
         """
         if self.lattice is None:
             return sums
+        assert streams is not None
         flat = np.concatenate([s.ravel() for s in sums])
         for block, start in enumerate(range(0, len(flat), _BLOCK)):
             chunk = flat[start : start + _BLOCK]
@@ -110,7 +112,7 @@ class NoisySums:
 def row_sums(
     rows: NDArray[np.integer], shape: tuple[int, ...], contributions: OfChunk
 ) -> NDArray[np.float64]:
-    """Sums by row of what follows from public quantities alone."""
+    """Sums by row of numbers that depend on public quantities alone."""
     total, size = np.zeros(shape), max(_CHUNK // shape[1], 1)
     for start in range(0, len(rows), size):
         chunk = slice(start, start + size)
@@ -119,7 +121,7 @@ def row_sums(
 
 
 def incidence(rows: NDArray[np.integer], n_rows: int) -> sparse.csc_array:
-    """Ones where an entry, which has a column, is in a row."""
+    """A matrix with a column for each entry, and a 1 in the entry's row."""
     n = len(rows)
     return sparse.csc_array((np.ones(n), rows, np.arange(n + 1)), shape=(n_rows, n))
 
@@ -128,10 +130,10 @@ def plan_gaussian_sums(
     epsilon: float,
     delta: float,
     *,
-    within: float,
+    total_epsilon: float,
     n_cells: int,
     n_entries: int,
-    n_changed: int = 0,
+    n_moved: int = 0,
     n_releases: int = 1,
 ) -> NoisySums:
     """Gaussian noise for releases that together satisfy (epsilon, delta).
@@ -140,16 +142,16 @@ def plan_gaussian_sums(
     ----------
     epsilon, delta : float
         Infinity for no noise.
-    within : float
-        Epsilon of the whole composition that these releases belong to.
+    total_epsilon : float
+        Epsilon of the whole composition to which these releases belong.
     n_cells : int
         Number of sums in all releases together.
     n_entries : int
-        Bound on the number of entries, or people, that may come.
-    n_changed : int, default=0
+        Bound on the number of entries, or of people.
+    n_moved : int, default=0
         Number of sums in one release that rounding moves between neighbours.
     n_releases : int, default=1
-        Number of releases of length one; those of `Releases` have shares of one.
+        Number of releases of length one, each with a share of one in `Releases`.
 
     Returns
     -------
@@ -166,23 +168,25 @@ def plan_gaussian_sums(
     if delta == 0:
         raise ValueError("Gaussian noise needs delta > 0. Pass delta, such as 1e-6.")
     sigma = math.sqrt(n_releases) / gaussian_mu(epsilon, delta)
-    lattice: Any = gaussian_lattice(sigma, n_cells, within, delta)
+    lattice = gaussian_lattice(sigma, n_cells, total_epsilon, delta)
     if lattice.step < _smallest_step(n_entries):
         fineness = math.floor(math.log2(sigma / _smallest_step(n_entries)))
-        lattice = gaussian_lattice(sigma, n_cells, within, delta, fineness=fineness)
-    distance = ROUNDED_UP * (1 + lattice.step * math.sqrt(n_changed))
-    mu = distance / lattice.sigma * math.sqrt(n_releases)
+        lattice = gaussian_lattice(
+            sigma, n_cells, total_epsilon, delta, fineness=fineness
+        )
+    distance = ROUNDED_UP * (1 + float(lattice.step) * math.sqrt(n_moved))
+    mu = distance / float(lattice.sigma) * math.sqrt(n_releases)
     lattice, scale = within_budget(lattice, mu, epsilon, delta)
     mu /= scale
     event = gaussian_event(mu, lattice)
-    n_changed *= n_releases
+    n_moved *= n_releases
     return NoisySums(
-        lattice, lattice.sigma**2, event, n_cells, n_changed, share=n_releases
+        lattice, float(lattice.sigma**2), event, n_cells, n_moved, share=n_releases
     )
 
 
 def plan_laplace_sums(
-    epsilon: float, *, n_releases: int, n_changed: int, n_entries: int
+    epsilon: float, *, n_releases: int, n_cells_per_entry: int, n_entries: int
 ) -> NoisySums:
     """Laplace noise for releases that together satisfy a pure epsilon.
 
@@ -191,7 +195,7 @@ def plan_laplace_sums(
     epsilon : float
         Infinity for no noise.
     n_releases : int
-    n_changed : int
+    n_cells_per_entry : int
         Number of sums in one release that one entry contributes to.
     n_entries : int
 
@@ -211,16 +215,16 @@ def plan_laplace_sums(
     if math.isinf(epsilon) or n_releases == 0:
         return NoisySums(norm="l1", share=n_releases)
     smallest = _smallest_step(n_entries)
-    options: dict[str, Any] = {"n_cells": n_changed, "l1": ROUNDED_UP}
+    options: dict[str, Any] = {"n_cells": n_cells_per_entry, "l1": ROUNDED_UP}
     share = epsilon / n_releases
     lattice = laplace_lattice(-math.inf, math.inf, share, **options)
     if lattice.step < smallest:
         lattice = laplace_lattice(-math.inf, math.inf, share, step=smallest, **options)
     event = dp_event.SelfComposedDpEvent(
-        LatticeLaplaceDpEvent.of(lattice, lattice.l1_steps), n_releases
+        LatticeLaplaceDpEvent.from_lattice(lattice, lattice.l1_steps), n_releases
     )
-    n_changed *= n_releases
-    return laplace_sums(lattice, event, share=n_releases, n_changed=n_changed)
+    n_moved = n_cells_per_entry * n_releases
+    return laplace_sums(lattice, event, share=n_releases, n_moved=n_moved)
 
 
 def laplace_sums(
@@ -228,11 +232,11 @@ def laplace_sums(
     event: "DpEvent | None",
     *,
     share: float,
-    n_changed: int = 0,
+    n_moved: int = 0,
 ) -> NoisySums:
     """The noise of a lattice for distances in L1; see `NoisySums`."""
     return NoisySums(
-        lattice, lattice.noise_variance, event, math.inf, n_changed, "l1", share
+        lattice, lattice.noise_variance, event, math.inf, n_moved, "l1", share
     )
 
 
@@ -246,11 +250,12 @@ def _smallest_step(n_entries: int) -> float:
     return step
 
 
-def planned_event(epsilon: float, delta: float, *, within: float) -> "DpEvent":
+def planned_event(epsilon: float, delta: float, *, total_epsilon: float) -> "DpEvent":
     """Event of releases that satisfy (epsilon, delta), before their sums are known.
 
     It dominates the events of `plan_gaussian_sums` for up to a billion sums: their
-    ideal noise leaves room for the sampler, and their sampler is closer to ideal noise.
+    ideal noise leaves room for the sampler, and their sampler is closer to ideal noise
+    than this event assumes.
     """
-    lattice = gaussian_lattice(1.0, _MOST_SUMS, within, delta)
+    lattice = gaussian_lattice(1.0, _MOST_SUMS, total_epsilon, delta)
     return gaussian_event(gaussian_mu(epsilon, delta), lattice)

@@ -1,10 +1,10 @@
 """Parties that keep their people's data, and a fit to sums over all of them.
 
 Guarantee. Each person (a unit with all its entries, or a sample) is at one party. Two
-data sets are neighbours if they differ in one person of one party: all entries of a
-unit are there in one of them alone, or one sample is replaced by another, so that every
-party's number of samples is public. In every release, each person of a party that
-answers contributes one vector, a function of that person's own data and of earlier
+data sets are neighbours if they differ in one person of one party: either one of them
+lacks all entries of a unit, or one sample is replaced by another (so every party's
+number of samples is public). In every release, each person of a party that answers
+contributes one vector. It is a function of that person's own data and of earlier
 releases, and no longer than the share of the release. Sums are exact, and a party that
 adds noise rounds its own to the lattice once, if they are not whole steps already. So
 the person moves the sum of one party alone, and by no more than it would move the one
@@ -12,8 +12,8 @@ sum over all people: the proofs of ``completion/measurements/units/_units.py`` a
 ``moments/_base.py`` hold for the noisy sums, whichever parties answer. Noise is added
 in one of two ways:
 
-- by the server, once, to the sum of exact answers. The guarantee then holds against
-  nobody who sees the sums before: not against the server.
+- by the server, once, to the sum of exact answers. The guarantee then does not hold
+  against anybody who sees the sums before, such as the server.
 - by the parties, each of which adds its share to its answer (``_noise_shares.py``).
   The guarantee then holds against everybody, on the conditions stated there.
 
@@ -31,7 +31,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol, Self, TypeVar, runtime_checkable
 
@@ -40,12 +40,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._random import NoiseStreams
 from .._validation import check_noise_seed, is_integer
-from ..base import PrivateEstimatorMixin
+from ..base import Copy, PrivateEstimatorMixin
 from ..privacy import PrivacyTags
 from ..privacy._conditions import EXACT_SUMS
 from ..privacy.budgets._open import process_name
 from ._noise_shares import NoiseShares, SharedNoise, plan_shared_noise
-from ._releases import Asked, Chunks, contribute
+from ._releases import Asked, Chunks, Question, contribute
 from ._requests import Agreement, SumRequest, Terms, read_request, request_bytes
 
 Ask = Callable[[bytes], ArrayLike | tuple[ArrayLike, int]]
@@ -59,13 +59,13 @@ class Aggregated(Protocol):
     def _terms(self) -> Terms:
         """Terms of its present parameters; raise if one of them is not declared."""
 
-    def _people(self, X: Any, y: Any) -> Chunks:
+    def _people(self, X: ArrayLike, y: ArrayLike | None) -> Chunks:
         """The people of a party, checked."""
 
     def _fit_sums(self, sums: PartySums) -> Self:
         """Fit to sums over the people of all parties."""
 
-    def _passed_on(self, other: Any) -> Any:
+    def _passed_on(self, other: Copy) -> Copy:
         """Mark a party as one that is made now."""
 
 
@@ -73,7 +73,7 @@ _Estimator = TypeVar("_Estimator", bound=Aggregated)
 
 
 class Party(PrivateEstimatorMixin):
-    """Answers a server with sums over its own people, as integers for one fit.
+    """Answers a server, in one fit, with sums over its own people, as integers.
 
     Get one from `party`. It holds their data, so it cannot be copied or pickled.
 
@@ -90,7 +90,7 @@ class Party(PrivateEstimatorMixin):
     Attributes
     ----------
     privacy_guarantee_ : PrivacyGuarantee
-        Of all noisy answers together; there is none for exact answers.
+        Guarantee of all noisy answers together; not set for exact answers.
     """
 
     def __init__(
@@ -106,7 +106,8 @@ class Party(PrivateEstimatorMixin):
         self._fit: str | None = None
         self._process: str | None = None
         self._streams: NoiseStreams | None = None
-        # All requests together; and by number of the request, its hash and the answer.
+        # All requests so far together; and the hash and the answer of each, by its
+        # number.
         self._asked, self._hashes = Asked(), dict[int, str]()
         self._answers: dict[int, NDArray[np.uint64]] = {}
         self._lock = threading.Lock()
@@ -196,7 +197,7 @@ class Party(PrivateEstimatorMixin):
         return self._answers[number]
 
     def _check(self, request: SumRequest, asked: Asked) -> None:
-        """Refuse a request that asks for more than was agreed, with all before it."""
+        """Refuse a request that, with all before it, asks for more than was agreed."""
         if excess := asked.excess(self._agreed.terms.noise, request.question.sums):
             raise ValueError(f"The server asks for {excess}.")
 
@@ -207,8 +208,9 @@ class Party(PrivateEstimatorMixin):
             self._streams = NoiseStreams(self.random_state, 0)
 
     def _new_answer(self, request: SumRequest) -> NDArray[np.uint64]:
-        # A server's numbers for dozens of modes have products that overflow for some
-        # entries. Who has such a vector adds nothing; a warning would tell of it.
+        # For dozens of modes, products of a server's numbers may overflow for some
+        # entries. A person with such a vector adds nothing; a warning would reveal
+        # that.
         with np.errstate(all="ignore"):
             integers = request.integers(contribute(self._people, request.question))
         if self._noise is not None and self._streams is not None:
@@ -244,7 +246,7 @@ def party(
     **Trust.** Without `noise_shares`, you trust the server: it sees exact sums over all
     parties, and must add the noise that it declares. With `noise_shares`, the noise and
     the bound on a person's contributions are the party's own, whatever the server
-    declares; for all else see `fit_aggregated`.
+    declares; for everything else, see `fit_aggregated`.
 
     Parameters
     ----------
@@ -252,10 +254,10 @@ def party(
         Unfitted, with the parameters that all share. It is not changed. A
         `CPCompletion` or `TuckerCompletion` whose `unit` is a mode, with the shape and
         the range of the values declared; or a `MultilinearPCA`, `MultilinearRidge` or
-        `MultilinearRidgeClassifier` with `tensor_shape`, `norm_bound` and, of a
+        `MultilinearRidgeClassifier` with `tensor_shape`, `norm_bound` and, for a
         regression, what is public about targets.
     X : array-like
-        Of a completion, the coordinates of all entries of the party's units, of shape
+        For a completion, the coordinates of all entries of the party's units, of shape
         (n_observed, n_modes), inside its shape. Otherwise finite samples of shape
         (n_samples, ...). An empty list for a party without people, which must answer
         too.
@@ -282,7 +284,7 @@ def party(
         If a parameter that all must know is not declared; if epsilon is infinite, so
         that sums would not be integers; if a coordinate is outside the shape, or a
         value is not finite; if noise cannot be divided among so many parties; or if
-        `random_state` is no seed.
+        `random_state` is not a seed.
     TypeError
         If `estimator` is not one of these.
 
@@ -317,7 +319,7 @@ def fit_aggregated(
     Parameters
     ----------
     estimator : estimator
-        With the parameters that all share; see `party`. It is fitted.
+        The estimator to fit, with the parameters that all share; see `party`.
     ask : callable
         Maps a request to the sum of the parties' answers, an array of integers as long
         as each answer. Sums of unsigned 64-bit integers may wrap around: what counts is
@@ -353,8 +355,8 @@ def fit_aggregated(
     Notes
     -----
     **Guarantee without noise_shares.** This process, the server, adds the noise, once.
-    If all parties answer, what is released is that of `fit` on the data of all parties,
-    to the last bit for an int as random state. The guarantee is that of `fit`, for one
+    If all parties answer, the release is that of `fit` on the data of all parties, to
+    the last bit if `random_state` is an int. The guarantee is that of `fit`, for one
     unit or sample of one party, against everybody but the server: parties, and all who
     get the model or a request. It does not hold against the server, which sees exact
     sums over all parties; secure aggregation hides from it what a single party
@@ -367,17 +369,17 @@ def fit_aggregated(
     included, on three conditions. Secure aggregation reveals one sum for each request,
     over one set of parties; a repeated request goes to the same parties. It reveals no
     sum of fewer than ``noise_shares.n_needed`` answers. At least
-    ``noise_shares.n_honest`` of these are of parties whose noise the adversary does not
-    know. If `ask` reports fewer answers, the fit ends with an error. The server has
+    ``noise_shares.n_honest`` of these come from parties whose noise the adversary does
+    not know. If `ask` reports fewer answers, the fit ends with an error. The server has
     then seen a sum with too little noise, and the release stays recorded. Budgets count
     the release at the parties, in `answer`, and not here. A new fit is another release
     of every party that answers.
 
-    In both cases, no two parties may have the same person, who would be protected at
-    each of them separately, so that their guarantees compose. A sample is protected
-    against being replaced by another: everybody's number of samples is public. Whether
-    a party answers must not depend on its data. A party that deviates from the protocol
-    can spoil the model; with `noise_shares` it counts as a colluder.
+    In both cases, no two parties may hold data of the same person: each party would
+    protect that person separately, and their guarantees would compose. A sample is
+    protected against being replaced by another: everybody's number of samples is
+    public. Whether a party answers must not depend on its data. A party that deviates
+    from the protocol can spoil the model; with `noise_shares` it counts as a colluder.
     """
     if not callable(ask):
         raise TypeError(
@@ -401,7 +403,7 @@ class PartySums:
     ask : callable
         See `fit_aggregated`.
     n_people : int
-        Most people of all parties together.
+        Largest number of people of all parties together.
     n_asked : int, default=0
         Number of requests so far.
     fit : str
@@ -421,13 +423,13 @@ class PartySums:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What a guarantee of a fit to these sums rests on besides."""
+        """Further conditions of the guarantee of a fit to these sums."""
         return (EXACT_SUMS,) if self.noise is None else ()
 
     def summed(
-        self, _: Callable[..., Any], question: Any
+        self, _: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[list[NDArray[Any]], int | None]:
-        """The sum of what the parties answer; see `People`."""
+        """The sum of the parties' answers; see `People`."""
         noise, n_people = self.noise, self.n_people
         n_bits = max(
             noise.n_bits(sums.largest(n_people)) if noise else sums.n_bits(n_people)

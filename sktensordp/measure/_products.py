@@ -1,18 +1,18 @@
 """Exact sums over users of the centred products of their choices.
 
-Let x be the choices of a user among m items: n of them. With the items' expected shares
-q of the choices, y = x - n q. The user adds c T to a sum, where T is the upper triangle
-of y y' with half of its diagonal, and c = sqrt(s) / max(|T|, a length). The squared
-length of T is the sum of y_i^2 y_j^2 over i < j plus a quarter of the sum of y_i^4,
-that is, |y|^4 / 2 less a quarter of the sum of y_i^4. So the vector of a user is no
-longer than sqrt(s), the root of the release's share of the squared budget.
+Let x be the n choices of a user among m items. With the items' expected shares q of the
+choices, y = x - n q. The user adds c T to a sum, where T is the upper triangle of y y'
+with half of its diagonal, and c = sqrt(s) / max(|T|, a length). The squared length of T
+is the sum of y_i^2 y_j^2 over i < j plus a quarter of the sum of y_i^4, that is,
+|y|^4 / 2 less a quarter of the sum of y_i^4. So the vector of a user is no longer than
+sqrt(s), the root of the release's share of the squared budget.
 
 **Integers.** With P = 2^14 q in whole numbers and Y = 2^14 x - n P, the sum of C Y Y'
 is ::
 
     4^14 S - 2^14 (b P' + P b') + d P P',   S = sum C x x', b = sum C n x, d = sum C n^2
 
-so that a user costs the square of the user's own number of choices. The weight C is c
+so the cost of a user is the square of that user's number of choices. The weight C is c
 in units of 2^-20, rounded down by more than the error of its computation in floating
 point. In units of 2^-48, no user's vector is longer than 2^48 (1 - 2^-30). On the
 diagonal it has half of C Y Y', so that C Y Y' is below 2^49 there: the diagonal needs a
@@ -20,7 +20,7 @@ bit more than the other cells. For up to 2^14 users the sum is therefore below 2
 magnitude. Single terms may be larger, but sums of residues modulo 2^64 are exact if the
 result fits 64 bits. Sums of blocks of 2^14 users are added in two limbs.
 
-**Rounding.** The sum over users is exact, whoever adds which part of it first. It is
+**Rounding.** The sum over users is exact, in whatever order its parts are added. It is
 rounded to the lattice of the noise once, or once by each party that adds noise of its
 own: either way, one user is in one sum that is rounded. Rounding two sums moves them
 apart by at most a step in each cell. So one user moves the result by at most
@@ -79,7 +79,7 @@ class ProductSums(Sums):
         return (n * (n + 1) // 2,)
 
     @property
-    def n_changed(self) -> int:
+    def n_moved(self) -> int:
         """Number of sums that are rounded after they are summed: all."""
         return self.shape[0]
 
@@ -143,7 +143,7 @@ class ProductSums(Sums):
         """The sums as they enter a release: upper triangles with half the diagonal."""
         if self.step:
             return self.rounded(limbs) * self.step
-        # Steps fine enough for few users would wrap 64 bits for many.
+        # Steps that are fine enough for few users would overflow 64 bits for many.
         sums = (limbs[0] * 2.0**32 + limbs[1]) * 2.0**-_CELL_BITS
         sums[self._on_diagonal] *= 2.0**-_DIAGONAL_BITS
         return sums

@@ -1,26 +1,26 @@
-"""The door: the one way in which sums over people are released.
+"""The door: the only way to release sums over people.
 
 A release asks people a question, which is public: it follows from earlier releases.
 Each person contributes vectors, functions of that person's own data and of the
 question, and these are summed as exact integers. `contribute` computes the sums over
 some people, wherever these are: in this process, on a worker of Dask, or at a party
-that keeps its people's data to itself. It does not matter who adds which sums first.
-Noise is added once, to the sums over all people, or by each party to its own.
+that keeps its people's data to itself. The order of additions does not matter. Noise is
+added once, to the sums over all people, or by each party to its own.
 
 `Releases.ask` does this in a fixed order. It counts what is asked for against what the
 noise was planned for; it makes sure that the release is recorded; then the data are
-read; then noise is added. The bound on every vector is the business of `Sums.add`
-(``_sums.py``).
+read; then noise is added. `Sums.add` (``_sums.py``) bounds every vector.
 
 **Shares.** In L2, the squared distances of releases add up, and so do their shares of
-the squared mu; in L1, distances and shares of epsilon. What is counted in one norm is
-given no noise that was planned for the other.
+the squared mu; in L1, distances add up, and so do shares of epsilon. Sums that are
+counted in one norm never get noise that was planned for the other.
 
 **Tolerance of shares.** In L2, shares are floats, and their sum may exceed the planned
 one by `TOLERANCE` of it. The vectors of all releases together are then longer than
 planned by a factor of at most sqrt(1 + 2^-33) < 1 + 6e-11. Plans multiply distances by
 ``ROUNDED_UP`` = 1 + 1e-9, which also covers the 1e-10 by which `Sums.limit` may exceed
-the root of a share. In L1, shares are whole numbers, and their sum may exceed nothing.
+the root of a share. In L1, shares are whole numbers, and their sum may not exceed the
+planned one.
 """
 
 import math
@@ -37,7 +37,7 @@ from ._noisy_sums import NoisySums
 from ._sums import Sums
 
 TOLERANCE = 2.0**-33
-"""By what part of the planned sum shares of a squared mu may exceed it."""
+"""Largest relative excess of the shares of a squared mu over their planned sum."""
 
 
 class Question(Protocol):
@@ -48,7 +48,7 @@ class Question(Protocol):
         """The sums that are released."""
 
     @property
-    def many(self) -> int:
+    def chunks_at_once(self) -> int:
         """Number of chunks of people that are best read together."""
 
     def add(self, chunk: Any, *totals: NDArray[Any]) -> None:
@@ -59,19 +59,19 @@ class People(Protocol):
     """People here or elsewhere."""
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], int | None]:
         """Sums of ``contribute(people, question)`` over all people.
 
-        With the number of parties whose noise the sums contain already; None before
-        noise.
+        Also returns the number of parties whose noise the sums contain; None if they
+        contain no noise.
         """
 
 
 class Chunks(Protocol):
     """People whose data are here."""
 
-    def chunks(self, many: int = 1) -> Iterator[Any]:
+    def chunks(self, chunks_at_once: int = 1) -> Iterator[Any]:
         """Yield all people, each in one chunk."""
 
 
@@ -90,19 +90,19 @@ class AtHand:
 
     data: Any
 
-    def chunks(self, many: int = 1) -> Iterator[Any]:
+    def chunks(self, chunks_at_once: int = 1) -> Iterator[Any]:
         """Yield the chunk."""
         yield self.data
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], None]:
         """What all people contribute; see `People`."""
         return contribute(self, question), None
 
 
 def contribute(people: Chunks, question: Question) -> tuple[NDArray[Any], ...]:
-    """Sum what people contribute to a release: all that reads their data.
+    """Sum what people contribute to a release, the only step that reads their data.
 
     Parameters
     ----------
@@ -112,53 +112,54 @@ def contribute(people: Chunks, question: Question) -> tuple[NDArray[Any], ...]:
     Returns
     -------
     totals : tuple of ndarray
-        Exact sums, one for each of the question's.
+        Exact sums, one for each sum of the question.
     """
     totals = tuple(sums.zeros() for sums in question.sums)
-    for chunk in people.chunks(question.many):
+    for chunk in people.chunks(question.chunks_at_once):
         question.add(chunk, *totals)
     return totals
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What has been asked for so far, to be compared with what noise was planned for.
+    """What was asked for so far, to compare with what the noise was planned for.
 
     Attributes
     ----------
     share : float
         Sum of all shares; see `Sums`.
-    n_cells, n_changed : int
-        Numbers of sums, and of those that rounding moves.
+    n_cells, n_moved : int
+        Number of all sums, and of those that rounding moves.
     """
 
     share: float = 0.0
     n_cells: int = 0
-    n_changed: int = 0
+    n_moved: int = 0
 
     def with_release(self, sums: Sequence[Sums]) -> "Asked":
-        """The same with one release more."""
+        """A copy with one release more."""
         return Asked(
             self.share + math.fsum(one.share for one in sums),
             self.n_cells + sum(math.prod(one.shape) for one in sums),
-            self.n_changed + sum(one.n_changed for one in sums),
+            self.n_moved + sum(one.n_moved for one in sums),
         )
 
     def excess(
         self, noise: NoisySums | SharedNoise | None, sums: Sequence[Sums]
     ) -> str:
-        """Say what exceeds the plan, the last release being of `sums`; "" if nothing.
+        """Say what exceeds the plan if `sums` are released last; "" if nothing does.
 
         Parameters
         ----------
         noise : NoisySums, SharedNoise or None
-            Without a lattice, or None (as noise of share 1), only shares are limited.
+            If it has no lattice, or is None (which counts as noise of share 1), only
+            shares are limited.
         sums : sequence of Sums
         """
         most = 1 + TOLERANCE
         if noise is not None:
             most = noise.share * (most if noise.norm == "l2" else 1)
-        # Not true of NaN.
+        # False for NaN.
         if not (self.share <= most and all(one.share > 0 for one in sums)):
             return "shares that add up to more than the budget"
         if noise is None or not noise.step:
@@ -169,7 +170,7 @@ class Asked:
             return "sums on another lattice than that of the noise"
         if self.n_cells > noise.n_cells:
             return "more sums than the noise was planned for"
-        if self.n_changed > noise.n_changed:
+        if self.n_moved > noise.n_moved:
             return "more sums that rounding moves than the noise was planned for"
         return ""
 
@@ -180,13 +181,13 @@ class Releases:
     Parameters
     ----------
     noise : NoisySums or SharedNoise
-        What was planned for all of these releases.
+        The noise that was planned for all of these releases.
     streams : NoiseStreams or None
         Streams of a release that the open budgets have recorded; None if no noise is
         drawn here.
     number : int, default=0
-        Number of the first of these releases, if others of the fit came before, which
-        had their own noise.
+        Number of the first of these releases. It is not 0 if other releases of the fit,
+        with their own noise, came before.
 
     Attributes
     ----------
@@ -219,14 +220,14 @@ class Releases:
         Returns
         -------
         answers : list of (ndarray, float)
-            Noisy sums, and the standard deviation of their noise, for each of the
-            question's.
+            Noisy sums, and the standard deviation of their noise, for each sum of the
+            question.
 
         Raises
         ------
         RuntimeError
             If more is asked for than was planned, before anybody's data are read; if
-            there are no streams to draw the noise from; or if nobody has added it.
+            there are no streams to draw the noise from; or if no party has added it.
         """
         sums = question.sums
         self._asked = self._counted(self._asked, sums)
@@ -246,16 +247,16 @@ class Releases:
     ) -> tuple[_Scored | None, float]:
         """Release the candidate with the highest noisy score, and this score.
 
-        Candidates are asked one after the other. The noise is planned for one of them:
-        what the best of several reveals is the business of the guarantee. No release of
-        the fit may come before, since their noise is that of the first.
+        Candidates are asked one after the other. The noise is planned for one of them;
+        what the best of several reveals is left to the guarantee. No release of the fit
+        may come before, since candidates use the noise from the first release on.
 
         Parameters
         ----------
         candidates : iterable of People
-            Who contribute to the score of each.
+            The people who contribute to the score of each candidate.
         question : Question
-            Of one sum: the score.
+            A question with one sum: the score.
 
         Returns
         -------
@@ -266,7 +267,7 @@ class Releases:
         Raises
         ------
         RuntimeError
-            As `ask`.
+            As in `ask`.
         """
         (score,) = question.sums
         self._counted(Asked(), question.sums)
@@ -285,7 +286,7 @@ class Releases:
         return best
 
     def _counted(self, asked: Asked, sums: Sequence[Sums]) -> Asked:
-        """What was asked for, with a release more; raise if it may not be answered."""
+        """What was asked for, with this release; raise if it must not be answered."""
         asked = asked.with_release(sums)
         if excess := asked.excess(self._noise, sums):
             raise RuntimeError(

@@ -2,11 +2,11 @@
 
 A request is a message (``_messages.py``): a line of JSON, then arrays. It names one of
 the questions that an estimator asks of people, whose code is at the party, with numbers
-and arrays that follow from earlier releases. What all requests have is written and read
-here; `Terms` of an estimator write and read its questions. A party reads a request
-before it touches anybody's data. It derives the size of every array from its own
-parameters, and refuses a request with any other size, with a number out of range or
-with a field that it does not know.
+and arrays that follow from earlier releases. This module writes and reads what all
+requests have in common; the `Terms` of an estimator write and read its questions. A
+party reads a request before it touches anybody's data. It derives the size of every
+array from its own parameters, and refuses a request with any other size, with a number
+out of range or with a field that it does not know.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from ._noisy_sums import NoisySums
 from ._releases import Question
 
 _FORMAT, _WHAT = 1, "a request of fit_aggregated of this version"
-# Most sums of a question: those of a tensor with as many modes as NumPy has axes.
+# Largest number of sums in a question, for a tensor with as many modes as NumPy has
+# axes.
 _MOST_SUMS = 64
 
 LEAST = 1e-12
@@ -49,7 +50,7 @@ class Terms(Protocol):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Parameters on which all must agree, by name, as values of JSON."""
+        """Parameters on which all must agree, by name, as JSON values."""
 
     @property
     def noise(self) -> NoisySums:
@@ -59,12 +60,12 @@ class Terms(Protocol):
         """Guarantee of all releases together, with noise in shares."""
 
     def n_people(self, n_samples: int | None) -> int:
-        """Most people of all parties together; `n_samples` is what the server says."""
+        """Largest number of people of all parties; the server states `n_samples`."""
 
     def written(
-        self, question: Any, arrays: dict[str, NDArray[Any]]
+        self, question: Question, arrays: dict[str, NDArray[Any]]
     ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-        """Fields of a question, and of each of its sums besides the share.
+        """Fields of a question, and of each of its sums except the share.
 
         Arrays are added to `arrays`.
         """
@@ -77,14 +78,14 @@ class Terms(Protocol):
 
 @dataclass(frozen=True)
 class SumFields:
-    """What a request says of one of its sums.
+    """What a request states about one of its sums.
 
     Attributes
     ----------
     share : float
         Share of the squared budget.
     fields : Fields
-        All else.
+        All other fields.
     """
 
     share: float
@@ -99,7 +100,7 @@ class Agreement:
     ----------
     terms : Terms
     noise : SharedNoise or None
-        Noise of which each party adds its share; None if answers are exact.
+        Noise to which each party adds its share; None if answers are exact.
     """
 
     terms: Terms
@@ -148,7 +149,7 @@ class SumRequest:
 
     @property
     def _shapes(self) -> list[tuple[int, ...]]:
-        """Of the question's sums, in an answer: exact, or rounded to get noise."""
+        """Shapes of the sums in an answer: exact, or rounded to get noise."""
         sums = self.question.sums
         return [s.shape if self.is_noisy else s.zeros().shape for s in sums]
 
@@ -158,7 +159,7 @@ class SumRequest:
         return sum(map(math.prod, self._shapes))
 
     def integers(self, totals: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
-        """Exact sums as integers, which a party adds noise to or not."""
+        """Exact sums as integers, to which a party may then add noise."""
         if self.is_noisy:
             of_sums = zip(self.question.sums, totals, strict=True)
             totals = [sums.rounded(total) for sums, total in of_sums]

@@ -1,11 +1,12 @@
 """Sums over people of one vector each, none of which is longer than its limit.
 
-**Guarantee.** Whatever a kind of sums computes of a person, `Sums.add` adds for that
-person a vector no longer than `Sums.limit`, as far as the kind reports lengths of what
-it adds: a vector that is longer, or no number, becomes zero before it is added. Here,
-neighbours differ in a person; if they differ in one value, see ``_entry_sums.py``.
+**Guarantee.** Whatever a kind of sums computes from a person's data, `Sums.add` adds a
+vector no longer than `Sums.limit` for that person, if the kind reports the lengths of
+what it adds. A vector that is longer, or whose length is NaN, becomes zero before it is
+added. Here, neighbours differ in a person; if they differ in one value, see
+``_entry_sums.py``.
 
-**No honest vector is taken for a long one.** A computed length of n numbers has a
+**No honest vector is taken for too long.** A computed length of n numbers has a
 relative error of at most n 2^-54. `BoundedSums` multiplies a vector by longest /
 max(length, bound) and rounds towards zero, so that the computed length of the result is
 at most longest (1 + n 2^-53), which the limit allows for n up to 2^19. `WholeSums` and
@@ -37,7 +38,7 @@ BELOW_ONE = 1 - 2.0**-30
 def without_long(
     weights: NDArray[Any], lengths: NDArray[np.float64], limit: float
 ) -> NDArray[Any]:
-    """Weights of people, with 0 for all whose vector is longer than it may be.
+    """Weights of people, with 0 for everybody whose vector is longer than `limit`.
 
     Parameters
     ----------
@@ -45,21 +46,21 @@ def without_long(
     lengths : ndarray of shape (n_people,)
     limit : float
     """
-    # Not true of NaN.
+    # False for NaN.
     return np.where(lengths <= limit, weights, np.zeros((), weights.dtype))
 
 
 class Sums(ABC):
-    """Sums over people of one vector each; no subclass can add one unchecked.
+    """Sums over people of one vector each; no subclass can add a vector unchecked.
 
     A subclass says how a vector is computed, weighed and measured.
 
     Attributes
     ----------
     shape : tuple of int
-        Of the sums that are released.
+        Shape of the released sums.
     norm : {"l1", "l2"}
-        In which neighbouring sums are close to each other.
+        Norm in which neighbouring sums are close to each other.
     share : float
         Share of the budget: of epsilon in L1, of the squared mu in L2. Two neighbouring
         sums are no further apart than the share in L1, or its root in L2, up to
@@ -85,11 +86,11 @@ class Sums(ABC):
 
     @property
     @abstractmethod
-    def n_changed(self) -> int:
+    def n_moved(self) -> int:
         """Number of sums that rounding moves between neighbours.
 
-        All of those that are rounded after they are summed; of vectors that are rounded
-        before, those that one person contributes to.
+        If sums are rounded after adding up, all of them; if vectors are rounded before,
+        those to which one person contributes.
         """
 
     @property
@@ -138,7 +139,7 @@ class SumsOfSteps(Sums):
         return totals * self.step if self.step else totals
 
     def rounded(self, totals: NDArray[Any]) -> NDArray[np.float64]:
-        """The sums in whole steps: they are that already."""
+        """The sums in whole steps, which they are already."""
         return totals
 
     def n_bits(self, n_people: int) -> int:
@@ -151,9 +152,8 @@ class StepSums(SumsOfSteps):
     """Sums of vectors that people add or remove as a whole.
 
     A subclass has two methods. ``_weighed(*data)`` returns the weight of every person
-    and the length, in steps, of the vector that the weight makes of the person's data.
-    ``_add(totals, weights, *data)`` adds these vectors. The page on how to extend the
-    package writes one.
+    and the length, in steps, of that person's weighted vector. ``_add(totals, weights,
+    *data)`` adds these vectors. The page on how to extend the package shows an example.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class StepSums(SumsOfSteps):
     step: float
 
     norm = "l2"
-    n_changed = 0
+    n_moved = 0
 
     @property
     def unit(self) -> float:
@@ -182,7 +182,7 @@ class StepSums(SumsOfSteps):
 
     @property
     def longest(self) -> float:
-        """Largest length, in steps, of a vector that is never taken for a long one."""
+        """Largest length, in steps, of a vector that is never taken for too long."""
         return math.sqrt(self.share) * BELOW_ONE / self.step
 
     @property
@@ -199,8 +199,8 @@ class StepSums(SumsOfSteps):
 class BoundedSums(StepSums):
     """Sums over people of their vectors, which are scaled down to a bound.
 
-    A person's vector has the sums, for every row, of the contributions of that person's
-    entries. One that is longer than the bound is scaled down to it.
+    A person's vector holds, for every row, the sum of the contributions of that
+    person's entries. A vector that is longer than the bound is scaled down to it.
     """
 
     def _weighed(

@@ -4,7 +4,7 @@ from ._directional import MatrixGaussian, TensorVariateGaussian
 from ._hybrid import HybridMechanism
 from ._iid import GaussianMechanism, LaplaceMechanism
 from ._matrix_mechanism import MatrixMechanism
-from ._mean import MeanEstimate, mean
+from ._mean import MeanEstimate, estimate_mean
 from ._privunit import PrivUnit
 from ._randomized_response import TensorRandomizedResponse
 from ._unimodal import IndependentDirectionalNoise, UnimodalDirectionalNoise
@@ -21,5 +21,5 @@ __all__ = [
     "TensorRandomizedResponse",
     "TensorVariateGaussian",
     "UnimodalDirectionalNoise",
-    "mean",
+    "estimate_mean",
 ]

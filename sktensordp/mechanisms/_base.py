@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import extremes, is_dask
@@ -58,7 +59,7 @@ class ReleasingTransformer(
 
     _unit = "sample"
 
-    # Of all mechanisms; each has some of these parameters.
+    # Constraints for all mechanisms; each has some of these parameters.
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -74,7 +75,7 @@ class ReleasingTransformer(
         tags.released_by = "transform"
         return tags
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         tags.non_deterministic = math.isfinite(self.epsilon)
@@ -171,7 +172,9 @@ class ReleasingTransformer(
     def __sklearn_is_fitted__(self) -> bool:
         return "privacy_guarantee_" in vars(self)
 
-    def _released(self, samples: Any, shape: tuple[int, ...]) -> Any:
+    def _released(
+        self, samples: NDArray[np.floating], shape: tuple[int, ...]
+    ) -> NDArray[np.floating]:
         """Randomised samples, each of the given shape."""
         # Parameters set after the fit have no effect. The copy holds the randomizer
         # and the guarantee of one fit, even if another thread is fitting meanwhile.
@@ -183,23 +186,25 @@ class ReleasingTransformer(
             rows = samples.reshape(len(samples), -1)
             return randomize(rows, streams).reshape(len(samples), *shape)
 
-    def _samples(self, X: Any) -> Any:
+    def _samples(self, X: ArrayLike) -> NDArray[np.floating]:
         """The samples, checked to have the shape seen in `fit`."""
         check_is_fitted(self)
         array = validated(self, X, reset=False)
         check_sample_shape(self, self._shape_of(array), self.sample_shape_)
         return array
 
-    def _shape_of(self, X: Any) -> tuple[int, ...]:
+    def _shape_of(self, X: NDArray[np.floating]) -> tuple[int, ...]:
         """Shape of a sample."""
         return shape_of_sample(getattr(self, "tensor_shape", None), X)
 
-    def _output_shape(self, X: Any) -> tuple[int, ...]:
+    def _output_shape(self, X: NDArray[np.floating]) -> tuple[int, ...]:
         """Shape of one released sample."""
         return X.shape[1:]
 
-    def _check_output_container(self, samples: Any, shape: tuple[int, ...]) -> None:
-        """Raise if `set_output` asks for a data frame that the output cannot be."""
+    def _check_output_container(
+        self, samples: ArrayLike, shape: tuple[int, ...]
+    ) -> None:
+        """Raise if `set_output` asks for a data frame and the output cannot be one."""
         is_lazy = not isinstance(samples, np.ndarray)
         if not (is_lazy or len(shape) > 1) or not wants_frame(self):
             return
@@ -215,7 +220,7 @@ class ReleasingTransformer(
         )
 
     def __expected_error__(
-        self, X: Any, y: Any = None, n_users: int | None = None
+        self, X: ArrayLike, y: ArrayLike | None = None, n_users: int | None = None
     ) -> tuple[str, Callable[[float], float]]:
         """The largest error of a sample; only the shape of `X` is read."""
         if not self._is_declared():
@@ -240,7 +245,9 @@ class ReleasingTransformer(
         """A fit that reads no value depends on shapes alone."""
         return self._is_declared()
 
-    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+    def _plan_release(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> PlannedRelease:
         """Randomizer, guarantee, noise variance and expected squared error.
 
         The values of `X` are read only if the domain is not declared. `X` is None when
@@ -248,7 +255,9 @@ class ReleasingTransformer(
         """
         raise NotImplementedError
 
-    def _plan_finite_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+    def _plan_finite_release(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> PlannedRelease:
         """What `_plan_release` returns; raise if the noise overflows a float."""
         is_finite = False
         with np.errstate(over="ignore"), suppress(OverflowError):
@@ -288,12 +297,12 @@ class ReleasingTransformer(
         return fitted.sample_shape_
 
     def _for_any_shape(
-        self, guarantee: PrivacyGuarantee, fitted: Any
+        self, guarantee: PrivacyGuarantee, fitted: object
     ) -> PrivacyGuarantee:
         """The planned guarantee, if samples may have another shape than in `fitted`.
 
-        Epsilon and delta are parameters, and hold for every shape. Of all else that the
-        event tells, the shape decides.
+        Epsilon and delta are parameters, and hold for every shape. Everything else in
+        the event depends on the shape.
         """
         from dp_accounting import dp_event
 
@@ -301,7 +310,7 @@ class ReleasingTransformer(
         from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
         if not guarantee.protects:
-            # At some other delta it might protect, but only for this shape.
+            # At another delta it might protect, but only for this shape.
             return replace(guarantee, event=dp_event.NonPrivateDpEvent())
         if guarantee.claimed is not None:
             raise ValueError(
@@ -395,7 +404,9 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         names = ("bounds", "norm_bound", "sensitivity")
         return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
-    def _domain(self, shape: tuple[int, ...], X: Any) -> tuple[SensitivitySet, bool]:
+    def _domain(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> tuple[SensitivitySet, bool]:
         """The sensitivity set, and whether it was declared."""
         declarations = self._declarations()
         domain = declared_set(shape, **declarations)
@@ -415,7 +426,9 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         assert box is not None
         return box, False
 
-    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+    def _plan_release(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> PlannedRelease:
         design = self._design(shape)
         domain, declared = self._domain(shape, X)
         if math.isinf(self.epsilon):
@@ -424,7 +437,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         randomizer, event, variance, error = self._noise(shape, domain, design)
         return randomizer, self._guarantee(event, domain, declared), variance, error
 
-    def _design(self, shape: tuple[int, ...]) -> Any:
+    def _design(self, shape: tuple[int, ...]) -> object:
         """What `_noise` needs beside the domain; raise if a parameter does not fit."""
 
     def _noise(
@@ -435,7 +448,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
 
     @property
     def _claimed(self) -> tuple[float, float] | None:
-        """What a theorem claims, where it is not what the noise was calibrated to."""
+        """What a theorem claims, if the noise was calibrated to something else."""
         return None
 
     def _guarantee(
@@ -469,9 +482,9 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
         }
         if not declared:
             claimed = self._claimed or (epsilon, delta)
-            return PrivacyGuarantee.of(event, claimed=claimed, **fields)
+            return PrivacyGuarantee.from_event(event, claimed=claimed, **fields)
         if self._claimed:
-            return PrivacyGuarantee.of(
+            return PrivacyGuarantee.from_event(
                 event, delta=delta, claimed=self._claimed, **fields
             )
         # The constructor raises if the event does not keep epsilon and delta.

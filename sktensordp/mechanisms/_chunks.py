@@ -17,7 +17,9 @@ DTYPES = (np.float64, np.float32)
 AS_SAMPLES = {"allow_nd": True, "dtype": DTYPES, "order": "C"}
 
 
-def checked_rows(chunk: Any, name: str, input_name: str = "X") -> NDArray[np.floating]:
+def checked_rows(
+    chunk: object, name: str, input_name: str = "X"
+) -> NDArray[np.floating]:
     """Samples of a chunk as rows, after a check of their values; it may be empty.
 
     `name` and `input_name` are those of the estimator and the samples, for messages.
@@ -37,7 +39,7 @@ def checked_rows(chunk: Any, name: str, input_name: str = "X") -> NDArray[np.flo
 class _ChunkTask:
     """Checks the values of one chunk of samples and applies a method to its rows.
 
-    Its repr and token show nothing of what it holds.
+    Its repr and token reveal nothing that it holds.
 
     Attributes
     ----------
@@ -63,7 +65,9 @@ class _ChunkTask:
     input_name: str
     token: str
 
-    def __call__(self, chunk: Any, block_info: Any) -> NDArray[np.floating]:
+    def __call__(
+        self, chunk: NDArray[np.floating], block_info: Any
+    ) -> NDArray[np.floating]:
         start, stop = block_info[0]["array-location"][0]
         # The stream serves these samples alone: the same noise on other samples would
         # reveal the difference between the two.
@@ -110,7 +114,7 @@ def in_chunks(
     shape : tuple of int
         Shape of the result for one sample.
     estimator : estimator
-        The tasks get its name alone.
+        Only its name goes into the tasks.
     streams : NoiseStreams, default=None
         Streams of the release, which has been recorded.
     input_name : str, default="X"

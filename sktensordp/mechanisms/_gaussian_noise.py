@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 _EPS = float(np.finfo(float).eps)
-# Longest samples of which a search is supposed to plan some, unless it has met longer.
+# Number of entries of the longest samples that a search is assumed to plan, unless it
+# has met longer ones.
 _MOST_ENTRIES = 2**20
 # Rounds mu up by more than the errors of the sums that compute it.
 _ROUNDED_UP = 1 + 1e-12
@@ -123,7 +124,7 @@ def event_for_any_length(
     most = max(_MOST_ENTRIES, n_entries)
     largest = max(largest_residual(most, residual.delta), residual.epsilon)
     mu = gaussian_mu(epsilon, delta) * _ROUNDED_UP
-    # Noise of up to 2^21 widths, which may be enlarged yet, is less than 2^23 steps.
+    # Noise of up to 2^21 widths, which may still be enlarged, is less than 2^23 steps.
     if largest > epsilon / 4 or math.sqrt(most) > 2.0**21 * mu:
         return None
     noise = dp_event.GaussianDpEvent(noise_multiplier=1 / mu)
@@ -151,7 +152,7 @@ def largest_within(
     Raises
     ------
     ValueError
-        If no value down to a tenth less keeps it.
+        If no value keeps it, down to a tenth less.
     """
     from ..privacy.accounting._curves import event_epsilon
 

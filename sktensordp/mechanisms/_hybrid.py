@@ -102,7 +102,7 @@ class SampledEntries:
         reach = self.domain.width / 2 * (self.domain.n_entries / self.n_sampled)
 
         def noisy_subset(
-            block: NDArray[np.floating], bits: Any, columns: slice
+            block: NDArray[np.floating], bits: np.random.BitGenerator, columns: slice
         ) -> NDArray[np.floating]:
             chosen = subsets(bits, len(block), block.shape[1], self.n_sampled)
             index = self._index(np.take_along_axis(block, chosen, axis=1), chosen)
@@ -122,7 +122,9 @@ class SampledEntries:
         c0, c2 = self.coefficients
         return np.square(self.domain.width / 2) * (c0 + c2 * t**2)
 
-    def _index(self, values: NDArray[np.floating], entries: Any) -> NDArray[np.uint64]:
+    def _index(
+        self, values: NDArray[np.floating], entries: object
+    ) -> NDArray[np.uint64]:
         """Number of the step of an entry's range that is nearest to each value."""
         low, high = (
             columns_of(self.domain.low, entries),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -103,7 +103,7 @@ class LaplaceMechanism(AddsKnownNoise, NoiseMechanism):
         self.random_state = random_state
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: object
     ) -> PlannedNoise:
         lattice = laplace_lattice(
             *domain.ends, float(self.epsilon), n_cells=domain.n_entries, l1=domain.l1
@@ -128,7 +128,7 @@ class LaplaceMechanism(AddsKnownNoise, NoiseMechanism):
         return dp_event.ComposedDpEvent(
             [
                 dp_event.SelfComposedDpEvent(
-                    LatticeLaplaceDpEvent.of(lattice, step), int(count)
+                    LatticeLaplaceDpEvent.from_lattice(lattice, step), int(count)
                 )
                 for step, count in zip(steps, counts, strict=True)
             ]
@@ -246,7 +246,7 @@ class GaussianMechanism(AddsKnownNoise, NoiseMechanism):
             )
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: object
     ) -> PlannedNoise:
         epsilon, delta = float(self.epsilon), float(self.delta)
         sound = self.calibration == "sound"

@@ -52,8 +52,8 @@ class AddsKnownNoise:
         it. There is no such method where the distribution of a released value depends
         on the value: `HybridMechanism`, `PrivUnit`, `TensorRandomizedResponse` and
         encoders. For a mean of many released samples, take its standard error
-        (`sktensordp.mechanisms.mean`): such a mean is nearly Gaussian, whatever the
-        noise is.
+        (`sktensordp.mechanisms.estimate_mean`): such a mean is nearly Gaussian,
+        whatever the noise is.
 
         Examples
         --------

@@ -74,7 +74,7 @@ class LevelDesign:
 
     @cached_property
     def _rounded(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Weights of the moves, rounded down, and what each row lacks to its sum."""
+        """Weights of the moves, rounded down, and the shortfall of each row's sum."""
         weights = np.floor(self._moves * float(_TOTAL)).astype(np.int64)
         return weights, _TOTAL - weights.sum(axis=1)
 
@@ -295,7 +295,7 @@ def design_levels(
 
 
 def _group_numbers(shares: NDArray[np.float64]) -> NDArray[np.integer]:
-    """Number of the group that each kind of entry is accounted for in."""
+    """Number of the group in which each kind of entry is accounted for."""
     if shares.size <= _MOST_GROUPS:
         return np.arange(shares.size)
     return np.ceil(shares * (_MOST_GROUPS / shares.max())).astype(int)
@@ -313,7 +313,7 @@ def _group_averages(
 def _largest_in_budget(
     make: Callable[[float], LevelDesign], start: float, epsilon: float, delta: float
 ) -> LevelDesign | None:
-    """Design of the largest parameter up to `start` in the budget; None if none is."""
+    """Design with the largest parameter up to `start` in the budget; None if none."""
 
     def excess(log_parameter: float) -> float:
         return make(math.exp(log_parameter)).excess(epsilon, delta)

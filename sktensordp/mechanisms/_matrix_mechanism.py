@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from sklearn.base import ClassNamePrefixFeaturesOutMixin
+from sklearn.utils import Tags
 
 from .._random import NoiseStreams
 from ..privacy import PrivacyGuarantee
@@ -150,7 +151,7 @@ class MatrixMechanism(
         self.sensitivity = sensitivity
         self.random_state = random_state
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = False
         return tags
@@ -162,10 +163,12 @@ class MatrixMechanism(
     def _is_declared(self) -> bool:
         return True
 
-    def _output_shape(self, X: Any) -> tuple[int, ...]:
+    def _output_shape(self, X: object) -> tuple[int, ...]:
         return (self._n_features_out,)
 
-    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+    def _plan_release(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> PlannedRelease:
         workload = self._checked_workload(shape)
         modes = tuple(w.shape[-1] for w in workload)
         n_queries = math.prod(len(w) for w in workload)
@@ -290,7 +293,7 @@ class Strategy:
 def _fixed_point(
     gram: NDArray[np.float64], tol: float, max_iter: int
 ) -> tuple[NDArray[np.float64], float]:
-    """Best X, not yet scaled, and the best lower bound."""
+    """The best X, before scaling, and the best lower bound."""
     lam = np.sqrt(gram.diagonal())
     least_cost, lower, least_gap, power = np.inf, 0.0, np.inf, _POWER
     for _ in range(max_iter):

@@ -41,7 +41,7 @@ class MeanEstimate:
     standard_error: NDArray[np.float64]
 
 
-def mean(
+def estimate_mean(
     released: ArrayLike,
     *,
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
@@ -78,7 +78,7 @@ def mean(
     Warns
     -----
     NoiseOnlyWarning
-        If most standard errors are larger than the widths of the ranges in `bounds`.
+        If most standard errors exceed the widths of the ranges in `bounds`.
 
     Raises
     ------
@@ -89,10 +89,10 @@ def mean(
 
     Notes
     -----
-    The mean has the bias of the mechanism, and no other before clipping. A
-    `TensorRandomizedResponse` with ``debias=False`` has a large one, which more samples
-    do not remove, so do not average its levels. If the true
-    tensors are not symmetric, the projected mean estimates their symmetric component.
+    Before clipping, the mean has the bias of the mechanism, and no other. A
+    `TensorRandomizedResponse` with ``debias=False`` has a large bias, which more
+    samples do not remove, so do not average its levels. If the true tensors are not
+    symmetric, the projected mean estimates their symmetric component.
 
     The standard error includes both the noise and the spread of the samples. It is
     right if you want the mean of the population that the samples were drawn from. For
@@ -106,12 +106,12 @@ def mean(
     --------
     >>> import numpy as np
     >>> from sktensordp.mechanisms import LaplaceMechanism
-    >>> from sktensordp.mechanisms import mean
+    >>> from sktensordp.mechanisms import estimate_mean
     >>> X = np.full((500, 8, 8, 8), 0.5)
     >>> laplace = LaplaceMechanism(64.0, bounds=(0, 1), random_state=0).fit(X)
     >>> released = laplace.transform(X)
     >>> def squared_error(**options):
-    ...     return float(np.sum((mean(released, **options).mean - 0.5) ** 2))
+    ...     return float(np.sum((estimate_mean(released, **options).mean - 0.5) ** 2))
     >>> round(laplace.expected_squared_error_ / 500, 1)
     131.1
     >>> round(squared_error(), 1)

@@ -53,7 +53,9 @@ class CalibratedCap:
         """Pure epsilon of a release."""
         return self.design.epsilon + self.residual
 
-    def estimates(self, units: NDArray[np.float64], bits: Any) -> NDArray[np.float64]:
+    def estimates(
+        self, units: NDArray[np.float64], bits: np.random.BitGenerator
+    ) -> NDArray[np.float64]:
         """Unbiased estimates of unit vectors.
 
         Parameters
@@ -160,7 +162,7 @@ class LiftedRelease:
         """
 
         def estimated(
-            block: NDArray[np.float64], bits: Any, columns: slice
+            block: NDArray[np.float64], bits: np.random.BitGenerator, columns: slice
         ) -> NDArray[np.float64]:
             noisy = self.cap.estimates(self._lifted(block), bits)[:, :-1]
             noisy *= self.radius
@@ -271,7 +273,7 @@ class PrivUnit(NoiseMechanism):
         self.random_state = random_state
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: object
     ) -> PlannedNoise:
         from ..privacy.accounting._events import PureDpEvent
 

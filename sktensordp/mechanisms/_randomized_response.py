@@ -46,8 +46,8 @@ class TensorRandomizedResponse(LocalMechanism):
     n_levels : int, default=None
         Number k of evenly spaced levels in the range of each entry; from 2 to 1024,
         and more for ``noise="geometric"``. A value between two levels goes to one of
-        them at random, so that its mean stays. None means 2, the least possible: with
-        a small budget for each entry, more levels hardly ever help.
+        them at random, which keeps its mean. None means 2, the least possible: with a
+        small budget for each entry, more levels hardly ever help.
     noise : {"laplace", "gaussian", "geometric", "wrapped"}, default="laplace"
         Weight of a move over d steps of the grid; moves of larger weight are more
         likely. With s = 1 / `scale`, "laplace" is exp(-s d) and "gaussian"
@@ -56,9 +56,9 @@ class TensorRandomizedResponse(LocalMechanism):
         also beyond the grid.
     weights : array-like, default=None
         Public sensitivities of the entries, in [0, 1]: an entry of weight w is kept
-        with probability (1 - w) p. An array that broadcasts to a sample, or one with
-        fewer axes, for the first modes: a matrix of shape (A, B) for samples of shape
-        (A, B, 3).
+        with probability (1 - w) p. Pass an array that broadcasts to a sample, or one
+        with fewer axes, for the first modes: a matrix of shape (A, B) for samples of
+        shape (A, B, 3).
     keep_probability : float, default=None
         Probability p of keeping an entry of weight 0, in [0, 1). None lets `fit` choose
         it, and likewise `scale`, to spend the budget with the least expected squared
@@ -69,7 +69,7 @@ class TensorRandomizedResponse(LocalMechanism):
     debias : bool, default=True
         Whether to replace each level by a number that makes the release unbiased. If
         not, every output is a level, but means of outputs are pulled towards the middle
-        of the scale, at epsilon 1 by more than half of the way. No effect for
+        of the scale: at epsilon 1, by more than half of the way. No effect for
         "geometric", which has no bias.
     $tensor_shape
     $random_state
@@ -241,7 +241,7 @@ class TensorRandomizedResponse(LocalMechanism):
             keep=self.keep_probability,
             rate=rate,
         )
-        return LevelResponse.of(design, domain, kinds), design.event
+        return LevelResponse.from_design(design, domain, kinds), design.event
 
 
 def kinds_of(
@@ -254,7 +254,7 @@ def kinds_of(
     weights : array-like or None
         See `TensorRandomizedResponse`.
     shape : tuple of int
-        Of a sample.
+        Shape of a sample.
 
     Returns
     -------

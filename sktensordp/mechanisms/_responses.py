@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ class LevelResponse:
     variances: NDArray[np.float64]
 
     @classmethod
-    def of(
+    def from_design(
         cls,
         design: LevelDesign,
         domain: SensitivitySet,
@@ -80,12 +80,12 @@ class LevelResponse:
         )
 
     @property
-    def step(self) -> Any:
+    def step(self) -> float | NDArray[np.float64]:
         """Distance of neighbouring levels, in units of the entries."""
         return self.domain.width / (self.n_levels - 1)
 
     @property
-    def noise_variance(self) -> Any:
+    def noise_variance(self) -> float | NDArray[np.float64]:
         """Largest variance of each entry over its range."""
         squares = self.variances + self.means**2
         # Between two levels, both moments are linear and the variance is a parabola.
@@ -132,7 +132,7 @@ class LevelResponse:
         """
 
         def respond(
-            block: NDArray[np.floating], bits: Any, columns: slice
+            block: NDArray[np.floating], bits: np.random.BitGenerator, columns: slice
         ) -> NDArray[np.float64]:
             kinds = columns_of(self.kinds, columns)
             lower, upper, share = self._levels_around(block, columns)
@@ -157,7 +157,9 @@ class LevelResponse:
         lower = np.clip(np.floor(position), 0, self.n_levels - 2).astype(np.int64)
         return lower, lower + 1, np.clip(position - lower, 0, 1)
 
-    def _moved(self, levels: NDArray[np.int64], bits: Any) -> NDArray[np.int64]:
+    def _moved(
+        self, levels: NDArray[np.int64], bits: np.random.BitGenerator
+    ) -> NDArray[np.int64]:
         """Levels after a random move."""
         if isinstance(self.moves, tuple):
             noise = discrete_laplace(bits, *self.moves, levels.size)

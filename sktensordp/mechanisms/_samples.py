@@ -1,8 +1,11 @@
 """Samples as arrays: what estimators of whole samples accept."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from .._dask import check_lazy, is_dask, named_columns
@@ -16,7 +19,9 @@ from .._validation import (
 from ._chunks import AS_SAMPLES
 
 
-def validated(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
+def validated(
+    estimator: BaseEstimator, X: ArrayLike, *, reset: bool, **options: object
+) -> NDArray[np.floating]:
     """Samples as an array; `options` are those of scikit-learn's `check_array`."""
     if is_dask(X):
         array, known = check_lazy(X), named_columns(X)
@@ -33,7 +38,9 @@ def validated(estimator: Any, X: Any, *, reset: bool, **options: Any) -> Any:
     return array
 
 
-def shape_of_sample(tensor_shape: Any, X: Any) -> tuple[int, ...]:
+def shape_of_sample(
+    tensor_shape: Sequence[int] | None, X: NDArray[np.floating]
+) -> tuple[int, ...]:
     """Shape of a sample of `X`: its own or, for rows of features, the declared one."""
     if tensor_shape is None:
         return X.shape[1:]
@@ -57,7 +64,7 @@ def check_sample_shape(
         )
 
 
-def checked_tensor_shape(tensor_shape: Any) -> tuple[int, ...]:
+def checked_tensor_shape(tensor_shape: Sequence[int]) -> tuple[int, ...]:
     """The declared shape of a sample as a tuple of positive integers."""
     check_ordered(tensor_shape, "tensor_shape")
     shape = tuple(tensor_shape)

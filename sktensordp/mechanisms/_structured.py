@@ -8,10 +8,10 @@ the differences Delta of two samples in the domain.
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import Tags
 
 from ..privacy import gaussian_mu
 from ..privacy.calibration._gaussian import floored, least_cost_variances
@@ -40,7 +40,7 @@ class DirectionalNoise(AddsKnownNoise, NoiseMechanism):
         return ()
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
     ) -> PlannedNoise:
         directions, weights = design
         if any(basis is not None for basis in directions) and domain.has_box:
@@ -87,14 +87,16 @@ class DirectionalNoise(AddsKnownNoise, NoiseMechanism):
 class OfMatrices(DirectionalNoise):
     """Noise for samples that are matrices."""
 
-    tensor_shape: Any
+    tensor_shape: tuple[int, ...] | None
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = self.tensor_shape is not None
         return tags
 
-    def _plan_release(self, shape: tuple[int, ...], X: Any) -> PlannedRelease:
+    def _plan_release(
+        self, shape: tuple[int, ...], X: ArrayLike | None
+    ) -> PlannedRelease:
         if len(shape) != 2:
             raise ValueError(
                 f"The samples of {type(self).__name__} must be matrices, got shape "

@@ -1,4 +1,4 @@
-"""Bisection for an epsilon up to which something holds."""
+"""Bisection for the largest epsilon at which a condition holds."""
 
 import math
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from collections.abc import Callable
 def narrowed(
     low: float, high: float, holds: Callable[[float], bool], precision: float
 ) -> tuple[float, float]:
-    """Bring `low`, where something holds, and `high`, where it does not, together.
+    """Bring `low`, where a condition holds, and `high`, where it does not, together.
 
     Parameters
     ----------
     low, high : float
         Positive; `high` is at least `low`.
     holds : callable
-        Whether it holds at an epsilon.
+        Says whether the condition holds at an epsilon.
     precision : float
         Relative difference at which to stop.
 

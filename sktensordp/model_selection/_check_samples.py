@@ -418,7 +418,7 @@ def _of_moments(estimator: Any, samples: NDArray[np.float64], look: _Look) -> No
             f"its first axis is not that of the samples, move it there, such as by "
             f"np.moveaxis(X, -1, 0)."
         )
-    centers = bool(getattr(estimator, "center", getattr(estimator, "centre", False)))
+    centers = bool(getattr(estimator, "center", False))
     has_offset = getattr(estimator, "offset", None) is not None
     if has_offset:
         samples = samples - np.broadcast_to(estimator.offset, shape)
@@ -429,7 +429,7 @@ def _of_moments(estimator: Any, samples: NDArray[np.float64], look: _Look) -> No
     energy = float(np.mean(np.square(samples).reshape(len(samples), -1).sum(axis=1)))
     common = float(np.sum(np.square(mean))) / energy if energy else 0.0
     look.found["share of the squared length that is offset"] = common
-    takes = [n for n in ("offset", "center", "centre") if n in estimator.get_params()]
+    takes = [n for n in ("offset", "center") if n in estimator.get_params()]
     if common > _COMMON and not centers and len(samples) >= _FEW:
         look.mistakes.append(
             f"{_percent(common)} of the squared length is the same in all samples: "

@@ -1,4 +1,4 @@
-"""Expected error of an estimator before it releases, and the epsilon for an error."""
+"""Expected error of an estimator before any release, and the epsilon for an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from .._validation import LARGEST_INDEX, check_integer
 from ..privacy._guarantee import unit_name
@@ -25,14 +25,14 @@ from ._plan import fit_guarantee
 # Range of the search for an epsilon, and its relative precision.
 _SMALLEST, _LARGEST = 2.0**-10, 2.0**10
 _PRECISION = 1e-3
-# Of the epsilon of one unit, for an epsilon of a group.
+# Relative precision of the epsilon of one unit, given the epsilon of a group.
 _GROUP_PRECISION = 1e-6
-# What answers from own rows suppose, and what protecting everything of a unit does.
-_SUPPOSING_OWN = (
+# Assumptions of answers from own rows, and of protecting all entries of a unit.
+_OWN_ASSUMPTIONS = (
     "The row of a unit is computed from its raw entries, without noise: it serves that "
     "unit alone and stays where they are."
 )
-_SUPPOSING = f"{_SUPPOSING_OWN} Delta is not 0."
+_ASSUMPTIONS = f"{_OWN_ASSUMPTIONS} Delta is not 0."
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class ExpectedError:
     Attributes
     ----------
     epsilons : ndarray of shape (n_epsilons,)
-        In the order in which they were passed.
+        Epsilons in the order in which they were passed.
     errors : ndarray of shape (n_epsilons,)
         Expected error at each epsilon.
     what : str
@@ -50,8 +50,8 @@ class ExpectedError:
     unit_epsilons : ndarray of shape (n_epsilons,)
         The parameter `epsilon` of the estimator. It is smaller than `epsilons` if
         these are for a group of units.
-    supposing : str
-        What the guarantee supposes besides, in words; empty if nothing.
+    assumptions : str
+        Further assumptions of the guarantee, in words; empty if there are none.
     protects : str
         Whom the epsilons protect, and from which change, in words.
     """
@@ -60,7 +60,7 @@ class ExpectedError:
     errors: NDArray[np.float64]
     what: str
     unit_epsilons: NDArray[np.float64]
-    supposing: str = ""
+    assumptions: str = ""
     protects: str = ""
 
     def _repr_html_(self) -> str:
@@ -68,13 +68,13 @@ class ExpectedError:
         cells = [(f"epsilon = {shown(e)}", f"{error:.4g}") for e, error in pairs]
         line = f"Each epsilon would protect {self.protects}. Nothing is released yet."
         texts = [
-            f"<p>{escape(text)}</p>" for text in (self.what, self.supposing) if text
+            f"<p>{escape(text)}</p>" for text in (self.what, self.assumptions) if text
         ]
         return coloured(line, holds=True) + "".join(texts) + rows(cells)
 
 
 def expected_error(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
@@ -116,10 +116,11 @@ def expected_error(
         counts as g releases; otherwise, it shares one release. ``unit_epsilons`` of the
         result are the epsilons to pass to the estimator.
     n_users : int, default=None
-        If `unit` is a mode, how many users, or other units, you expect to have entries.
-        That number is private, too, so pass one that you may disclose. None means as
-        many as the `shape` of a completion declares, at most one for each row of `X`. A
-        `Recommender` has room for any number of users, so you have to pass it.
+        If `unit` is a mode, the number of users, or other units, that you expect to
+        have entries. The true number is private, too, so pass one that you may
+        disclose. None means as many as the `shape` of a completion declares, at most
+        one for each row of `X`. A `Recommender` has room for any number of users, so
+        you have to pass it.
 
     Returns
     -------
@@ -147,16 +148,16 @@ def expected_error(
 
     Notes
     -----
-    The expected error of a completion is that of a model of the values which is the
-    same for all data, and close to ratings: biases, an interaction of low rank and a
-    residual, with a variance of 0.22 times the square of half the range. If another
-    variance is publicly known, declare it by `level_prior`. If `unit` is a mode, a
-    model also gives the number of entries of each row. The error is available for the
-    perturbations "input", "sums" and "statistics", and for "auto" as that of the one
-    that a fit is expected to choose, with biases and without smooth modes.
+    The expected error of a completion assumes the same model of the values for all
+    data, which is close to ratings: biases, an interaction of low rank and a residual,
+    with a variance of 0.22 times the square of half the range. If another variance is
+    publicly known, declare it by `level_prior`. If `unit` is a mode, the numbers of
+    entries of the rows are modelled, too. The error is available with biases and
+    without smooth modes, for the perturbations "input", "sums" and "statistics"; for
+    "auto", it is that of the perturbation that a fit is expected to choose.
 
-    Where `unit` is a mode, or with ``personal=True``, answers for a user are for that
-    user only; `supposing` of the result states this.
+    If `unit` is a mode, or with ``personal=True``, the error assumes that answers for a
+    user are shown to that user only; `assumptions` of the result states this.
 
     Examples
     --------
@@ -185,17 +186,17 @@ def expected_error(
     group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
     of_unit = np.array([_unit_epsilon(group_epsilon, e) for e in grid.tolist()])
     errors = np.array([error_at(epsilon) for epsilon in of_unit.tolist()], dtype=float)
-    supposing = ""
+    assumptions = ""
     if isinstance(getattr(estimator, "unit", None), Integral):
-        supposing = _SUPPOSING
+        assumptions = _ASSUMPTIONS
     elif getattr(estimator, "personal", False):
-        supposing = _SUPPOSING_OWN
+        assumptions = _OWN_ASSUMPTIONS
     protects = _protects(estimator, X, of_unit, group)
-    return ExpectedError(grid, errors, name, of_unit, supposing, protects)
+    return ExpectedError(grid, errors, name, of_unit, assumptions, protects)
 
 
 def epsilon_needed(
-    estimator: Any,
+    estimator: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
@@ -213,7 +214,7 @@ def epsilon_needed(
     estimator : estimator
         As for `expected_error`.
     X, y : array-like
-        As for `expected_error`; see there how much of them is read.
+        As for `expected_error`, which says how much of them is read.
     error : float
         Positive, in the unit of ``expected_error(...).what``.
     group : int, default=1
@@ -225,16 +226,17 @@ def epsilon_needed(
     Returns
     -------
     epsilon : float
-        At this epsilon, the expected error is at most `error`; at one smaller by one
-        thousandth, it is larger. For one unit, it is from 2**-10 to 2**10. For a group,
-        it is what the group has if the estimator gets the epsilon for one unit.
+        At this epsilon, the expected error is at most `error`; at an epsilon that is
+        one thousandth smaller, the error is larger. For one unit, the epsilon is from
+        2**-10 to 2**10. For a group, it is the group's epsilon if the estimator gets
+        the epsilon of one unit.
 
     Raises
     ------
     TypeError
         As `expected_error`.
     ValueError
-        If no epsilon in that range is large enough, or every one is; and as
+        If no epsilon in that range is large enough, or every epsilon is; and as
         `expected_error`.
 
     See Also
@@ -280,7 +282,7 @@ def epsilon_needed(
 
 
 def _protects(
-    estimator: Any, X: ArrayLike, epsilons: NDArray[np.float64], group: int
+    estimator: BaseEstimator, X: ArrayLike, epsilons: NDArray[np.float64], group: int
 ) -> str:
     """Whom the epsilons protect, and from which change."""
     epsilon = next((e for e in epsilons.tolist() if math.isfinite(e)), 1.0)
@@ -291,7 +293,7 @@ def _protects(
 
 
 def _group_epsilon_by_epsilon(
-    estimator: Any, X: ArrayLike, group: int
+    estimator: BaseEstimator, X: ArrayLike, group: int
 ) -> Callable[[float], float]:
     """Epsilon of `group` units together as a function of the estimator's epsilon."""
     check_integer(group, "group", 1)
@@ -304,7 +306,7 @@ def _group_epsilon_by_epsilon(
             return epsilon
         of_one = fit_guarantee(model.set_params(epsilon=epsilon), sample_shape)
         # Mechanisms for declared samples, and encoders, randomise each row by itself.
-        # A fit may keep less than the epsilon requested.
+        # A fit may spend less than the requested epsilon.
         local = of_one.unit == "sample" and of_one.relation == "replace-one"
         local = local and privacy_tags(model).released_by != "fit"
         of_group = of_one.for_group(group, local=local, delta=of_one.delta)
@@ -332,18 +334,18 @@ def _unit_epsilon(group_epsilon: Callable[[float], float], epsilon: float) -> fl
 
 
 def step_that_releases(
-    estimator: Any, X: ArrayLike, n_users: int | None
+    estimator: BaseEstimator, X: ArrayLike, n_users: int | None
 ) -> tuple[Any, ArrayLike]:
     """The completion of a recommender that protects users, and zeros for its table.
 
-    Another estimator, and its `X`, come back as they are.
+    Other estimators, and their `X`, are returned unchanged.
 
     Raises
     ------
     TypeError
-        If a recommender protects entries, whose ids are not encoded yet.
+        If a recommender protects entries: their ids are not encoded yet.
     ValueError
-        If `n_users` is missing or out of range, or says nothing.
+        If `n_users` is missing, out of range or without effect.
     """
     if isinstance(estimator, Recommender):
         _, completion = estimator.__privacy_steps__(planned=True)
@@ -373,9 +375,9 @@ def step_that_releases(
 
 
 def _error_by_epsilon(
-    estimator: Any, X: ArrayLike, y: ArrayLike | None, n_users: int | None
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | None, n_users: int | None
 ) -> tuple[str, Callable[[float], float]]:
-    """What the expected error is, and its value as a function of epsilon."""
+    """The kind of the expected error, and the error as a function of epsilon."""
     if not hasattr(type(estimator), "__expected_error__"):
         raise TypeError(
             f"The expected error is known for mechanisms, encoders and completions, "

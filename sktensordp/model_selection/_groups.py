@@ -1,13 +1,15 @@
-"""Splits of the rows, and the protected unit whose score counts once: row or user."""
+"""Splits of the rows, and the protected unit, which has one score: row or user."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import (
     GroupKFold,
     GroupShuffleSplit,
@@ -35,6 +37,23 @@ def _no_rows() -> NDArray[np.intp]:
     return np.zeros(0, np.intp)
 
 
+class Splitter(Protocol):
+    """Splits rows into folds, as the splitters of scikit-learn and of users do."""
+
+    def split(
+        self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield training and test rows."""
+
+    def get_n_splits(
+        self,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> int:
+        """Number of folds."""
+
+
 @dataclass(frozen=True)
 class Split:
     """Rows for the fit, rows for the score, and rows to fold in before scoring."""
@@ -43,7 +62,7 @@ class Split:
     test: NDArray[np.intp]
     history: NDArray[np.intp] = field(default_factory=_no_rows)
     users: NDArray[np.intp] = field(default_factory=_no_rows)
-    """Numbers of the users of the rows in `test`, where users are held out."""
+    """Numbers of the users of the rows in `test`, if users are held out."""
     share: float = 0.0
     """Expected share of the users that are held out."""
 
@@ -52,16 +71,16 @@ class Split:
 class Rows:
     """Each row is protected; the number of rows is public."""
 
-    # Ends of what a row adds to a score, in steps.
+    # Least and largest contribution of a row to a score, in steps.
     ends = 0, STEPS
 
     def splits(
         self,
-        X: Any,
-        y: Any,
-        cv: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        cv: Splitter | int | None,
         test_size: float,
-        bits: Any,
+        bits: np.random.BitGenerator,
         groups: ArrayLike | None = None,
     ) -> list[Split]:
         """Training and test rows, from splits that do not depend on the values."""
@@ -71,7 +90,7 @@ class Rows:
     def contributions(
         self, steps: NDArray[np.int64], split: Split
     ) -> NDArray[np.int64]:
-        """What rows add to the sum: their scores."""
+        """The contributions of rows to the sum: their scores."""
         return steps
 
     def mean(self, total: float, splits: list[Split], fitted: list[Any]) -> float:
@@ -81,22 +100,22 @@ class Rows:
 
 @dataclass(frozen=True)
 class Users:
-    """All rows at one index of a mode are protected together, and their number too.
+    """All rows at one index of a mode are protected together, as is their number.
 
     Whole users are held out, each by a hash of their own id, so that each user is
-    either fitted or scored. An independent coin for each row of a held-out user puts it
-    into the history or the test set, and the last row into the test set if no other is
-    there; so the rows of one user never affect where another user's rows go. The test
+    either fitted or scored. An independent coin puts each row of a held-out user into
+    the history or the test set; if the test set would be empty, it gets the user's last
+    row. So the rows of one user never affect where another user's rows go. The test
     rows are predicted after the history has been folded in.
 
-    **Guarantee.** Each held-out user subtracts from the score of a try how much the
-    mean over their test rows falls short of the best score: a number of steps from 0 to
-    STEPS, which depends on that user's rows and on the fit. So one user, added or
-    removed, moves the sum by at most STEPS in each split that holds them out. The
-    number of held-out users is released nowhere. Divided is the noisy sum, by the noisy
-    number of users that the fit of the same try released, times the public odds of
-    being held out. That fit is accounted for as part of the try, whose outputs together
-    Papernot and Steinke protect; so the quotient is post-processing.
+    **Guarantee.** Each held-out user lowers the score of a try by the shortfall of the
+    mean over their test rows from the best score: a number of steps from 0 to STEPS,
+    which depends on that user's rows and on the fit. So adding or removing one user
+    moves the sum by at most STEPS in each split that holds them out. The number of
+    held-out users is never released. The noisy sum is divided by the noisy number of
+    users that the fit of the same try released, times the public odds of being held
+    out. That fit is accounted for as part of the try, and the theorem of Papernot and
+    Steinke protects all outputs of a try together; so the quotient is post-processing.
 
     Parameters
     ----------
@@ -106,30 +125,31 @@ class Users:
 
     mode: int
 
-    # Ends of what a user adds to a score, in steps.
+    # Least and largest contribution of a user to a score, in steps.
     ends = -STEPS, 0
 
     def splits(
         self,
-        X: Any,
-        y: Any,
-        cv: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        cv: UserHoldout | UserKFold | None,
         test_size: float,
-        bits: Any,
+        bits: np.random.BitGenerator,
         groups: ArrayLike | None = None,
     ) -> list[Split]:
-        """The splits of all rows: by default one, of a share of the users."""
+        """The splits of all rows; by default, one that holds out some users."""
         columns = columns_of(X)
         if cv is None:
             cv = UserHoldout(test_size, mode=self.mode)
         seed = seed_from(bits) if cv.random_state is None else cv._seed()
         ids = hashes([columns[self.mode]], seed)
         _, users = np.unique(ids, return_inverse=True)
-        # Coins from the secret stream: seeded ones would reveal the position of a row.
+        # The coins come from the secret stream: seeded ones would reveal the position
+        # of a row.
         in_history = bernoulli(
             bits, round(_HISTORY * _COIN_SIDES), _COIN_SIDES, (len(users),)
         )
-        # In the reverse order, the first row of a user is the last one.
+        # In reverse order, the first row found of a user is the user's last one.
         _, last = np.unique(users[::-1], return_index=True)
         has_test = np.bincount(users, weights=~in_history) > 0
         in_history[(len(users) - 1 - last)[~has_test]] = False
@@ -147,7 +167,7 @@ class Users:
     def contributions(
         self, steps: NDArray[np.int64], split: Split
     ) -> NDArray[np.int64]:
-        """By how much the score of every user falls short: 0 or less."""
+        """Minus the shortfall of every user's score: 0 or less."""
         counts = np.bincount(split.users)
         sums = np.zeros(len(counts), dtype=np.int64)
         np.add.at(sums, split.users, steps)
@@ -172,14 +192,16 @@ class Users:
         return STEPS + total / n_held_out
 
 
-def protected_units(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
-    """Rows or users, whichever the unit of the estimator's guarantee protects.
+def protected_units(
+    estimator: BaseEstimator, unit: str | int, cv: Splitter | None
+) -> Rows | Users:
+    """The rows or the users, whichever the guarantee of the estimator protects.
 
     Raises
     ------
     ValueError
-        If all entries of a user are protected, but the splits would depend on those of
-        others.
+        If all entries of a user are protected, but a user's split would depend on
+        entries of others.
     """
     if not isinstance(unit, int):
         return Rows()
@@ -197,7 +219,7 @@ def protected_units(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
         raise ValueError(
             f"unit = {unit} is not a mode: the tensor has modes 0 to {len(shape) - 1}."
         )
-    if cv is not None and cv.mode != unit:
+    if isinstance(cv, _OF_USERS) and cv.mode != unit:
         raise ValueError(
             f"cv holds out indices of mode {cv.mode}, but unit={unit} is protected: "
             f"pass {type(cv).__name__}(..., mode={unit})."
@@ -205,7 +227,13 @@ def protected_units(estimator: Any, unit: str | int, cv: Any) -> Rows | Users:
     return Users(unit)
 
 
-def check_groups(units: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> None:
+def check_groups(
+    units: Rows | Users,
+    cv: Splitter | None,
+    X: ArrayLike,
+    y: ArrayLike,
+    groups: ArrayLike | None,
+) -> None:
     """Refuse `groups` that `cv` would not use, and a `cv` that lacks its `groups`.
 
     Raises
@@ -218,12 +246,12 @@ def check_groups(units: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> N
             "`unit` is a mode, so all rows of a user are held out together already; "
             "leave `groups` out."
         )
-    if type(cv) in _BY_GROUPS:
+    if cv is not None and type(cv) in _BY_GROUPS:
         if groups is None:
             raise ValueError(
                 f"cv={type(cv).__name__} splits by groups; pass `groups` to fit."
             )
-        # These splits are thrown away: the call raises errors before the release.
+        # These splits are discarded; the call only raises errors before the release.
         list(cv.split(X, y, groups))
     elif groups is not None:
         raise ValueError(
@@ -232,18 +260,18 @@ def check_groups(units: Rows | Users, cv: Any, X: Any, y: Any, groups: Any) -> N
         )
 
 
-def seed_from(bits: Any) -> int:
+def seed_from(bits: np.random.BitGenerator) -> int:
     """A seed for scikit-learn, drawn from a secret stream."""
     return int(bits.random_raw()) >> 32
 
 
-def _splitter(cv: Any, test_size: float, seed: int) -> Any:
+def _splitter(cv: Splitter | int | None, test_size: float, seed: int) -> Splitter:
     if cv is None:
         return ShuffleSplit(1, test_size=test_size, random_state=seed)
     if isinstance(cv, Integral) and not isinstance(cv, bool):
         return KFold(int(cv), shuffle=True, random_state=seed)
     allowed = (KFold, RepeatedKFold, ShuffleSplit, PredefinedSplit, *_BY_GROUPS)
-    if type(cv) in allowed:
+    if not isinstance(cv, int) and type(cv) in allowed:
         return cv
     raise ValueError(
         "cv must be None, a number of folds, KFold, RepeatedKFold, ShuffleSplit, "
@@ -252,7 +280,7 @@ def _splitter(cv: Any, test_size: float, seed: int) -> Any:
     )
 
 
-def use_counts(units: Rows | Users, cv: Any) -> list[tuple[int, int]]:
+def use_counts(units: Rows | Users, cv: Splitter | int | None) -> list[tuple[int, int]]:
     """Possible numbers of training and test sets that hold one unit, as pairs.
 
     Raises

@@ -1,9 +1,9 @@
-"""Splits of recommendations in which no person decides another person's side.
+"""Splits for recommendations in which no person affects another person's side.
 
-At an integer unit, neighbouring data sets have one unit more or less. A splitter by
-position, by rank or by observed counts then puts other units into other folds, so that
-the fits of two neighbours differ in many units. Here the side of a row is a function of
-its own ids, of public numbers and of a seed.
+If `unit` is a mode, neighbouring data sets have one unit more or less. A splitter by
+position, by rank or by observed counts would then move other units to other folds, so
+that the fits of two neighbours differ in many units. Here the side of a row is a
+function of its own ids, of public numbers and of a seed.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from .._validation import check_aligned, check_integer
@@ -20,7 +20,7 @@ from ..ids._folds import below, columns_of, hashes, parts
 
 
 class _Splitter:
-    """Base of splitters: a subclass says in which test sets each row is.
+    """Base of splitters: a subclass decides in which test sets each row is.
 
     A row is in the training set of a split if it is not in the test set.
     """
@@ -35,7 +35,7 @@ class _Splitter:
         return int(self.n_splits)
 
     def split(
-        self, X: Any, y: object = None, groups: object = None
+        self, X: ArrayLike, y: object = None, groups: object = None
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """Yield the numbers of the training and the test rows, split by split.
 
@@ -44,12 +44,12 @@ class _Splitter:
         X : array-like of shape (n_rows, n_columns)
             Ids or indices, one column for each mode.
         y, groups : object
-            Ignored, but refused if their labels in pandas are those of other rows.
+            Ignored, but refused if their pandas labels differ from those of `X`.
 
         Yields
         ------
         train, test : ndarray of int
-            One of them may be empty: whether it is depends on who is in the data.
+            One of them may be empty, depending on who is in the data.
         """
         check_aligned(X, y=y, groups=groups)
         columns = columns_of(X)
@@ -59,7 +59,7 @@ class _Splitter:
             yield np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
     def _seed(self) -> int:
-        """A seed for one call of `split`; with None it is new each time."""
+        """A seed for one call of `split`; without `random_state`, always a new one."""
         if self.random_state is None:
             return int(np.random.default_rng().integers(2**63))
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -71,7 +71,7 @@ class _Splitter:
         raise NotImplementedError
 
     def __privacy_training_sets__(self, unit: int) -> int:
-        """In how many training sets a unit is at most, for `privacy_of`."""
+        """Largest number of training sets that contain a unit, for `privacy_of`."""
         return int(self.n_splits)
 
 
@@ -79,8 +79,8 @@ class _Splitter:
 class UserKFold(_Splitter):
     """Folds of whole users, in which no user decides another user's fold.
 
-    Use it in place of `GroupKFold` wherever all data of a user are protected: with
-    `GroupKFold`, one user who joins moves others to other folds.
+    Use it instead of `GroupKFold` if all data of a user are protected: with
+    `GroupKFold`, one user who joins moves other users to other folds.
 
     Parameters
     ----------
@@ -97,19 +97,19 @@ class UserKFold(_Splitter):
 
     Notes
     -----
-    The fold of a user follows from a hash of the user's own id, so folds differ in size
-    as if every user had drawn one. The type of the column, which another user can
-    change, does not matter. Ids that are equal are one user, and so are a number or a
-    time and its text: 17, 17.0 and "17". Numbers that a column of floats might not tell
-    apart may share a fold: integers from 2**53 on, and fractions that agree in seven
-    digits. With the same seed, numbers, text, times and UUIDs keep their folds
-    everywhere; ids of other types do so within one process.
+    The fold of a user is a hash of the user's own id, so folds differ in size as if
+    every user had drawn a fold. The type of the column does not matter, since another
+    user can change it. Equal ids are one user, and so are a number or a time and its
+    text: 17, 17.0 and "17". Numbers that floats might not distinguish may share a fold:
+    integers from 2**53 on, and fractions that agree in seven digits. With the same
+    seed, numbers, text, times and UUIDs keep their folds everywhere; ids of other types
+    do so within one process.
 
-    If you renumber ids by who occurs in the data (as `CoordinateEncoder` does without
+    If ids are numbered by who occurs in the data (as by `CoordinateEncoder` without
     `categories`), one user changes the ids of others, and no splitter helps.
 
     Every split is yielded, even if no user of the data is in its fold, because an error
-    would tell who is in the data.
+    would reveal who is in the data.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class UserKFold(_Splitter):
 
 @dataclass(eq=False)
 class UserHoldout(_Splitter):
-    """Split rows so that some users are held out, with everything they chose.
+    """Split rows so that some users are held out with all of their rows.
 
     The fit learns nothing about these users. Score it by ``make_ranking_scorer()`` or
     ``make_fold_in_scorer()``, which fold in some of their entries and test the others.
@@ -211,7 +211,7 @@ class ItemHoldout(_Splitter):
     """Split rows so that a share of every user's items is held out.
 
     The model is fitted to all users, and must find the other items that they chose:
-    score it by ``make_ranking_scorer(history=0)``.
+    score it by ``make_ranking_scorer(fold_in_fraction=0)``.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ class ItemHoldout(_Splitter):
         return below(hashes(pair, seed + number), float(self.test_size))
 
 
-def _check_share(test_size: Any) -> None:
+def _check_share(test_size: object) -> None:
     if not isinstance(test_size, Real) or not 0 < float(test_size) < 1:
         raise ValueError(f"test_size must be between 0 and 1, got {test_size!r}.")
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metadata_routing import process_routing
@@ -18,12 +19,14 @@ from .._sklearn_compat import routing_enabled
 from ..completion._base import BaseCompletion
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee, compose, compose_parallel
-from ..privacy._parts import Context, Findings, collect, keeps_shape, learned_by
-from ..privacy._protocol import privacy_tags, states_guarantee
+from ..privacy._collect import Context, Findings, collect, keeps_shape, learned_by
+from ..privacy._protocol import PrivateEstimator, privacy_tags, states_guarantee
 from ..recommend import Recommender
 
 
-def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
+def fit_guarantee(
+    estimator: BaseEstimator, sample_shape: tuple[int, ...]
+) -> PrivacyGuarantee:
     """Guarantee of one fit, from the parameters and the shape of a sample alone.
 
     Parameters
@@ -76,9 +79,9 @@ def fit_guarantee(estimator: Any, sample_shape: tuple[int, ...]) -> PrivacyGuara
 
 
 def checked_fit_guarantee(
-    estimator: Any, sample_shape: tuple[int, ...]
+    estimator: BaseEstimator, sample_shape: tuple[int, ...]
 ) -> PrivacyGuarantee:
-    """`fit_guarantee`, after a check that it covers all a fit reveals about its unit.
+    """`fit_guarantee`, after a check that it covers all that a fit reveals of its unit.
 
     Parameters
     ----------
@@ -123,7 +126,7 @@ def checked_fit_guarantee(
     return guarantee
 
 
-def check_metadata(estimator: Any, metadata: dict[str, Any]) -> None:
+def check_metadata(estimator: BaseEstimator, metadata: dict[str, object]) -> None:
     """Refuse metadata that would reach a step before noise has been added to X.
 
     Parameters
@@ -176,7 +179,7 @@ def check_metadata(estimator: Any, metadata: dict[str, Any]) -> None:
         )
 
 
-def _refuse_learner(name: str, step: Any, learners: list[str]) -> NoReturn:
+def _refuse_learner(name: str, step: BaseEstimator, learners: list[str]) -> NoReturn:
     advice = (
         "Put a private step first, drop this step, or replace it by a stateless one "
         "(Normalizer, FunctionTransformer). Or fit it to public data beforehand and "
@@ -195,28 +198,31 @@ def _refuse_learner(name: str, step: Any, learners: list[str]) -> NoReturn:
     )
 
 
-def steps_of(estimator: Any) -> list[Any]:
+def steps_of(estimator: BaseEstimator) -> list[Any]:
     """The steps of a pipeline or recommender, or a list of the estimator alone."""
     return [step for _, step in _named_steps(estimator)]
 
 
-def unprotected_by(estimator: Any) -> list[str]:
+def unprotected_by(estimator: BaseEstimator) -> list[str]:
     """Sentences that say what a fit of an estimator or pipeline leaves unprotected."""
     steps = _findings_by_step(estimator)
     return [one for _, _, findings in steps for one in findings.unprotected]
 
 
-def _named_steps(estimator: Any) -> list[tuple[str, Any]]:
+def _named_steps(estimator: BaseEstimator) -> list[tuple[str, Any]]:
     if isinstance(estimator, Recommender):
         steps = estimator.__privacy_steps__(planned=True)
         return list(zip(("encoder", "completion"), steps, strict=True))
-    # A subclass of Pipeline may use a record several times, as those that resample do.
+    # A subclass of Pipeline may use a record several times, such as pipelines that
+    # resample.
     if type(estimator) is not Pipeline:
         return [(type(estimator).__name__, estimator)]
     return [(n, s) for n, s in estimator.steps if s is not None and s != "passthrough"]
 
 
-def _findings_by_step(estimator: Any) -> Iterator[tuple[str, Any, Findings]]:
+def _findings_by_step(
+    estimator: BaseEstimator,
+) -> Iterator[tuple[str, Any, Findings]]:
     """Name of each step, the step, and the findings about it."""
     noisy = False
     for name, step in _named_steps(estimator):
@@ -229,16 +235,16 @@ def _findings_by_step(estimator: Any) -> Iterator[tuple[str, Any, Findings]]:
         noisy = noisy or _releases_samples(step)
 
 
-def _releases_samples(step: Any) -> bool:
-    """Whether later steps see only what a step made of samples with noise."""
+def _releases_samples(step: PrivateEstimator) -> bool:
+    """Whether later steps see only samples to which a step has added noise."""
     return privacy_tags(step).released_by == "transform"
 
 
-def declare_shape(estimator: Any, X: ArrayLike) -> None:
+def declare_shape(estimator: BaseEstimator, X: ArrayLike) -> None:
     """Set the `shape` of a completion that declares none, from all coordinates.
 
     Coordinates are public if `shape` may be None. A training set alone could lack the
-    largest ones.
+    largest coordinates.
     """
     if isinstance(estimator, BaseCompletion) and estimator.shape is None:
         where = np.asarray(X)
@@ -247,7 +253,7 @@ def declare_shape(estimator: Any, X: ArrayLike) -> None:
             estimator.set_params(shape=tuple((largest.astype(np.int64) + 1).tolist()))
 
 
-def is_seeded(estimator: Any) -> bool:
+def is_seeded(estimator: BaseEstimator) -> bool:
     """Whether a private step takes its noise from an integer `random_state`."""
     return any(
         getattr(step, "random_state", None) is not None
@@ -256,7 +262,9 @@ def is_seeded(estimator: Any) -> bool:
     )
 
 
-def _planned_guarantee(step: Any, sample_shape: tuple[int, ...]) -> PrivacyGuarantee:
+def _planned_guarantee(
+    step: PrivateEstimator, sample_shape: tuple[int, ...]
+) -> PrivacyGuarantee:
     """Guarantee of a private step, for samples of a shape that may be unknown (())."""
     fitted = SimpleNamespace(sample_shape_=sample_shape) if sample_shape else None
     with warnings.catch_warnings():

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, ParameterSampler, RandomizedSearchCV
 from sklearn.utils import check_array, check_random_state, indexable
@@ -37,7 +37,7 @@ from .._validation import check_aligned, check_unmasked, checked, malformed, sha
 from ..base import (
     EstimatorMixin,
     PrivateEstimatorMixin,
-    SentMixin,
+    StorableMixin,
     check_seed_of,
     recorded_fit,
 )
@@ -81,7 +81,7 @@ from ._plan import (
 from ._scores import STEPS, RowScore, row_score
 
 _NOT_SEARCHED = ("epsilon", "delta")
-# Combinations of lists that are all checked before the release; of more, only some.
+# Up to this many combinations of lists are all checked before the release.
 _MOST_CHECKED = 1000
 # What candidates must share with the estimator.
 _kept = attrgetter("event", "unit", "relation")
@@ -107,16 +107,16 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         As in ``RandomizedSearchCV``, but without epsilon and delta; see Notes.
     n_iter : float, default=10
         Expected number of candidates.
-    law : {"negative_binomial", "poisson"}, default="negative_binomial"
+    n_iter_distribution : {"negative_binomial", "poisson"}, default="negative_binomial"
         Distribution of the number of candidates. With "negative_binomial" and pure
         epsilons (delta is 0), all tries together cost at most 2 + `eta` times the
         epsilon of one try, and less if that epsilon is large. "poisson" costs less if
         one try reveals very little. With "poisson" the search may try nothing; it then
-        takes the estimator unchanged.
+        keeps the estimator unchanged.
     eta : float, default=0.0
         Parameter of the truncated negative binomial distribution, in [0, 1]: from 0,
         the logarithmic distribution, which often tries only one candidate, to 1, the
-        geometric one, which does so less often and costs more.
+        geometric distribution, which does so less often and costs more.
     score_epsilon : float, default=1.0
         Epsilon of the score of one candidate.
     scoring : str or callable, default=None
@@ -127,15 +127,15 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         squared error otherwise.
     score_bounds : (float, float), default=None
         Range to which the scores of rows are clipped. The default is [0, 1] for
-        accuracy. For errors it follows from `value_bounds` or `levels` of a
-        completion, also at the end of a `Pipeline`.
+        accuracy. For errors it follows from the `value_bounds` or `levels` of a
+        completion, which may be at the end of a `Pipeline`.
     cv : int, splitter or None, default=None
         None holds out one random test set: each record is used either in the fit or in
         the score, and a try costs only the larger of the two epsilons. With k folds, a
         try costs k - 1 fits and a score. A splitter is `KFold`, `RepeatedKFold`,
         `ShuffleSplit`, `PredefinedSplit`, `GroupKFold` or `GroupShuffleSplit`. To
-        protect all entries of a user, leave None, or pass `UserKFold` or `UserHoldout`:
-        held-out users are then scored as by `make_fold_in_scorer`.
+        protect all entries of a user, leave `cv` at None, or pass `UserKFold` or
+        `UserHoldout`: held-out users are then scored as by `make_fold_in_scorer`.
     test_size : float, default=0.2
         Share of the rows, or of the users, to hold out if `cv` is None.
     refit : bool or "keep", default=True
@@ -155,8 +155,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         Parameters of the best candidate.
     best_score_ : float
         Noisy score of the best candidate; NaN if nothing was tried. As the best of
-        several, it is optimistic. Where users are protected, it is divided by the noisy
-        number of users that the candidate's own fit has released.
+        several, it is optimistic. If users are protected, the sum of scores is divided
+        by the noisy number of users that the candidate's own fit has released.
     best_estimator_ : estimator
         The fitted best candidate, unless `refit` keeps none.
     feature_names_in_ : ndarray of str
@@ -173,9 +173,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     Notes
     -----
-    A search over epsilon would have to charge the largest epsilon for every try: it
-    would pay for the largest and might still choose another. Choose epsilon beforehand,
-    with `expected_error`.
+    A search over epsilon would charge the largest epsilon for every try, and might
+    still choose a smaller one. Choose epsilon beforehand, with `expected_error`.
 
     The search refuses a step that learns from raw X, such as a `StandardScaler` before
     the mechanism, or an encoder like `TaskAwareEncoder`. Only steps that learn nothing
@@ -186,10 +185,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     "entry"; if coordinates are private, encode X before the search, with declared
     `categories`.
 
-    The time and memory that the search takes reveal how many candidates it tried: keep
-    them secret too. So the search hides the warnings of tries, and calls the callbacks
-    of the estimator only in the last fit, and its own only at the beginning and the
-    end. An exception in a try ends the search; no guarantee covers that exception.
+    The time and memory of the search reveal how many candidates it tried: keep them
+    secret too. For the same reason, the search hides the warnings of tries. It calls
+    the callbacks of the estimator only in the last fit, and its own only at the
+    beginning and the end. An exception in a try ends the search; no guarantee covers
+    that exception.
 
     References
     ----------
@@ -220,7 +220,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         "estimator": "no_validation",
         "param_distributions": [dict, list],
         "n_iter": [Interval(Real, 0, None, closed="neither")],
-        "law": [StrOptions({"negative_binomial", "poisson"})],
+        "n_iter_distribution": [StrOptions({"negative_binomial", "poisson"})],
         "eta": [Interval(Real, 0, 1, closed="both")],
         "score_epsilon": [Interval(Real, 0, None, closed="neither")],
         "scoring": [str, callable, None],
@@ -235,7 +235,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     best_params_: dict[str, Any]
     best_score_: float
     best_index_: int
-    best_estimator_: Any
+    best_estimator_: BaseEstimator
     cv_results_: dict[str, Any]
     n_splits_: int
     multimetric_: bool
@@ -244,11 +244,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: BaseEstimator,
         param_distributions: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
         n_iter: float = 10,
-        law: str = "negative_binomial",
+        n_iter_distribution: str = "negative_binomial",
         eta: float = 0.0,
         score_epsilon: float = 1.0,
         scoring: object = None,
@@ -269,7 +269,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             cv=cv,
             random_state=random_state,
         )
-        self.law = law
+        self.n_iter_distribution = n_iter_distribution
         self.eta = eta
         self.score_epsilon = score_epsilon
         self.score_bounds = score_bounds
@@ -316,7 +316,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             )
         X = self._as_table(X)
         for name, data in (("X", X), ("y", y)):
-            if not shape_of(data, name):  # scikit-learn's message would show its value
+            if not shape_of(data, name):  # scikit-learn's message would show the value
                 raise malformed("arrays", f"{name} must be array-like, not a scalar.")
             check_unmasked(data, name)
         check_aligned(X, y=y, **params)
@@ -334,7 +334,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         for step in steps_of(self.estimator):
             if isinstance(step, PrivateEstimatorMixin):
                 check_seed_of(step)
-        # The lock keeps another thread from leaving its choice under this guarantee.
+        # Without the lock, another thread might store its choice under this guarantee.
         # Callbacks do not learn how many candidates were tried.
         with self._progress(max_tasks=None), self._count_releases().lock:
             self._metadata = self._metadata | params.keys()
@@ -363,7 +363,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                         )
                         yield _Try(params, candidate, splits, self.n_jobs, of_split)
 
-                question = ScoreQuestion.of(noise, units)
+                question = ScoreQuestion.from_units(noise, units)
                 best, noisy = Releases(noise, streams).select(tries(), question)
             self.best_params_ = best.params if best else {}
             fitted = best.fitted if best else []
@@ -395,7 +395,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         Returns
         -------
         guarantee : PrivacyGuarantee
-            No noise is drawn for it, and no value of X is read.
+            Computed without drawing noise or reading a value of X.
 
         Raises
         ------
@@ -405,7 +405,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         return self._plan(np.shape(self._as_table(X))[1:])[-1]
 
     def _marks(self) -> Marks:
-        steps = [s for s in steps_of(self.estimator) if isinstance(s, SentMixin)]
+        steps = [s for s in steps_of(self.estimator) if isinstance(s, StorableMixin)]
         return super()._marks().union(*(step._marks() for step in steps))
 
     def _plan(
@@ -417,7 +417,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         NoisySums,
         PrivacyGuarantee,
     ]:
-        """All that is known before a fit.
+        """Everything that is known before a fit.
 
         Returns the guarantee of one fit of the estimator, the protected units, the
         distribution of the number of tries, the noise of the score of one try, and the
@@ -484,10 +484,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     @property
     def _refits(self) -> bool:
-        # Not by identity: NumPy's True counts as True, too.
+        # Compared by value, since NumPy's True counts as True, too.
         return self.refit != "keep" and bool(self.refit)
 
-    def _candidate(self, params: Mapping[str, Any]) -> Any:
+    def _candidate(self, params: Mapping[str, Any]) -> BaseEstimator:
         return clone(self.estimator).set_params(**clone(params, safe=False))
 
     def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], Any]:
@@ -523,7 +523,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         }
 
     def _distribution(self) -> RepetitionDistribution:
-        if self.law == "poisson":
+        if self.n_iter_distribution == "poisson":
             return poisson(float(self.n_iter))
         return negative_binomial(float(self.n_iter), float(self.eta))
 
@@ -555,14 +555,14 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         statement += " It is then fitted to all data."
         return replace(compose(chosen, fit), statement=statement)
 
-    def _as_table(self, X: Any) -> Any:
+    def _as_table(self, X: ArrayLike) -> ArrayLike:
         is_of_ids = isinstance(self.estimator, Recommender)
         return self.estimator._as_table(X) if is_of_ids else X
 
     def _checked_rows(
-        self, X: Any, y: Any, units: Rows | Users
+        self, X: ArrayLike, y: ArrayLike, units: Rows | Users
     ) -> tuple[Any, Any, Any, Any]:
-        """Rows to search on, and their coordinates, after the checks of a fit.
+        """The rows for the search, and their coordinates, after the checks of a fit.
 
         A fit would make these checks itself, but only after the release has begun.
 
@@ -572,10 +572,10 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         where : array-like
             Coordinates for a completion, else the rows of X.
         kept : ndarray of int or None
-            Numbers of the rows that are left, if some may be left out.
+            Numbers of the rows that are kept, if some may be left out.
         """
         folds = self.cv if isinstance(self.cv, Integral) else 2
-        # Where a unit is protected, how many rows there are is protected, too.
+        # If a unit is protected, so is the number of rows.
         is_public = not isinstance(units, Users)
         checked(
             check_array,
@@ -623,8 +623,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         """Candidates to check before any noise is drawn.
 
         They are all combinations of the lists or, if there are more than 1000, at most
-        1000 that cover as many values as possible. A distribution gives one value,
-        always the same.
+        1000 that cover as many values as possible. A distribution always gives the same
+        single value.
         """
         grids = self.param_distributions
         candidates: list[Any] = []
@@ -647,7 +647,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     def _check_candidate(
         self,
-        candidate: Any,
+        candidate: object,
         planned: PrivacyGuarantee,
         units: Rows | Users,
         shape: tuple[int, ...],
@@ -718,7 +718,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         ]
 
 
-def _refuse_choices(estimator: Any) -> None:
+def _refuse_choices(estimator: BaseEstimator) -> None:
     """Refuse ImplicitCompletion: a private score needs predictions of values."""
     if any(isinstance(step, ImplicitCompletion) for step in steps_of(estimator)):
         raise ValueError(
@@ -730,7 +730,9 @@ def _refuse_choices(estimator: Any) -> None:
         )
 
 
-def _fold_in(model: Any, X: Any, y: Any, rows: NDArray[np.intp]) -> None:
+def _fold_in(
+    model: BaseEstimator, X: ArrayLike, y: ArrayLike, rows: NDArray[np.intp]
+) -> None:
     """Fold some rows of the data into a model, unless there are none."""
     if len(rows):
         model.fold_in(safe_indexing(X, rows), safe_indexing(y, rows))
@@ -748,24 +750,24 @@ class ScoreQuestion:
 
     sums: tuple[RangeSums]
 
-    many = 1
+    chunks_at_once = 1
 
     @classmethod
-    def of(cls, noise: NoisySums, units: Rows | Users) -> Self:
-        """The score of protected units, of which each counts in so many splits."""
+    def from_units(cls, noise: NoisySums, units: Rows | Users) -> Self:
+        """The question for the score of protected units."""
         least, most = units.ends
         times = round(noise.share / (most - least))
         return cls((RangeSums((1,), least, most, times, step=1.0),))
 
     def add(self, chunk: NDArray[np.int64], *totals: NDArray[np.float64]) -> None:
-        """Add what the units of one split contribute."""
+        """Add the contributions of the units of one split."""
         rows = np.zeros(len(chunk), np.int32)
         self.sums[0].add(totals[0], [rows], chunk)
 
 
 @dataclass(eq=False)
 class _Try:
-    """A candidate that is fitted and scored once its score is asked for; see `People`.
+    """A candidate that is fitted and scored when its score is requested; see `People`.
 
     Attributes
     ----------
@@ -777,21 +779,21 @@ class _Try:
     of_split : callable
         Fits a clone of the candidate to a split and scores it.
     fitted : list of estimator
-        The fits of all splits, once there are any.
+        The fits of all splits, once they exist.
     """
 
     params: dict[str, Any]
-    candidate: Any
+    candidate: BaseEstimator
     splits: list[Split]
     n_jobs: int | None
     of_split: Callable[..., tuple[list[NDArray[np.float64]], Any]]
     fitted: list[Any] = field(default_factory=list)
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Any], question: object
     ) -> tuple[list[NDArray[np.float64]], None]:
         """The sums over all splits, each in steps."""
-        # A single fit stays in this process and keeps what is never pickled.
+        # A single fit stays in this process and keeps the data that is never pickled.
         found = Parallel(n_jobs=self.n_jobs if len(self.splits) > 1 else 1)(
             delayed(self.of_split)(
                 clone(self.candidate), split, partial(contribute, question=question)
@@ -804,7 +806,7 @@ class _Try:
 
 
 def _fit_and_score_split(
-    candidate: Any,
+    candidate: BaseEstimator,
     split: Split,
     contribute: Callable[..., Any],
     *,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import get_scorer
 
 from ..ids import are_equal, one_each
@@ -38,7 +38,9 @@ class RowScore:
     bounds: tuple[float, float]
     root: bool = False
 
-    def steps(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.int64]:
+    def steps(
+        self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike
+    ) -> NDArray[np.int64]:
         """Scores of the rows, as numbers of steps above the lower bound."""
         low, high = self.bounds
         if not np.shape(X)[0]:
@@ -56,7 +58,7 @@ class RowScore:
         return -float(np.sqrt(max(-mean, 0.0))) if self.root else float(mean)
 
 
-def row_score(scoring: Any, bounds: Any, estimator: Any) -> RowScore:
+def row_score(scoring: Any, bounds: Any, estimator: BaseEstimator) -> RowScore:
     """Row scores for a `scoring` name or function.
 
     Raises
@@ -98,7 +100,9 @@ def row_score(scoring: Any, bounds: Any, estimator: Any) -> RowScore:
     return RowScore(of_rows, (low, high), root)
 
 
-def _error_bounds(scoring: Any, estimator: Any) -> tuple[float, float] | None:
+def _error_bounds(
+    scoring: object, estimator: BaseEstimator
+) -> tuple[float, float] | None:
     """Range of minus an error, if the estimator declares the range of the values."""
     bounds = getattr(estimator, "value_bounds", None)
     levels = getattr(estimator, "levels", None)
@@ -110,8 +114,11 @@ def _error_bounds(scoring: Any, estimator: Any) -> tuple[float, float] | None:
     return (-width if scoring == "neg_mean_absolute_error" else -width * width), 0.0
 
 
-def _accuracy(estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
-    # Each label by itself: in an array, one of another type would change all of them.
+def _accuracy(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike
+) -> NDArray[np.bool_]:
+    # Each label is compared by itself: in an array, a label of another type would
+    # change all.
     return are_equal(one_each(estimator.predict(X), "y"), one_each(y, "y"))
 
 
@@ -126,11 +133,15 @@ def _numbers(values: ArrayLike) -> NDArray[np.float64]:
     )
 
 
-def _squared(estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+def _squared(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike
+) -> NDArray[np.float64]:
     return -((_numbers(estimator.predict(X)) - _numbers(y)) ** 2)
 
 
-def _absolute(estimator: Any, X: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+def _absolute(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike
+) -> NDArray[np.float64]:
     return -np.abs(_numbers(estimator.predict(X)) - _numbers(y))
 
 

@@ -13,7 +13,7 @@ from ._bisection import narrowed
 if TYPE_CHECKING:
     from ..mechanisms._base import NoiseMechanism
 
-# Largest epsilon of a message that is tried, and the relative precision of the search.
+# Largest epsilon of a message in the search, and the search's relative precision.
 _LARGEST, _PRECISION = 2.0**6, 1e-3
 
 
@@ -29,7 +29,7 @@ def epsilon_before_shuffling(
 
     Use it to plan a collection in which a trusted shuffler stands between people's
     devices and the server: declare the guarantee against the server, and randomise
-    every message with the epsilon that this returns. No noise is drawn.
+    every message with the returned epsilon. No noise is drawn.
 
     Parameters
     ----------
@@ -39,19 +39,19 @@ def epsilon_before_shuffling(
     X : array-like
         Samples. Only the shape of one is read, so zeros will do.
     epsilon : float
-        Of the guarantee of the shuffled messages; positive.
+        Epsilon of the guarantee of the shuffled messages; positive.
     delta : float, default=1e-6
-        Of the same guarantee, in (0, 1).
+        Delta of the same guarantee, in (0, 1).
     n_messages : int
-        Number of messages that are shuffled together and randomised as agreed, one a
-        person; at least 2.
+        Number of messages that are randomised as agreed and shuffled together, one from
+        each person; at least 2.
 
     Returns
     -------
     local : float
         From `epsilon` to 64. With this epsilon, the shuffled messages are
-        (`epsilon`, `delta`)-differentially private; with one larger by a thousandth
-        they are not known to be, unless it is 64.
+        (`epsilon`, `delta`)-differentially private; with an epsilon that is a
+        thousandth larger, they are not known to be, unless it is 64.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def epsilon_before_shuffling(
     See Also
     --------
     sktensordp.privacy.PrivacyGuarantee.shuffled : The guarantee after the shuffle.
-    expected_error : The error at the epsilon that this returns.
+    expected_error : The error at the returned epsilon.
 
     Examples
     --------

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -31,7 +32,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 
 from .._dask import is_dask
-from .._noise_only import warn_of_noise
+from .._noise_only import is_one_of_many, warn_of_noise
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval
 from .._validation import (
@@ -43,7 +44,13 @@ from .._validation import (
     is_integer,
     warn,
 )
-from ..base import EstimatorMixin, NoiseBy, PrivateEstimatorMixin, recorded_fit
+from ..base import (
+    LOGGER,
+    EstimatorMixin,
+    NoiseBy,
+    PrivateEstimatorMixin,
+    recorded_fit,
+)
 from ..exceptions import PrivacyLeakWarning
 from ..measure import (
     NoisySums,
@@ -53,6 +60,7 @@ from ..measure import (
     plan_gaussian_sums,
 )
 from ..mechanisms._chunks import AS_SAMPLES
+from ..mechanisms._gaussian_noise import event_for_any_length
 from ..mechanisms._samples import (
     check_sample_shape,
     checked_tensor_shape,
@@ -65,6 +73,15 @@ from ._samples import OfParties, Samples, read_first
 from ._spectrum import Spectrum
 from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
 
+# Most numbers that a fit releases, if its plan does not know the shape of samples:
+# those of modes of 4,000 rows.
+_MOST_NUMBERS = 2**24
+_EXACT = (
+    "Declare tensor_shape to plan what fit will state, which does not depend on the "
+    "number of samples."
+)
+_ANY_SHAPE = f"This holds for fits that release up to {{:,}} numbers. {_EXACT}"
+_LOOSE = f"This is the loosest guarantee with this epsilon and delta. {_EXACT}"
 # A coarser lattice would round the moments of few samples to nothing.
 _LARGEST_STEP = 2.0**-6
 # What may help if a fit releases no more than noise.
@@ -74,6 +91,12 @@ SHORT_SAMPLES = (
 )
 # Fits compute with the fourth powers of bounds, the variances of moments.
 _NORMS = 1e-50, 1e50
+
+
+def _size(n_samples: int, shape: tuple[int, ...]) -> str:
+    """How many samples there are, and of which shape; "" before they were counted."""
+    plural = "" if n_samples == 1 else "s"
+    return f"{n_samples} sample{plural} of shape {shape}" if n_samples else ""
 
 
 class SampleReleases:
@@ -114,6 +137,13 @@ class SampleReleases:
         answers = self._releases.ask(self._samples, question)
         return question.read(answers), answers[0][1]
 
+    def unprotected(self, question: Question) -> NDArray[np.float64] | None:
+        """What each sample contributes, if there is no noise and they are in memory."""
+        if self._releases.step or not self._samples.is_in_memory:
+            return None
+        parts = [question.vectors(*chunk) for chunk in self._samples.chunks()]
+        return np.concatenate(parts)
+
     def spectra(self, question: Question) -> list[Spectrum]:
         """Release moments; the spectrum of every matrix."""
         matrices, sigma = self.ask(question)
@@ -130,7 +160,6 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     epsilon: float
     delta: float
     norm_bound: float | None
-    centre: bool
     tensor_shape: Any
     privacy_guarantee_: PrivacyGuarantee
     sample_shape_: tuple[int, ...]
@@ -153,8 +182,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     """Conditions of the guarantee."""
     _statement = (
         "Everything that fit publishes follows from sums over the samples, clipped to "
-        "norm_bound, of their second moments (and, with centre, of the samples), to "
-        "which {noise} was added{by}. {number} is public."
+        "norm_bound, of their second moments (and, with center, of the samples), to "
+        "which {noise} was added{by}. {number} is public{size}."
     )
 
     def __sklearn_tags__(self) -> Any:
@@ -233,28 +262,33 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         self._ranks(shape)
         n_cells = math.prod(shape)
+        self._prepared(np.empty((0, n_cells)), shape)
         modes = sum(n * (n + 1) // 2 for n in shape)
         core = min(n_cells, LARGEST_CORE) + n_further
-        total = modes + max(modes, core * (core + 1) // 2) + n_cells * self.centre
+        total = modes + max(modes, core * (core + 1) // 2) + n_cells * self._n_means
         if n_cells > LARGEST_SAMPLE:
             raise ValueError(
                 f"A sample of shape {shape} has more than {LARGEST_SAMPLE} cells. Pass "
                 f"smaller samples."
             )
-        noise = plan_gaussian_sums(
-            float(self.epsilon),
-            float(self.delta),
-            within=float(self.epsilon),
-            n_cells=total,
-            n_changed=total,
-            n_entries=CAPACITY,
-        )
+        noise = self._noise_of(total)
         if noise.step > _LARGEST_STEP:
             raise ValueError(
                 f"epsilon = {self.epsilon} and delta = {self.delta} are so small that "
                 f"the noise would hide everything. Pass larger ones."
             )
         return noise
+
+    def _noise_of(self, n_numbers: int) -> NoisySums:
+        """Noise for releases of so many numbers."""
+        return plan_gaussian_sums(
+            float(self.epsilon),
+            float(self.delta),
+            total_epsilon=float(self.epsilon),
+            n_cells=n_numbers,
+            n_moved=n_numbers,
+            n_entries=CAPACITY,
+        )
 
     def _bound(self, samples: Samples) -> tuple[float, bool]:
         """The norm bound, and whether it was declared."""
@@ -281,15 +315,20 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         declared: bool,
         conditions: tuple[str, ...] = (),
         shared_noise: SharedNoise | None = None,
+        size: str = "",
     ) -> PrivacyGuarantee:
         from dp_accounting import dp_event
 
+        of_size = f": {size}" if size else ""
         fields: dict[str, Any] = {
             "unit": "sample",
             "source": "Dong, Roth and Su (2022), Corollary 3.3",
             "conditions": (*self._conditions, *conditions),
             "statement": self._statement.format(
-                noise="Gaussian noise", by="", number="The number of samples"
+                noise="Gaussian noise",
+                by="",
+                number="The number of samples",
+                size=of_size,
             ),
             "local": False,
         }
@@ -299,54 +338,81 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 noise=shared_noise.name,
                 by=shared_noise.by,
                 number="Every party's number of samples",
+                size=of_size,
             )
             fields["source"] += shared_noise.source
             fields["conditions"] += shared_noise.conditions
             fields["statement"] = said + shared_noise.statement
-            return PrivacyGuarantee.of(event, delta=delta, **fields)
+            return PrivacyGuarantee.from_event(event, delta=delta, **fields)
         if event is not None and declared:
             return PrivacyGuarantee(event=event, epsilon=epsilon, delta=delta, **fields)
         if event is None:
-            fields["statement"] = "Moments of the samples were used without noise."
+            said = "Moments of the samples{} were used without noise."
+            fields["statement"] = said.format(f" ({size})" if size else "")
         else:
             fields["claimed"] = epsilon, delta
             fields["statement"] += (
                 " What was not declared was read off the data themselves, which "
                 "protects nobody."
             )
-        return PrivacyGuarantee.of(dp_event.NonPrivateDpEvent(), **fields)
+        return PrivacyGuarantee.from_event(dp_event.NonPrivateDpEvent(), **fields)
 
     def __privacy_plan__(
         self, fitted: object = None, *, any_shape: bool = False
     ) -> PrivacyGuarantee:
-        from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
-
-        event: Any
-        event, declared, known = None, self._is_declared(), self._declared()
+        declared, target_domain = self._is_declared(), self._declared()
         shape = None if any_shape else getattr(fitted, "sample_shape_", None)
         if self.tensor_shape is not None:
             shape = checked_tensor_shape(self.tensor_shape)
         if shape is not None:
             self._ranks(shape)  # refuses some
+        if not declared or math.isinf(self.epsilon):
+            event = None if math.isinf(self.epsilon) else self._noise_of(1).event
+            return self._guarantee(event, declared=declared)
+        if shape is not None:
+            event = self._planned_noise(shape, self._n_further(target_domain)).event
+            return self._guarantee(event, declared=True)
+        return self._guarantee_for_any_shape()
+
+    def _guarantee_for_any_shape(self) -> PrivacyGuarantee:
+        """That of a fit to samples of a shape that is not known yet."""
+        from ..privacy.accounting._curves import event_epsilon
+        from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
+
         epsilon, delta = float(self.epsilon), float(self.delta)
-        if shape is not None and declared:
-            event = self._planned_noise(shape, self._n_further(known)).event
-        elif math.isfinite(epsilon):
+        guarantee = self._guarantee(self._noise_of(1).event, declared=True)
+        found = event_for_any_length(guarantee.event, epsilon, delta, _MOST_NUMBERS)
+        if found is None:
             # Both hold for every shape; the rest of the curve may not.
-            event = RevealingDpEvent(delta, PureDpEvent(epsilon))
-        return self._guarantee(event, declared=declared)
+            event, said = RevealingDpEvent(delta, PureDpEvent(epsilon)), _LOOSE
+        else:
+            event, said = found[0], _ANY_SHAPE.format(found[1])
+            epsilon = max(event_epsilon(event, delta), epsilon)
+        statement = f"{guarantee.statement} {said}"
+        return replace(guarantee, event=event, epsilon=epsilon, statement=statement)
 
     def _declared(self) -> Any:
         """What is declared about targets, checked; None if it is not."""
         return None
 
-    def _facts(self, known: Any) -> dict[str, Any]:
+    def _facts(self, target_domain: Any) -> dict[str, Any]:
         """Attributes of a fit that follow from what is public about targets."""
         return {}
 
-    def _n_further(self, known: Any) -> int:
+    def _n_further(self, target_domain: Any) -> int:
         """Number of further coordinates, from what is public about targets."""
         return 0
+
+    @property
+    def _n_means(self) -> int:
+        """Largest number of releases of a mean."""
+        raise NotImplementedError
+
+    def _prepared(
+        self, rows: NDArray[np.floating], shape: tuple[int, ...]
+    ) -> NDArray[np.floating]:
+        """Samples in public units, each by itself; refuses units of another shape."""
+        return rows
 
     def _is_declared(self) -> bool:
         """Whether everything that a fit needs beside sums is declared."""
@@ -375,7 +441,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
         def rows_of(batch: Any) -> tuple[Any, Any]:
             rows, _ = self._rows(samples_of(batch), shape)
-            return rows, further_of(rows, batch)
+            return self._prepared(rows, shape), further_of(rows, batch)
 
         first, batches, is_read_once = read_first(batches)
         _, shape = self._rows(samples_of(first))
@@ -401,6 +467,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         noise = samples.noise or self._planned_noise(shape, n_further)
         samples.check()
+        size = _size(samples.n_samples, shape)
         bound, bound_is_declared = self._bound(samples)
         question = Question(shape, bound, noise.step, n_further=n_further)
         guarantee = self._guarantee(
@@ -408,6 +475,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             declared=declared and bound_is_declared,
             conditions=samples.conditions,
             shared_noise=samples.noise,
+            size=size,
         )
         draws, recorded = noise.event is not None, samples.noise is not None
         # Locked, or another thread might store its model under this guarantee.
@@ -421,6 +489,15 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             fitted = {**learned, "sample_shape_": shape, **facts}
             self.__dict__ = {**vars(self), **fitted}
             on_step()
+        if not is_one_of_many():
+            LOGGER.info("%s: %s", type(self).__name__, _size(samples.n_samples, shape))
+            is_guessed = self.tensor_shape is None and len(shape) > 1
+            if is_guessed and samples.n_samples < max(shape):
+                warn(
+                    f"The fit got {_size(samples.n_samples, shape)}: fewer than its "
+                    f"longest mode has. If the first axis of X is not that of "
+                    f"the samples, move it there, such as by np.moveaxis(X, -1, 0)."
+                )
         warn_of_noise(bool(said), said)
         return self
 
@@ -434,9 +511,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             )
         if self.norm_bound is None:
             raise ValueError("Pass norm_bound: all parties must know it beforehand.")
-        shape, known = checked_tensor_shape(self.tensor_shape), self._declared()
-        of_targets, bound = self._settings(known), float(self.norm_bound)
-        n_further = self._n_further(known)
+        shape, target_domain = checked_tensor_shape(self.tensor_shape), self._declared()
+        of_targets, bound = self._settings(target_domain), float(self.norm_bound)
+        n_further = self._n_further(target_domain)
         noise = self._planned_noise(shape, n_further)
         settings = {
             "estimator": type(self).__name__,
@@ -444,7 +521,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             "epsilon": float(self.epsilon),
             "delta": float(self.delta),
             "norm_bound": bound,
-            "centre": bool(self.centre),
+            "n_means": self._n_means,
             "tensor_shape": shape,
             **of_targets,
         }
@@ -461,7 +538,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             ),
         )
 
-    def _settings(self, known: Any) -> dict[str, Any]:
+    def _settings(self, target_domain: Any) -> dict[str, Any]:
         """What is public about targets, as values of JSON; raise if it is missing."""
         return {}
 
@@ -478,7 +555,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         array = checked(check_array, filled(X), **options)
         self._shape_of(array)
         rows = array.reshape(len(array), math.prod(shape))
-        samples = Samples([(rows, self._further_of(rows, y))])
+        further = self._further_of(rows, y)
+        samples = Samples([(self._prepared(rows, shape), further)])
         samples.check()
         return samples
 
@@ -487,9 +565,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         return None
 
     def _fit_sums(self, sums: PartySums) -> Self:
-        shape, known = checked_tensor_shape(self.tensor_shape), self._declared()
-        facts = {**self._facts(known), "n_features_in_": shape[0]}
-        self._fit(OfParties(sums), shape, self._n_further(known), **facts)
+        shape, target_domain = checked_tensor_shape(self.tensor_shape), self._declared()
+        facts = {**self._facts(target_domain), "n_features_in_": shape[0]}
+        self._fit(OfParties(sums), shape, self._n_further(target_domain), **facts)
         self.__dict__.pop("feature_names_in_", None)
         return self
 

@@ -20,6 +20,7 @@ from .._validation import check_numeric, checked
 from ..mechanisms._chunks import in_chunks
 from ..privacy._conditions import PROJECTIONS
 from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
+from ._means import shrunk
 from ._samples import LazySamples, Samples
 from ._spectrum import (
     Spectrum,
@@ -68,12 +69,12 @@ class MultilinearPCA(
     delta : float, default=1e-6
         Budget of a sample.
     norm_bound : float, default=None
-        Public bound on the Euclidean norm of a sample, or with `centre` of a sample
+        Public bound on the Euclidean norm of a sample, or with `center` of a sample
         less the mean. Longer samples are scaled down to it. The noise grows with its
         square, so a typical norm is better than the largest one. If None, it is read
         off the data with a `PrivacyLeakWarning`, and no finite epsilon holds; without
         noise, samples are not clipped then.
-    centre : bool, default=False
+    center : bool, default=False
         Whether to release a noisy mean first, with a tenth of the budget, and take
         moments about it. It rarely pays: without it, the mean is among the components.
     tensor_shape : tuple of int, default=None
@@ -97,11 +98,11 @@ class MultilinearPCA(
     n_components_ : int
         Number of features that `transform` returns.
     explained_variance_ratio_ : ndarray of shape (n_components,) or list of ndarray
-        Share of the energy (of the variance, with `centre`) of each component. What
+        Share of the energy (of the variance, with `center`) of each component. What
         the noise adds is estimated and taken off. With ``method_="modes"`` and several
         modes, a list with an array of shape (r_k,) for every mode.
     mean_ : ndarray of the shape of a sample
-        Released mean; zeros without `centre`.
+        Released mean; zeros without `center`.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int
@@ -132,7 +133,7 @@ class MultilinearPCA(
     ``moments/_sums.py`` and ``moments/_base.py``.
 
     *Without noise.* For one number a mode, the components are those of TensorLy's
-    ``partial_tucker`` with ``n_iter_max=0``. For samples of one mode and with `centre`,
+    ``partial_tucker`` with ``n_iter_max=0``. For samples of one mode and with `center`,
     they are those of scikit-learn's ``PCA``.
 
     References
@@ -158,11 +159,12 @@ class MultilinearPCA(
     if projections of the samples are not shown without noise.
     """
 
+    center: bool
     _conditions = (PROJECTIONS,)
     _of_fit = ("_projection",)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MomentsEstimator._parameter_constraints,
-        "centre": ["boolean"],
+        "center": ["boolean"],
     }
 
     components_: list[NDArray[np.float64]]
@@ -180,7 +182,7 @@ class MultilinearPCA(
         epsilon: float = 1.0,
         delta: float = 1e-6,
         norm_bound: float | None = None,
-        centre: bool = False,
+        center: bool = False,
         tensor_shape: Sequence[int] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -188,7 +190,7 @@ class MultilinearPCA(
         self.epsilon = epsilon
         self.delta = delta
         self.norm_bound = norm_bound
-        self.centre = centre
+        self.center = center
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
@@ -237,7 +239,7 @@ class MultilinearPCA(
         batches : iterable of array-like of shape (n_batch_samples, ...)
             Each as the X of `fit`. Memory holds one batch at a time. They are read once
             for malformed samples, before a budget is asked, and then once or, with
-            `centre` or if `n_components` is one number, two or three times. So pass a
+            `center` or if `n_components` is one number, two or three times. So pass a
             list or another object that can be iterated over again, and that gives the
             same samples every time. An iterator that is read only once serves one
             release alone, and what is malformed then ends the fit after its record.
@@ -254,20 +256,24 @@ class MultilinearPCA(
         found = self._in_batches(batches, lambda batch: batch, lambda *_: None)
         return self._fit(*found)
 
+    @property
+    def _n_means(self) -> int:
+        return int(self.center)
+
     def _n_passes(self, shape: tuple[int, ...]) -> int:
-        return 1 + self.centre + isinstance(self._ranks(shape), int)
+        return 1 + self.center + isinstance(self._ranks(shape), int)
 
     def _learn(
         self, releases: SampleReleases, question: Question
     ) -> tuple[dict[str, Any], str]:
         shape, left = question.shape, 1.0
         mean, are_noise = np.zeros(math.prod(shape)), True
-        if self.centre:
+        if self.center:
             left -= _MEAN_SHARE
             of_mean = replace(question, shares=(_MEAN_SHARE,), is_mean=True)
             (summed,), sigma = releases.ask(of_mean)
             are_noise = sums_are_noise(summed, of_mean.deviations(sigma)[0])
-            mean = _shrunk(summed, of_mean, sigma) / releases.n_samples
+            mean = shrunk(summed, of_mean, sigma) / releases.n_samples
             question = replace(question, mean=mean)
         ranks, method, rotation = self._ranks(shape), "modes", None
         if isinstance(ranks, int):
@@ -413,7 +419,7 @@ class MultilinearPCA(
                 return 0.0
             self.set_params(epsilon=epsilon)
             sigma = math.sqrt(self._planned_noise(shape, 0).noise_variance)
-            left = 1 - _MEAN_SHARE * self.centre
+            left = 1 - _MEAN_SHARE * self.center
 
             # Energies in units of all of it.
             def kept_of(n: int, rank: int, share: float) -> float:
@@ -430,7 +436,7 @@ class MultilinearPCA(
                     of_core = kept_of(n_cells, ranks, left * (1 - _FIRST_SHARE))
                     kept = max(kept, of_core)
             lost = 1 - kept
-            if self.centre:
+            if self.center:
                 lost += 4 * sigma**2 / _MEAN_SHARE / n_samples**2 * n_cells
             return min(lost, 1.0)
 
@@ -498,14 +504,3 @@ def _chosen(
         spectra = list(map(joined, spectra, releases.spectra(again)))
         _, ranks = best_ranks(spectra, n_components, deviations)
     return spectra, ranks, "modes"
-
-
-def _shrunk(
-    total: NDArray[np.float64], question: Question, sigma: float
-) -> NDArray[np.float64]:
-    """A noisy sum, shrunk towards zero by its share of noise (James and Stein)."""
-    if not sigma:
-        return total
-    noise = len(total) * (2 * sigma * question.unit) ** 2 / question.shares[0]
-    energy = float(np.square(total).sum())
-    return total * max(1 - noise / energy, 0.0) if energy else total

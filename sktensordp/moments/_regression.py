@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -40,21 +40,47 @@ from ..ids import (
 )
 from ..privacy import PrivacyTags
 from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
+from ._means import MEAN_SHARE, MOST_STEPS, released_mean
 from ._samples import Samples
 from ._spectrum import Spectrum, best_ranks, ranks_above, shares_of_modes
-from ._sums import DIAGONAL_NOISE, LARGEST_CORE, Question, projected, whole_basis
+from ._sums import (
+    DIAGONAL_NOISE,
+    LARGEST_CELL,
+    LARGEST_CORE,
+    Question,
+    projected,
+    whole_basis,
+)
 
 # Of the budget, for the moments of the modes, if a core is to be found. A compromise:
 # on digits, less of it is better; on simulated subjects, more.
 _MODES_SHARE = 0.2
 # Length of a constant coordinate, where a target has length 1.
 _CONSTANT = 0.5
+# A model is said to hold little if it is expected to explain less of the variance of
+# its targets, or if its products with them exceed their noise by less of it: models of
+# an R2 of .4 had five times as much. Samples are far from 0 if their mean has more of
+# their energy.
+_LITTLE, _FAINT, _MOST = 0.05, 0.2, 0.8
 _NOISE = (
     "The model holds little but noise: the released products of samples and targets "
     "are no larger than theirs."
 )
-# Penalties that are compared, in units of the noise's largest eigenvalue.
-_ALPHAS = np.geomspace(1e-2, 1e3, 61)
+_FADED = (
+    "The model holds little: the penalty that its noise calls for leaves next to "
+    "nothing of the targets. "
+)
+_FAR = (
+    "Most of the energy of the samples is their mean. Pass a public offset (and scale, "
+    "if units differ), or center=True, and the norm_bound of what is left."
+)
+_NO_MEAN = (
+    "The mean of so few samples is noise at this epsilon: its error is expected to be "
+    "larger than norm_bound. Pass a public offset instead of center=True."
+)
+# Penalties that are compared, in units of the noise's largest eigenvalue; and without
+# noise, of that of the features.
+_ALPHAS, _FREE_ALPHAS = np.geomspace(1e-2, 1e3, 61), np.geomspace(1e-9, 10, 61)
 
 
 class _Regression(MomentsEstimator):
@@ -73,7 +99,10 @@ class _Regression(MomentsEstimator):
     _cells: NDArray[np.float64]
     _intercepts: NDArray[np.float64]
 
-    centre = False
+    center: bool
+    offset: Any
+    scale: Any
+    mean_: NDArray[np.float64]
     _declares: str
     _constant = 0.0
     _normalises = False
@@ -82,13 +111,17 @@ class _Regression(MomentsEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MomentsEstimator._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "offset": [Real, "array-like", None],
+        "scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
+        "center": ["boolean"],
     }
 
     _statement = (
         "Everything that fit publishes follows from sums over the samples, clipped to "
         "norm_bound, of second moments of their modes, and of their core together with "
-        "the targets, to which {noise} was added{by}. The targets are protected "
-        "with the samples. {number} is public."
+        "the targets (and, with center, of the samples), to which {noise} was "
+        "added{by}. The targets are protected with the samples. {number} is "
+        "public{size}."
     )
 
     def __privacy_tags__(self) -> PrivacyTags:
@@ -108,6 +141,39 @@ class _Regression(MomentsEstimator):
             f"splits must not depend on them.",
         ]
 
+    # --- what is public about samples -------------------------------------------------
+
+    def _units(
+        self, shape: tuple[int, ...]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Public offset and scale of every cell."""
+        found = []
+        for name, neutral in (("offset", 0.0), ("scale", 1.0)):
+            given = getattr(self, name)
+            try:
+                cells = np.asarray(neutral if given is None else given, dtype=float)
+                cells = np.broadcast_to(cells, shape).reshape(-1)
+            except (TypeError, ValueError):
+                cells = np.full(1, math.nan)
+            if not np.all(np.isfinite(cells)) or (name == "scale" and cells.min() <= 0):
+                kind = "finite" if name == "offset" else "finite and positive"
+                raise ValueError(
+                    f"{name} must be {kind}: a number, or an array that broadcasts to "
+                    f"the shape {shape} of a sample."
+                )
+            found.append(cells)
+        return found[0], found[1]
+
+    def _prepared(
+        self, rows: NDArray[np.floating], shape: tuple[int, ...]
+    ) -> NDArray[np.floating]:
+        if self.offset is None and self.scale is None:
+            return rows
+        offset, scale = self._units(shape)
+        with np.errstate(over="ignore"):
+            cells = (rows.astype(float) - offset) / scale
+        return np.clip(cells, -LARGEST_CELL, LARGEST_CELL, out=cells)
+
     # --- what is public about targets -------------------------------------------------
 
     def _read_off(self, targets: NDArray[Any]) -> Any:
@@ -118,18 +184,20 @@ class _Regression(MomentsEstimator):
         """Targets of the right kind as one column, or an error."""
         raise NotImplementedError
 
-    def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
+    def _further(
+        self, targets: NDArray[Any], target_domain: Any
+    ) -> NDArray[np.float64]:
         """Targets as further coordinates of samples, after the constant if any."""
         raise NotImplementedError
 
     def _is_declared(self) -> bool:
         return super()._is_declared() and getattr(self, self._declares) is not None
 
-    def _known(self, targets: NDArray[Any] | None) -> tuple[Any, bool]:
+    def _target_domain(self, targets: NDArray[Any] | None) -> tuple[Any, bool]:
         """What is public about targets, and whether no target decided it."""
-        name, known = self._declares, self._declared()
-        if known is not None:
-            return known, True
+        name, target_domain = self._declares, self._declared()
+        if target_domain is not None:
+            return target_domain, True
         if targets is None:
             raise ValueError(f"Pass {name}: batches are read one by one.")
         if math.isfinite(self.epsilon):
@@ -175,25 +243,27 @@ class _Regression(MomentsEstimator):
         check_aligned(X, y=y)
         rows, shape = self._rows(X)
         targets = self._checked_targets(rows, y)
-        known, declared = self._known(targets)
-        samples = Samples([(rows, self._further(targets, known))])
-        return self._fit_to(samples, shape, known, declared=declared)
+        target_domain, declared = self._target_domain(targets)
+        rows = self._prepared(rows, shape)
+        samples = Samples([(rows, self._further(targets, target_domain))])
+        return self._fit_to(samples, shape, target_domain, declared=declared)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[tuple[ArrayLike, ArrayLike]]) -> Self:
         """Fit to samples and targets that come in batches, such as files.
 
-        The result, noise included, is that of `fit` on all batches concatenated.
+        The result, noise included, is that of `fit` on all batches concatenated. Only
+        without noise may ``alpha="auto"`` take a slightly different penalty.
 
         Parameters
         ----------
         batches : iterable of (X, y)
             Each as for `fit`. Memory holds one batch at a time. They are read once for
             malformed samples, before a budget is asked, and then twice, or once if the
-            core has all cells. So pass a list or another object that can be iterated
-            over again, and that gives the same samples every time. An iterator that is
-            read only once serves one release alone, and what is malformed then ends the
-            fit after its record.
+            core has all cells; with `center`, up to three times more. So pass a list or
+            another object that can be iterated over again, and that gives the same
+            samples every time. An iterator that is read only once serves one release
+            alone, and what is malformed then ends the fit after its record.
 
         Returns
         -------
@@ -205,30 +275,41 @@ class _Regression(MomentsEstimator):
             As `fit`; if what `fit` would read off the targets is not declared; and if
             the batches can be read only once, but are needed again.
         """
-        known, declared = self._known(None)
+        target_domain, declared = self._target_domain(None)
 
         def further_of(rows: Any, batch: tuple[Any, Any]) -> NDArray[np.float64]:
             check_aligned(batch[0], y=batch[1])
-            return self._further(self._checked_targets(rows, batch[1]), known)
+            return self._further(self._checked_targets(rows, batch[1]), target_domain)
 
         samples, shape = self._in_batches(batches, lambda batch: batch[0], further_of)
-        return self._fit_to(samples, shape, known, declared=declared)
+        return self._fit_to(samples, shape, target_domain, declared=declared)
 
     def _fit_to(
-        self, samples: Samples, shape: tuple[int, ...], known: Any, *, declared: bool
+        self,
+        samples: Samples,
+        shape: tuple[int, ...],
+        target_domain: Any,
+        *,
+        declared: bool,
     ) -> Self:
-        facts, n_further = self._facts(known), self._n_further(known)
+        facts, n_further = self._facts(target_domain), self._n_further(target_domain)
         return self._fit(samples, shape, n_further, declared=declared, **facts)
 
-    def _facts(self, known: Any) -> dict[str, Any]:
-        return {f"{self._declares}_": known}
+    def _facts(self, target_domain: Any) -> dict[str, Any]:
+        return {f"{self._declares}_": target_domain}
 
-    def _settings(self, known: Any) -> dict[str, Any]:
-        if known is None:
+    def _settings(self, target_domain: Any) -> dict[str, Any]:
+        if target_domain is None:
             raise ValueError(
                 f"Pass {self._declares}: all parties must know it beforehand."
             )
-        return {self._declares: [repr(one) for one in np.asarray(known).tolist()]}
+        # The fit refuses what is no array of numbers.
+        units = {
+            name: None if given is None else np.asarray(given, dtype=object).tolist()
+            for name, given in (("offset", self.offset), ("scale", self.scale))
+        }
+        labels = [repr(one) for one in np.asarray(target_domain).tolist()]
+        return {self._declares: labels, **units}
 
     @property
     def _length_of_further(self) -> float:  # type: ignore[override]
@@ -253,44 +334,76 @@ class _Regression(MomentsEstimator):
         return self._ranks(shape) not in (shape, math.prod(shape))
 
     def _n_passes(self, shape: tuple[int, ...]) -> int:
-        return 1 + self._finds_core(shape)
+        return 1 + self._finds_core(shape) + self._n_means
+
+    @property
+    def _n_means(self) -> int:
+        return MOST_STEPS * self.center
 
     def _learn(
         self, releases: SampleReleases, question: Question
     ) -> tuple[dict[str, Any], str]:
-        shape = question.shape
+        shape, left, said = question.shape, 1.0, ""
+        offset, scale = self._units(shape)
+        mean = np.zeros(len(offset))
+        if self.center:
+            left -= MEAN_SHARE
+            mean, error = released_mean(releases, question, MEAN_SHARE)
+            question = replace(question, mean=mean)
+            if error > question.bound:
+                said = _NO_MEAN
         core = replace(
             question,
-            shares=(1.0,),
+            shares=(left,),
             further=self._length_of_further,
             is_joint=True,
         )
         factors = [np.eye(n) for n in shape]
         if self._finds_core(shape):
-            shares = shares_of_modes(shape, _MODES_SHARE)
+            of_modes = _MODES_SHARE * left
+            shares = shares_of_modes(shape, of_modes)
             spectra = releases.spectra(replace(question, shares=shares))
             ranks = self._ranks_of(spectra, releases.n_samples)
             factors = [s.vectors[:, :r] for s, r in zip(spectra, ranks, strict=True)]
             bases = tuple(map(whole_basis, factors) if question.step else factors)
-            core = replace(core, shares=(1 - _MODES_SHARE,), bases=bases)
+            core = replace(core, shares=(left - of_modes,), bases=bases)
         model = _NormalEquations(releases, core, self._constant)
-        alpha = model.best_alpha() if self.alpha == "auto" else float(self.alpha)
-        weights, intercepts = model.solved(alpha)
+        alpha = self.alpha
+        if alpha == "auto":
+            alpha = model.best_alpha(releases.unprotected(core))
+        weights, intercepts = model.solved(float(alpha))
         # Columns with equal noise count alike, however rare a class is.
         if self._normalises:
             weights /= np.maximum(np.linalg.norm(weights, axis=0), 1e-300)
         sides = tuple(factor.shape[1] for factor in factors)
+        cells = projected(weights.T, sides, [factor.T for factor in factors])
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = offset + scale * mean
+            cells /= scale
+            intercepts = intercepts - cells @ mean
         fitted = {
             "components_": factors,
-            "alpha_": alpha,
-            "_cells": projected(weights.T, sides, [factor.T for factor in factors]),
+            "alpha_": float(alpha),
+            "mean_": mean.reshape(shape),
+            "_cells": cells,
             "_intercepts": intercepts,
         }
-        return fitted, self._said_of_noise(model) if model.are_noise else ""
+        return fitted, said or self._said_of(model, float(alpha))
 
-    def _said_of_noise(self, model: _NormalEquations) -> str:
-        """Said if the right-hand sides of the equations are noise."""
-        return f"{_NOISE} {SHORT_SAMPLES}"
+    def _said_of(self, model: _NormalEquations, alpha: float) -> str:
+        """Said of a model that may be noise, or nothing; "" of others."""
+        said = self._said_of_targets(model)
+        if model.are_noise:
+            return f"{_NOISE} {said}{SHORT_SAMPLES}"
+        if said:
+            return f"The model holds nothing. {said}".rstrip()
+        if not model.fades(alpha):
+            return ""
+        return _FADED + (_FAR if model.are_far else SHORT_SAMPLES)
+
+    def _said_of_targets(self, model: _NormalEquations) -> str:
+        """Said of targets that are noise themselves, or that nobody has."""
+        return ""
 
     def _ranks_of(self, spectra: list[Spectrum], n_samples: int) -> tuple[int, ...]:
         """Numbers of components of the modes; one for each."""
@@ -332,6 +445,8 @@ class _NormalEquations:
         are within their noise of nothing.
     have_no_targets : bool
         Whether the sums of squared targets are; of classes, these are their counts.
+    are_far : bool
+        Whether most of the energy of the features is that of their mean.
     """
 
     def __init__(
@@ -344,12 +459,18 @@ class _NormalEquations:
         unit = question.bound if question.step else 1.0
         first = n + (constant > 0)
         gram, cross = matrix[:n, :n], matrix[:n, first:] / unit
+        self._n_samples, self._has_constant = n_samples, constant > 0
         self._means, self._target_means = np.zeros(n), np.zeros(len(matrix) - first)
         self._cross_deviation = self._deviation / unit
         self.are_noise = sums_are_noise(cross, self._cross_deviation)
         of_targets = np.diag(matrix)[first:] / unit**2
         deviation = self._deviation / unit**2 * DIAGONAL_NOISE
         self.have_no_targets = counts_are_noise(of_targets, deviation)
+        # Sums of the features of all who have a target, less what noise adds.
+        summed = matrix[:, n : n + 1] / constant if constant else matrix[:, n:]
+        far = float(np.square(summed[:n].sum(axis=1) / unit).sum())
+        far -= n * summed.shape[1] * (self._cross_deviation / (constant or 1.0)) ** 2
+        self.are_far = far > _MOST * n_samples * float(np.trace(gram))
         if constant:
             # The intercept has no penalty: what it explains is taken off.
             self._means = matrix[:n, n] / (constant * unit * n_samples)
@@ -357,8 +478,15 @@ class _NormalEquations:
             self._target_means = matrix[n, first:] / scale
             gram = gram - n_samples * np.outer(self._means, self._means)
             cross = cross - n_samples * np.outer(self._means, self._target_means)
+        self._squares = of_targets - n_samples * self._target_means**2
         self._values, self._vectors = np.linalg.eigh(gram)
         self._along = self._vectors.T @ cross
+        # Variances of their noise: of all targets, and of the means that are taken off.
+        variances = np.full(n, float(self._along.shape[1]))
+        if constant:
+            variances += np.square(self._target_means / constant).sum()
+            variances += np.square(self._vectors.T @ self._means / (constant * unit))
+        self._variances = variances * self._cross_deviation**2
 
     def _inverse(self, alpha: float) -> NDArray[np.float64]:
         """Inverses of the eigenvalues, none of which is negative, and the penalty."""
@@ -367,30 +495,92 @@ class _NormalEquations:
         is_known = penalized > least
         return np.where(is_known, 1 / np.where(is_known, penalized, 1.0), 0.0)
 
-    def best_alpha(self) -> float:
-        """The penalty with the least expected squared error.
+    def best_alpha(self, samples: NDArray[np.float64] | None) -> float:
+        """The penalty with the least expected squared error of new predictions.
 
-        With S = (G + alpha)^-1 and w = S c for noisy G and c, the error is a constant
-        plus w' G w - 2 w' c, of which noise is on average responsible for
+        If the samples' own vectors are given, each is left out in turn. Otherwise, with
+        S = (G + alpha)^-1 and w = S c for noisy G and c, the error is a constant plus
+        w' G w - 2 w' c, of which noise is on average responsible for
         -2 s^2 (tr(S) |w|^2 + w' S w) in the first term, up to third orders, and for
-        s_c^2 tr(S) for every target in the second.
+        s_c^2 tr(S) for every target in the second, or more with an intercept. New
+        samples have errors that are larger by 2 tr(S G) variances of the residuals
+        (Mallows 1973). Half of that is added: where noise is large, penalties leave
+        much of the signal in the residuals. All, half and none of it were compared on
+        digits, on components of low rank, and on sensors.
+        """
+        free = (max(float(self._values[-1]), 0.0) * _FREE_ALPHAS).tolist()
+        if samples is not None:
+            return min(free, key=self._left_out(samples))
+        if not self._deviation:
+            return min(free, key=self._generalised)
+        edge = self._deviation * math.sqrt(len(self._values))
+        alphas = (edge * _ALPHAS).tolist()
+        errors = [self._error(alpha, self._along) for alpha in alphas]
+        left = max(float(self._squares.sum()) + min(errors), 0.0) / self._n_samples
+        values = np.maximum(self._values, 0.0)
+
+        def new_error(alpha: float, error: float) -> float:
+            return error + left * float(values @ self._inverse(alpha))
+
+        return min(zip(alphas, errors, strict=True), key=lambda one: new_error(*one))[0]
+
+    def _error(self, alpha: float, along: NDArray[np.float64]) -> float:
+        """Expected squared error, less a constant, of the samples of the fit."""
+        inverse = self._inverse(alpha)
+        weights = inverse[:, np.newaxis] * along
+        squares = np.square(weights).sum(axis=1)
+        trace = float(inverse.sum())
+        found = float(np.sum(weights * along)) - float(self._variances @ inverse)
+        energy = float(self._values @ squares)
+        noise = trace * float(squares.sum()) + float(inverse @ squares)
+        return energy + 2 * self._deviation**2 * noise - 2 * found
+
+    def fades(self, alpha: float) -> bool:
+        """Whether the penalty is expected to leave next to nothing of the targets.
+
+        Models of classes explain their shares, too, by the mean of the features: less
+        that, and only if features are far from 0.
         """
         if not self._deviation:
-            return 0.0
-        edge = self._deviation * math.sqrt(len(self._values))
+            return False
+        along, squares = self._along, float(self._squares.sum())
+        if not self._has_constant:
+            if not self.are_far or squares <= 0:
+                return False
+            shares = self._squares / squares
+            along = along - np.outer(along.sum(axis=1), shares)
+            squares *= 1 - float(np.square(shares).sum())
+        inverse = self._inverse(alpha)
+        noise = float(self._variances @ inverse)
+        found = float(inverse @ np.square(along).sum(axis=1)) - noise
+        explained = -self._error(alpha, along)
+        return explained < _LITTLE * squares or found < _FAINT * noise
+
+    def _generalised(self, alpha: float) -> float:
+        """Generalised cross-validation, from sums (Golub, Heath and Wahba 1979)."""
+        inverse = self._inverse(alpha)
+        explained = (2 * inverse - inverse**2 * self._values) @ self._along**2
+        n_free = self._n_samples - float(self._values @ inverse) - self._has_constant
+        if n_free <= 0:
+            return math.inf
+        return float(np.sum(self._squares - explained)) / n_free**2
+
+    def _left_out(self, samples: NDArray[np.float64]) -> Callable[[float], float]:
+        """Squared errors of predictions of each sample from all others, by penalty."""
+        n = len(self._values)
+        features = (samples[:, :n] - self._means) @ self._vectors
+        targets = samples[:, n + self._has_constant :] - self._target_means
+        of_constant = self._has_constant / self._n_samples
 
         def error(alpha: float) -> float:
             inverse = self._inverse(alpha)
-            weights = inverse[:, np.newaxis] * self._along
-            squares = np.square(weights).sum(axis=1)
-            trace = float(inverse.sum())
-            found = float(np.sum(weights * self._along))
-            found -= self._along.shape[1] * self._cross_deviation**2 * trace
-            energy = float(self._values @ squares)
-            noise = trace * float(squares.sum()) + float(inverse @ squares)
-            return energy + 2 * self._deviation**2 * noise - 2 * found
+            left = 1 - of_constant - np.square(features) @ inverse
+            if np.any(left <= 0):
+                return math.inf
+            errors = targets - features @ (inverse[:, np.newaxis] * self._along)
+            return float(np.square(errors / left[:, np.newaxis]).sum())
 
-        return min((edge * _ALPHAS).tolist(), key=error)
+        return error
 
     def solved(self, alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Weights of features, of shape (n_features, n_targets), and intercepts."""
@@ -416,7 +606,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
     alpha : float or "auto", default="auto"
         Penalty on the squared weights of the components, as in scikit-learn's
         ``Ridge``. "auto" takes the one with the least expected error, by what was
-        released and the known noise.
+        released and the known noise. Without noise, it is the one with which each
+        sample is best predicted from all others, as in scikit-learn's ``RidgeCV``; in
+        batches, generalised cross-validation estimates that from the sums.
     epsilon : float, default=1.0
         Budget of a sample and its target. ``float("inf")`` adds no noise.
     delta : float, default=1e-6
@@ -429,6 +621,16 @@ class MultilinearRidge(RegressorMixin, _Regression):
         Public range of the targets; targets outside of it are moved to its ends. If
         None, it is read off the data with a `PrivacyLeakWarning`, and no finite epsilon
         holds.
+    offset, scale : float or array-like, default=None
+        Public units: a sample is fitted less `offset` and divided by `scale`, and
+        `norm_bound` and `alpha` are of what is left. A number, or an array that
+        broadcasts to a sample, such as one number for each channel, of shape
+        (n_channels, 1). Choose them without a look at the data. None stands for 0
+        and 1.
+    center : bool, default=False
+        Whether to release a noisy mean with a tenth of the budget, in up to three
+        steps, and fit samples less that mean. Then `norm_bound` bounds samples less
+        their mean, which may be up to 100 times as long.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -447,6 +649,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
         Orthonormal factors of the modes.
     alpha_ : float
         The penalty that was taken.
+    mean_ : ndarray of the shape of a sample
+        What samples are fitted less of: the released mean with `center`, or else
+        `offset`.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int
@@ -501,6 +706,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
         delta: float = 1e-6,
         norm_bound: float | None = None,
         target_bounds: tuple[float, float] | None = None,
+        offset: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        center: bool = False,
         tensor_shape: Sequence[int] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -510,6 +718,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
         self.delta = delta
         self.norm_bound = norm_bound
         self.target_bounds = target_bounds
+        self.offset = offset
+        self.scale = scale
+        self.center = center
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
@@ -574,7 +785,7 @@ class MultilinearRidge(RegressorMixin, _Regression):
         targets = self._checked_targets(predicted, y)
         return r2_of_any_size(targets, predicted, sample_weight)
 
-    def _n_further(self, known: Any) -> int:
+    def _n_further(self, target_domain: Any) -> int:
         return 2
 
     def _declared(self) -> tuple[float, float] | None:
@@ -592,8 +803,10 @@ class MultilinearRidge(RegressorMixin, _Regression):
             raise malformed("numbers", "Input y contains NaN or infinity.")
         return values
 
-    def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
-        low, high = known
+    def _further(
+        self, targets: NDArray[Any], target_domain: Any
+    ) -> NDArray[np.float64]:
+        low, high = target_domain
         scaled = (np.clip(targets, low, high) - (low + high) / 2) / ((high - low) / 2)
         return np.column_stack([np.full(len(scaled), self._constant), scaled])
 
@@ -616,7 +829,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     alpha : float or "auto", default="auto"
         Penalty on the squared weights of the components, as in scikit-learn's
         ``Ridge``. "auto" takes the one with the least expected error, by what was
-        released and the known noise.
+        released and the known noise. Without noise, it is the one with which each
+        sample is best predicted from all others, as in scikit-learn's ``RidgeCV``; in
+        batches, generalised cross-validation estimates that from the sums.
     epsilon : float, default=1.0
         Budget of a sample and its target. ``float("inf")`` adds no noise.
     delta : float, default=1e-6
@@ -629,6 +844,16 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         Public, of one kind, all different. A sample with another label, of whatever
         type, counts as one without a label. If None, they are read off the data with a
         `PrivacyLeakWarning`, and no finite epsilon holds.
+    offset, scale : float or array-like, default=None
+        Public units: a sample is fitted less `offset` and divided by `scale`, and
+        `norm_bound` and `alpha` are of what is left. A number, or an array that
+        broadcasts to a sample, such as one number for each channel, of shape
+        (n_channels, 1). Choose them without a look at the data. None stands for 0
+        and 1.
+    center : bool, default=False
+        Whether to release a noisy mean with a tenth of the budget, in up to three
+        steps, and fit samples less that mean. Then `norm_bound` bounds samples less
+        their mean, which may be up to 100 times as long.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -646,6 +871,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         Orthonormal factors of the modes.
     alpha_ : float
         The penalty that was taken.
+    mean_ : ndarray of the shape of a sample
+        What samples are fitted less of: the released mean with `center`, or else
+        `offset`.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int
@@ -701,6 +929,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         delta: float = 1e-6,
         norm_bound: float | None = None,
         classes: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        center: bool = False,
         tensor_shape: Sequence[int] | None = None,
         random_state: int | None = None,
     ) -> None:
@@ -710,6 +941,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         self.delta = delta
         self.norm_bound = norm_bound
         self.classes = classes
+        self.offset = offset
+        self.scale = scale
+        self.center = center
         self.tensor_shape = tensor_shape
         self.random_state = random_state
 
@@ -780,8 +1014,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
             return float(is_right.mean())
         return float(np.average(is_right, weights=np.asarray(sample_weight, float)))
 
-    def _n_further(self, known: Any) -> int:
-        return len(known)
+    def _n_further(self, target_domain: Any) -> int:
+        return len(target_domain)
 
     def _declared(self) -> NDArray[Any] | None:
         if self.classes is None:
@@ -811,15 +1045,17 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
             raise malformed("labels", "Input y contains NaN or infinity.")
         return labels
 
-    def _said_of_noise(self, model: _NormalEquations) -> str:
+    def _said_of_targets(self, model: _NormalEquations) -> str:
         if not model.have_no_targets:
-            return super()._said_of_noise(model)
+            return ""
         return (
-            f"{_NOISE} So are the numbers of samples of each class: check how labels "
-            f"are spelt in y and in classes. {SHORT_SAMPLES}"
+            "As far as the released numbers tell, no sample has one of the classes: "
+            "check how labels are spelt in y and in classes. "
         )
 
-    def _further(self, targets: NDArray[Any], known: Any) -> NDArray[np.float64]:
+    def _further(
+        self, targets: NDArray[Any], target_domain: Any
+    ) -> NDArray[np.float64]:
         # An unknown label is -1.
-        index = index_of(known, targets)
-        return (index[:, np.newaxis] == np.arange(len(known))).astype(float)
+        index = index_of(target_domain, targets)
+        return (index[:, np.newaxis] == np.arange(len(target_domain))).astype(float)

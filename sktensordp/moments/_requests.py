@@ -18,6 +18,7 @@ from .._json import Fields
 from .._validation import check_integer
 from ..measure import Arrays, NoisySums, SharedNoise, SumFields
 from ..privacy import PrivacyGuarantee
+from ._means import FAR
 from ._sums import CAPACITY, LARGEST_CORE, Question
 
 _LARGEST = float(np.finfo(float).max)
@@ -58,6 +59,7 @@ class SampleTerms:
             arrays["mean"] = question.mean
         fields = {
             "kind": kind,
+            "bound": question.bound,
             "is_centred": question.mean is not None,
             "has_bases": question.bases is not None,
         }
@@ -69,6 +71,9 @@ class SampleTerms:
         """The question with these fields; see `Terms`."""
         kind, own = asked.text("kind", "mean|modes|core"), self.question
         is_centred, has_bases = asked.flag("is_centred"), asked.flag("has_bases")
+        # Sums are in units of it, so that vectors are as short with any other.
+        farthest = own.bound * (FAR if kind == "mean" else 1)
+        bound = asked.number("bound", own.bound, farthest)
         shape, bases = own.shape, None
         if len(sums) != (len(shape) if kind == "modes" else 1):
             asked.refuse("the number of sums")
@@ -86,6 +91,7 @@ class SampleTerms:
             mean = arrays.take("mean", (math.prod(shape),), -_LARGEST, _LARGEST)
         return replace(
             own,
+            bound=bound,
             step=step,
             shares=tuple(one.share for one in sums),
             mean=mean,

@@ -59,13 +59,18 @@ class Samples:
     ) -> None:
         self._chunks, self._rows_of, self._read_once = chunks, rows_of, read_once
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether they are one chunk in memory."""
+        return isinstance(self._chunks, list) and self._rows_of is None
+
     def check(self) -> None:
         """Refuse malformed samples, and count them."""
         if not self._read_once:
             for _ in self.chunks():
                 pass
 
-    def chunks(self, many: int = 1) -> Iterator[Chunk]:
+    def chunks(self, chunks_at_once: int = 1) -> Iterator[Chunk]:
         """Yield rows and their further coordinates, chunk by chunk, all checked.
 
         Raises

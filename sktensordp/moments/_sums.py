@@ -23,11 +23,13 @@ of a sample, so that their products with it are moments, too.
 
 **Integers.** A product in floating point of several samples would depend on who else is
 among them. So each sample becomes integers by itself, in this order: the released mean
-is subtracted; cells are clipped to the bound; they are truncated to whole numbers of up
-to 2^b; the exact squared length is compared with 4^b; a longer sample is scaled down in
-integers. Lengths are summed in doubles, which are exact below 2^53 and never fall below
-it again: 2^20 cells of 2^22 would wrap integers of 64 bits to a length of 0. The door
-checks them once more before a sample enters a sum (``measure/_sums.py``).
+is subtracted; cells are divided by the bound, or by the largest of them if that is
+larger; they are truncated to whole numbers of up to 2^b; the exact squared length is
+compared with 4^b; a longer sample is scaled down in integers. A sample with a cell
+beyond the bound is at least 2^b long then, so that it is scaled to the bound, and keeps
+its direction. Lengths are summed in doubles, which are exact below 2^53 and never fall
+below it again: 2^20 cells of 2^22 would wrap integers of 64 bits to a length of 0. The
+door checks them once more before a sample enters a sum (``measure/_sums.py``).
 
 Products of these integers are exact in float64 for up to 2^(52 - 2b) samples at a time,
 because the absolute values of all terms of a cell add up to less than 2^53. The sums of
@@ -69,6 +71,7 @@ BASIS_BITS = 24
 _LIMB = 2**32 - 1
 # Bits of the lower half of a square.
 _HALF_BITS = 22
+LARGEST_CELL = float(np.finfo(float).max)
 
 # Samples, and their further coordinates or None.
 Chunk = tuple[NDArray[np.floating], NDArray[np.float64] | None]
@@ -127,7 +130,7 @@ class _SampleSums(Sums):
         return 2.0**self.length_bits if self.step else math.inf
 
     @property
-    def n_changed(self) -> int:
+    def n_moved(self) -> int:
         """Number of sums that are rounded after they are summed: all."""
         return math.prod(self.shape)
 
@@ -285,7 +288,7 @@ class Question:
     further: float = 0.0
     n_further: int = 0
 
-    many = 1
+    chunks_at_once = 1
 
     def __post_init__(self) -> None:
         for basis in self.bases or ():
@@ -343,9 +346,15 @@ class Question:
         for start in range(0, len(rows), size):
             block = slice(start, start + size)
             of_block = None if further is None else further[block]
-            cells = _cells(rows[block], self, of_block)
+            cells = self.vectors(rows[block], of_block)
             for one, total in zip(self.sums, totals, strict=True):
                 one.add(total, cells)
+
+    def vectors(
+        self, rows: NDArray[np.floating], further: NDArray[np.float64] | None
+    ) -> NDArray[np.float64]:
+        """The vector whose moments a sample adds, for each sample."""
+        return _cells(rows, self, further)
 
     def read(
         self, answers: Sequence[tuple[NDArray[np.float64], float]]
@@ -383,22 +392,21 @@ def _cells(
 
     Without noise, nothing has to be exact, and they are floats.
     """
-    exact, bound, (limit, further_limit) = (
-        question.step > 0,
-        question.bound,
-        question.limits,
-    )
+    exact, bound = question.step > 0, question.bound
+    limit, further_limit = question.limits
     cells = np.array(rows, dtype=float, order="C")
     if question.mean is not None:
         with np.errstate(over="ignore"):
             cells -= question.mean
-    if exact:
-        np.clip(cells, -bound, bound, out=cells)
-        cells /= bound
-        cells = _within(_truncated(cells, limit), limit)
-    elif math.isfinite(bound):
-        lengths = np.linalg.norm(cells, axis=1, keepdims=True)
-        cells *= bound / np.maximum(lengths, bound)
+        np.clip(cells, -LARGEST_CELL, LARGEST_CELL, out=cells)
+    if math.isfinite(bound):
+        # Of this size, squares are finite, and no cell is larger than 1.
+        cells /= np.maximum(np.abs(cells).max(axis=1, keepdims=True), bound)
+        if exact:
+            cells = _within(_truncated(cells, limit), limit)
+        else:
+            lengths = np.linalg.norm(cells, axis=1, keepdims=True)
+            cells *= bound / np.maximum(lengths, 1.0)
     if question.bases is not None:
         unit = 2.0**BASIS_BITS if exact else None
         cells = projected(cells, question.shape, question.bases, unit)

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MAX_DENOMINATOR = 2**50
-# With up to so many steps of the lattice a scale, or scales a step, floating point
-# decides nearly all draws.
+# Up to this many lattice steps per scale, or scales per step, floating point decides
+# nearly all draws.
 _FINEST, _COARSEST = 2**26, 2**20
 _ERROR, _LEAST = 2.0**-40, 2.0**-23
 
@@ -112,11 +112,11 @@ def _by_inversion(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Magnitudes and signs: floor(-log(U) denominator / numerator), U uniform.
 
-    A word gives the sign and the first 63 digits of U. With U at the middle of what
-    these leave, floating point is off by less than `_ERROR` in the logarithm, if U is
-    at least `_LEAST`: by 2^-41 since the other digits are unknown, by 2^-52 in U, and
-    by a relative 2^-46 in a logarithm below 16. Where such an error could change the
-    integer part, more digits are drawn.
+    A word gives the sign and the first 63 digits of U. If U is taken at the middle of
+    the interval that these leave, and is at least `_LEAST`, the computed logarithm is
+    off by less than `_ERROR`: by 2^-41 because the other digits are unknown, by 2^-52
+    in U, and by a relative 2^-46 in a logarithm below 16. Where such an error could
+    change the integer part, more digits are drawn.
     """
     words = bits.random_raw(size)
     uniform = (words >> np.uint64(1)).astype(float)
@@ -236,7 +236,7 @@ def _all_succeed(
     numerators: NDArray[np.uint64],
     denominator: int,
 ) -> NDArray[np.intp]:
-    """Keep places with probability exp(-times * numerators / denominator) each."""
+    """Keep each place with probability exp(-times * numerators / denominator)."""
     n_done, running, kept = 0, places, []
     while running.size:
         is_done = times[running] == n_done
@@ -252,7 +252,7 @@ def _bernoulli_exp_half_square(
 ) -> NDArray[np.bool_]:
     """Bernoulli(exp(-x^2 / 2)) for 0 <= x = numerators / denominator <= 1.
 
-    Bernoulli(x^2 / (2 k)) is two draws, which do not overflow.
+    Bernoulli(x^2 / (2 k)) takes two draws, whose integers do not overflow.
     """
     return _by_series(bits, numerators, lambda k: (denominator, 2 * denominator * k))
 

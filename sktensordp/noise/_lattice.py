@@ -258,21 +258,21 @@ class GaussianLattice:
         epsilon = _residual_epsilon(finest, self.n_cells, log_half)
         return replace(self, sigma=sigma, residual_epsilon=epsilon)
 
-    def l2_sensitivity(self, sensitivity: float, n_changed: int) -> float:
+    def l2_sensitivity(self, sensitivity: float, n_differing: int) -> float:
         """L2 sensitivity of values that are rounded to the lattice.
 
         Parameters
         ----------
         sensitivity : float
             L2 sensitivity of the values before rounding.
-        n_changed : int
+        n_differing : int
             Largest number of values that differ between neighbouring data sets.
 
         Returns
         -------
         sensitivity : float
         """
-        return sensitivity + float(np.max(self.step)) * math.sqrt(n_changed)
+        return sensitivity + float(np.max(self.step)) * math.sqrt(n_differing)
 
     def randomize(
         self,
@@ -403,7 +403,7 @@ def _unrepresentable_range() -> ValueError:
 
 
 def _check_finest(finest: float, clip: float) -> None:
-    """Refuse noise of so many steps that sums with it would not be exact."""
+    """Refuse noise with so many steps that sums with it would not be exact."""
     if finest * clip > _LARGEST_INTEGER / 2:
         raise ValueError(
             "The range of the values is too small for the noise. Declare a larger "
@@ -443,7 +443,7 @@ def _plain(value: float | NDArray[np.floating]) -> float | NDArray[np.float64]:
 
 
 def columns_of(value: Any, columns: Any) -> Any:
-    """The values of some columns, where a scalar stands for all columns, or None."""
+    """The values of some columns; a scalar, for all columns, or None stays as it is."""
     return value if np.ndim(value) == 0 else value[columns]
 
 
@@ -451,7 +451,7 @@ def _lattice_index(
     values: NDArray[np.floating],
     low: float | NDArray[np.floating],
     step: float | NDArray[np.floating],
-    n_steps: Any,
+    n_steps: float | NDArray[np.floating] | NDArray[np.integer] | None,
     out: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
     """Steps from `low` to each value, rounded, and clipped to the range."""

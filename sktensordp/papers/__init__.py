@@ -1,7 +1,7 @@
-"""The five papers as printed, and what serves comparisons with them alone.
+"""The five papers as printed, and estimators that only serve comparisons with them.
 
-Each class named ``Published...`` states the guarantee that really holds beside the
-claim of its paper, and warns with ``UnsoundClaimWarning`` where the claim is false.
+Each class named ``Published...`` states the guarantee that really holds next to the
+claim of its paper, and warns with ``UnsoundClaimWarning`` if the claim is false.
 ``BiScaler(None)``, the published bi-scaling, warns with ``PrivacyLeakWarning`` instead.
 """
 

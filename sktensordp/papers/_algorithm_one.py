@@ -1,4 +1,4 @@
-"""The paper's learning for general tasks, with the noise that it claims to suffice."""
+"""The paper's training for general tasks, with the noise that it claims suffices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,13 +12,14 @@ from scipy.special import expit
 from ..encoding._channels import BallChannel
 from ..encoding._learned import LearnedEncoder, make_trainer
 from ..encoding._maps import CodeMap, MapShape
+from ..encoding._tasks import Task
 from ..encoding._training import Model, Sample
 from ..tensor._threads import one_blas_thread
 
 # Appendix A.8: Adam's learning rate, and steps of an epoch.
 _RATE, _N_STEPS = 1e-3, 15
 N_EPOCHS = 2000
-# On the encoder's squared parameters; 0.001 or 0.2 in the paper.
+# Penalty on the encoder's squared parameters; 0.001 or 0.2 in the paper.
 _PENALTY = 0.001
 _DECAYS, _TINY = (0.9, 0.999), 1e-8
 _BLOCK_ROWS = 512
@@ -38,7 +39,9 @@ class OpenChannel(BallChannel):
     spread = 1.0
 
     @classmethod
-    def of(cls, n_outputs: int, sensitivity: float, epsilon: float) -> Self:
+    def from_sensitivity(
+        cls, n_outputs: int, sensitivity: float, epsilon: float
+    ) -> Self:
         """The channel whose noise keeps epsilon for codes within a distance."""
         variance = 2 * (sensitivity / epsilon) ** 2
         return cls("laplace", n_outputs, variance, 1, sensitivity)
@@ -48,14 +51,14 @@ class OpenChannel(BallChannel):
         return codes.astype(float, copy=False)
 
     def backward(
-        self, codes: Any, noise: Any, saved: Any, slopes: NDArray[np.float64]
+        self, codes: object, noise: object, saved: object, slopes: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Gradient in the codes, equal to that in the released codes."""
         return slopes
 
 
 def published_encoder(
-    task: Any,
+    task: Task,
     X: NDArray[np.floating],
     epsilon: float,
     *,
@@ -113,7 +116,9 @@ def published_encoder(
     def draw() -> tuple[Model, Sample]:
         """The model and its training sample, with noise for the present codes."""
         codes = CodeMap(encoder, theta[:split])(rows)
-        channel = OpenChannel.of(n_components, l1_diameter(codes), epsilon)
+        channel = OpenChannel.from_sensitivity(
+            n_components, l1_diameter(codes), epsilon
+        )
         noise = channel.draw(len(rows), rng)
         model = Model(encoder, channel, decoder)
         return model, Sample(rows, trainer.targets, noise)
@@ -181,9 +186,13 @@ class LogisticMap(MapShape):
         return np.concatenate([array.ravel() for array in arrays])
 
     def gradient(
-        self, vector: NDArray[np.float64], rows: Any, hidden: Any, slopes: Any
+        self,
+        vector: NDArray[np.float64],
+        rows: NDArray[np.float64],
+        hidden: NDArray[np.float64] | None,
+        slopes: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-        """As that of `MapShape`; with hidden units, A stays zero."""
+        """As in `MapShape`; with hidden units, A stays zero."""
         gradient, inner = super().gradient(vector, rows, hidden, slopes)
         if self.n_hidden:
             self.split(gradient)[0][:] = 0
@@ -204,8 +213,8 @@ def l1_diameter(points: NDArray[np.float64]) -> float:
     Notes
     -----
     |x|_1 is the largest of all sums of +x_i and -x_i. The diameter is therefore the
-    largest range of the points along the 2^(n - 1) vectors of signs. If these are not
-    fewer than the points, all pairs of points are compared instead.
+    largest range of the points along the 2^(n - 1) vectors of signs. If there are at
+    least as many vectors as points, all pairs of points are compared instead.
     """
     n_points, n = points.shape
     if n - 1 < np.log2(n_points):

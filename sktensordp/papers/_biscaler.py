@@ -75,8 +75,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         noise.
     value_bounds : tuple of (float, float), default=None
         Public range, to which values are clipped. If it is None and `epsilon` is
-        finite, the range is read off the values with a ``PrivacyLeakWarning``, and the
-        guarantee is void.
+        finite, the fit reads the range off the values with a ``PrivacyLeakWarning``,
+        and the guarantee is void.
     shape : tuple of int, default=None
         Sizes of the modes. By default they are the largest coordinates plus one.
     modes : tuple of (int, int), default=(0, 1)
@@ -98,7 +98,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         Means of the rows and of the columns, less `offset_`; zero where nothing was
         observed. The lower mode comes first.
     scale_ : float
-        The common scale: that of an entry whose row and column have no observed value.
+        The common scale, which is also that of an entry whose row and column have no
+        observed value.
     scales_ : list of two ndarrays of shape (shape_[mode],)
         Scales of the rows and of the columns, positive. The scale of an entry is the
         product of the two; where nothing was observed, each is the square root of
@@ -139,9 +140,9 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     then for their variances. It repeats this until nothing changes, or 1000 times; in
     the second case it gives a ``ConvergenceWarning``. A row or column keeps the common
     scale if it has fewer than two values, or if the means explain its values exactly.
-    If there are such rows or columns, the variances of the others cannot all be one:
-    those of the columns are. If most rows or columns have one or two values, no scales
-    give variances of one.
+    If there are such rows or columns, the variances of the others cannot all be one;
+    then only those of the columns are. If most rows or columns have one or two values,
+    no scales give variances of one.
 
     References
     ----------
@@ -184,8 +185,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     shape_: tuple[int, ...]
     n_features_in_: int
 
-    # Kept from the fit: the modes of rows and columns, the declared range of the
-    # values, and whether the input was a tensor.
+    # The fit keeps the modes of rows and columns, the declared range of the values, and
+    # whether the input was a tensor.
     _modes: tuple[int, ...]
     _domain: tuple[float, float] | None
     _dense: bool | None = None
@@ -209,7 +210,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
     @property
     def _time_is_public(self) -> bool:
-        """The published procedure goes on until the raw values are standardised."""
+        """False for the published procedure: raw values decide when it ends."""
         return self.epsilon is not None
 
     def __sklearn_tags__(self) -> Tags:
@@ -261,7 +262,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         guarantee, domain, randomizers = self._planned_release(where, sizes, values)
         domain = None if self.value_bounds is None else domain
         progress = self._progress("sweep", _MAX_SWEEPS if self.epsilon is None else 1)
-        # Locked, or another thread might store its statistics under this guarantee.
+        # Without the lock, another thread might store its statistics under this
+        # guarantee.
         with progress as on_sweep, self._count_releases().lock:
             noise_by: NoiseBy = "fit" if self._has_noise else "nobody"
             with recorded_fit(self, guarantee, noise_by) as streams:
@@ -342,7 +344,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         return self._unscaled(*self._of_entries(X, z))
 
     def _can_transform(self) -> bool:
-        # Also before a fit, when a Pipeline looks for the method.
+        # This also works before a fit, when a Pipeline looks for the method.
         if self._dense is False:
             raise AttributeError(
                 "transform needs a fit to a tensor. After a fit to coordinates, use "
@@ -427,14 +429,20 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
         return self._at([grid[mode] for mode in self._modes])
 
     def _scaled(
-        self, values: NDArray[np.floating], center: Any, scale: Any
+        self,
+        values: NDArray[np.floating],
+        center: NDArray[np.floating] | float,
+        scale: NDArray[np.floating] | float,
     ) -> NDArray[np.floating]:
         with np.errstate(over="ignore"):
             scaled = (values - center) / scale
         return np.clip(scaled, *self.value_bounds_).astype(values.dtype)
 
     def _unscaled(
-        self, values: NDArray[np.floating], center: Any, scale: Any
+        self,
+        values: NDArray[np.floating],
+        center: NDArray[np.floating] | float,
+        scale: NDArray[np.floating] | float,
     ) -> NDArray[np.floating]:
         with np.errstate(over="ignore"):
             unscaled = center + scale * values
@@ -469,11 +477,11 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
                     raise ValueError(f"No value may exceed {_LARGEST:g} in magnitude.")
             statement = "The means and scales are statistics of the raw values."
             return entry_guarantee(event, statement, source), bounds, ()
-        void_for = None
+        claimed_epsilon = None
         if bounds is None:
             bounds = (0.0, 1.0) if values is None else range_of(values)
             if self._has_noise:
-                void_for = float(self.epsilon)
+                claimed_epsilon = float(self.epsilon)
                 if values is not None:
                     _warn(
                         "`value_bounds` is not given, so the range is read off the "
@@ -489,7 +497,9 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
             statement = f"{_SUMS} were used without noise."
             return entry_guarantee(event, statement, source), bounds, randomizers
         event = dp_event.ComposedDpEvent([r.event for r in randomizers])
-        guarantee = entry_guarantee(event, _STATEMENT, _SOURCE, void_for=void_for)
+        guarantee = entry_guarantee(
+            event, _STATEMENT, _SOURCE, claimed_epsilon=claimed_epsilon
+        )
         return guarantee, bounds, randomizers
 
     def __privacy_plan__(

@@ -35,15 +35,16 @@ if TYPE_CHECKING:
 
 # Dimension of the code in the paper.
 _COMPONENTS = 3
-# Of the variances of noise and code: beyond it, rounding decides what the code is.
+# Largest ratio of the variances of noise and code: beyond it, rounding determines the
+# code.
 _LARGEST_RATIO = 1e12
 
 
 class _PublishedEncoder(LinearEncoder):
-    """Seam of the published encoders: other noise, and no clipping."""
+    """Base of the published encoders, with other noise and without clipping."""
 
     delta, mechanism = 0.0, "laplace"
-    clip: float | str = "auto"
+    _clip_level = None
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn encoder and decoder, and take the sensitivity from the same samples.
@@ -95,7 +96,7 @@ class _PublishedEncoder(LinearEncoder):
     def _guarantee(self, mechanism: str, event: DpEvent) -> PrivacyGuarantee:
         if math.isinf(self.epsilon):
             return super()._guarantee(mechanism, event)
-        return PrivacyGuarantee.of(
+        return PrivacyGuarantee.from_event(
             event,
             unit="sample",
             statement="One call of transform or privatize releases, for each sample, "
@@ -310,9 +311,12 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         return N_EPOCHS
 
     def _learn_maps(
-        self, rows: NDArray[np.floating], y: Any, on_step: Callable[[], bool]
+        self,
+        rows: NDArray[np.floating],
+        y: ArrayLike | None,
+        on_step: Callable[[], bool],
     ) -> FittedCode:
-        """Learn by Algorithm 1, with the noise that it claims to suffice."""
+        """Learn by Algorithm 1, with the noise that the paper claims suffices."""
         epsilon = float(self.epsilon)
         if math.isinf(epsilon):
             return super()._learn_maps(rows, y, on_step)

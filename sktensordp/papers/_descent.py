@@ -1,4 +1,4 @@
-"""The published fit of a CP or a Tucker: stochastic gradient descent over entries."""
+"""The published fit of a CP or Tucker model: stochastic gradient descent."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ..tensor import CPForm, TuckerForm
 
-# The values of a model are sums of products of elements, one of each block. Where such
-# a product may exceed this, a sum of many can overflow in single precision.
+# The values of a model are sums of products of elements, one from each block. If such a
+# product may exceed this, a sum of many can overflow in single precision.
 _LARGEST_PRODUCT = 1e30
 
 
@@ -57,10 +57,10 @@ def descend(
     Returns
     -------
     factors : list of ndarray of shape (n_rows, n_columns)
-        The blocks after the last pass, or after the last one before the descent
-        diverged.
+        The blocks after the last pass or, if the descent diverged, after the last pass
+        before that.
     n_passes : int
-        Number of passes that led there.
+        Number of passes up to then.
     """
     from ._descent_kernels import sgd_pass
 

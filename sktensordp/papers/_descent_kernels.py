@@ -63,9 +63,10 @@ def sgd_pass(
     """One pass of stochastic gradient descent over the entries, in their order.
 
     The cost of an entry is its squared error, plus `ridge` times the squared norms of
-    its rows, plus `core_ridge` times the squared norm of the core. First its rows move,
-    one after the other, then the core of a Tucker; each sees the moves of those before
-    it. A CP is a Tucker with a core of ones that never moves.
+    its rows, plus `core_ridge` times the squared norm of the core. First the entry's
+    rows move, one after the other, then the core of a Tucker model. Each move uses the
+    results of the moves before it. A CP is a Tucker model whose core of ones never
+    moves.
 
     Parameters
     ----------
@@ -73,7 +74,8 @@ def sgd_pass(
         The rows of every entry, as rows of `factors`.
     values : ndarray of shape (n,), float64
     factors : ndarray of shape (n_rows, largest rank), float64
-        Rows of all modes, with as many columns in use as the rank of the mode. Written.
+        Rows of all modes; the rank of the mode is the number of columns in use.
+        Written.
     ranks : ndarray of shape (n_modes,), int
     core : ndarray of shape (n_cells,), float64
         Written.

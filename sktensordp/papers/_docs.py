@@ -12,10 +12,10 @@ random_state : int or None, default=None
 with_shared_text = with_texts(
     {
         "algorithms": """\
-The claim of [1]_ for "input" is true. Those for "gradient" and "output" are false:
-factors, and the core of a Tucker decomposition, are released that were fitted to the
+The claim of [1]_ for "input" is true. The claims for "gradient" and "output" are false:
+they release factors, and the core of a Tucker decomposition, that were fitted to the
 raw values. A fit then warns with ``UnsoundClaimWarning``, and `privacy_guarantee_`
-states what is true.""",
+states the true guarantee.""",
         "descent": """\
 Stochastic gradient descent fits the decomposition to values that are neither centred
 nor scaled, without biases. To compare, use
@@ -28,9 +28,8 @@ perturbation : {"input", "gradient", "output"}, default="input"
     What gets noise: the values (Algorithm 1), the gradients of the last factor
     (Algorithm 2), or the last factor at the end (Algorithm 3).
 value_bounds : tuple of (float, float), default=None
-    Public range, to which values and predictions are clipped. If it is not given, the
-    range is read off the values with a ``PrivacyLeakWarning``, and the guarantee is
-    void.
+    Public range, to which values and predictions are clipped. Without it, the fit reads
+    the range off the values with a ``PrivacyLeakWarning``, and the guarantee is void.
 shape : tuple of int, default=None
     Sizes of the modes. By default they are the largest coordinates plus one.
 max_iter : int, default=25
@@ -45,7 +44,7 @@ gradient_clip : float, default=0.5
         "random_state": RANDOM_STATE,
         "attributes": """\
 privacy_guarantee_ : PrivacyGuarantee
-    The guarantee that holds, with the claim beside it where that is stronger.
+    The guarantee that holds, next to the claim if that is stronger.
 shape_ : tuple of int
     Sizes of the modes.
 value_bounds_ : tuple of (float, float)
@@ -69,6 +68,6 @@ epsilon : float, default=1.0
 Codes are not clipped, and get Laplace noise for the largest
 distance between two codes of the fitting data. `fit` warns with
 ``UnsoundClaimWarning``, since no finite epsilon holds for the samples of other people;
-`privacy_guarantee_` says so beside the claim.""",
+`privacy_guarantee_` states this next to the claim.""",
     }
 )

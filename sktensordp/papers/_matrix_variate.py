@@ -50,8 +50,8 @@ class MatrixVariateGaussian(OfMatrices):
     Notes
     -----
     This is a baseline: you pass its covariances, while
-    :class:`~sktensordp.mechanisms.MatrixGaussian` chooses its own. Their scale is that
-    of the exact guarantee of Gaussian noise.
+    :class:`~sktensordp.mechanisms.MatrixGaussian` chooses its own. The exact guarantee
+    of Gaussian noise determines their scale.
 
     $calibrated_directions
 
@@ -111,7 +111,7 @@ class MatrixVariateGaussian(OfMatrices):
         return directions, sigmas
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
     ) -> PlannedNoise:
         directions, sigmas = design
         return self._noise_along(
@@ -122,10 +122,10 @@ class MatrixVariateGaussian(OfMatrices):
 class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian):
     """Matrix variate Gaussian mechanism (MVG), scaled by its published bound.
 
-    Parameters and attributes are those of `MatrixVariateGaussian`, but `bounds` or
-    `norm_bound` is needed. The scale is that of Theorem 3 of [1]_. Its claim, (epsilon,
-    delta), is true, but the noise is larger than the claim needs:
-    `privacy_guarantee_` states the epsilon that holds beside the claimed one.
+    Parameters and attributes are those of `MatrixVariateGaussian`, but you must pass
+    `bounds` or `norm_bound`. The scale is that of Theorem 3 of [1]_. Its claim,
+    (epsilon, delta), is true, but the noise is larger than the claim needs:
+    `privacy_guarantee_` states the true epsilon next to the claimed one.
 
     References
     ----------
@@ -145,7 +145,7 @@ class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian)
     _theorem = "Chanyaswad et al. (2018), Theorem 3"
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
     ) -> PlannedNoise:
         if math.isinf(domain.radius):
             raise ValueError(
@@ -169,7 +169,7 @@ class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian)
 
 
 def _equal_weights(shape: tuple[int, ...], directions: list[Any]) -> ModeDesign:
-    """These directions, with errors that count the same in every entry."""
+    """A design with these directions, in which errors of all entries count the same."""
     return directions, [np.ones(size) for size in shape]
 
 
@@ -198,7 +198,7 @@ def matrix_variate_bound(
     sensitivity: float,
     radius: float,
 ) -> float:
-    """Bound that the matrix variate Gaussian mechanism puts on its two spectra.
+    """Bound of the matrix variate Gaussian mechanism on its two spectra.
 
     It bounds ||sv(Sigma^-1)||_2 ||sv(Psi^-1)||_2 (Chanyaswad, Dytso, Poor and Mittal
     2018, Theorem 3; Yang et al. 2021, Theorem 4).
@@ -208,7 +208,7 @@ def matrix_variate_bound(
     shape : tuple of (int, int)
     epsilon, delta : float
     sensitivity : float
-        Of the matrix in Frobenius norm.
+        Sensitivity of the matrix in Frobenius norm.
     radius : float
         Largest Frobenius norm of a matrix.
 

@@ -17,7 +17,7 @@ class PrivacyAgnosticEncoder(LinearEncoder):
     As in :class:`~sktensordp.encoding.TaskAwareEncoder`, the code is clipped,
     randomised and decoded, with the same guarantee. The code holds the principal
     components of the task's output, which have the least loss without noise. You must
-    guess which number of components is best with noise.
+    guess how many components are best with noise.
 
     Parameters
     ----------

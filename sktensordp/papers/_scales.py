@@ -3,9 +3,9 @@
 The model of the scales: the squared residual in row i and column j has mean s t_i g_j,
 where s is the common variance, and variance 2 (s t_i g_j)^2, as for a normal residual.
 The priors of log t_i and log g_j are normal with mean zero. Given the columns, the sum
-of squares in a row is taken for normal, and log t_i is estimated by its posterior mode;
-then the columns are estimated given the rows. s and the prior variances of log t and
-log g maximise the likelihood of the sums.
+of squares in a row is treated as normal, and log t_i is estimated by its posterior
+mode; then the columns are estimated given the rows. s and the prior variances of log t
+and log g maximise the likelihood of the sums.
 """
 
 import math
@@ -20,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._random import NoiseStreams
 from .._validation import warn
+from ..completion._entries import Entries
 from ..completion.measurements._sums import SumsRandomizer
 from ..tensor import fit_biases_to_sums
 
@@ -28,8 +29,8 @@ from ..tensor import fit_biases_to_sums
 _COMMON_VARIANCE, _COMMON_E_FOLDS = 0.2, 3.0
 _LOG_VARIANCE, _LOG_E_FOLDS = 0.1, 0.5
 _ROUNDS, _STEPS = 4, 30
-# The published procedure: most sweeps, the change of a standardised value at which they
-# end, and the share of the variance that counts as none.
+# Of the published procedure: the largest number of sweeps, the change of a standardised
+# value at which they end, and the share of the variance that counts as zero.
 _MAX_SWEEPS, _TOLERANCE, _NO_VARIANCE = 1000, 1e-10, 1e-12
 
 
@@ -58,12 +59,14 @@ def private_statistics(
         As for `published_statistics`.
     """
     low, high = means.domain.bounds
+    observed = means.entries
+    assert isinstance(observed, Entries)
     middle, half = means.domain.middle, means.domain.scale
 
     def release(
         randomizer: SumsRandomizer, values: NDArray[np.floating], step: int
     ) -> NDArray[np.float64]:
-        entries = replace(randomizer.entries, values=values)
+        entries = replace(observed, values=values)
         return randomizer.release(entries, streams, step)
 
     sums = release(means, values, 0) - middle * means.counts
@@ -73,7 +76,7 @@ def private_statistics(
     offset = float(np.clip(middle + offset, low, high))
     biases = [factor[:, mode].copy() for mode, factor in enumerate(model.factors)]
     residual = np.clip(values, low, high) - offset
-    columns = means.entries.coordinates.T
+    columns = observed.coordinates.T
     for bias, column in zip(biases, columns, strict=True):
         residual -= bias[column]
     # The randomizer clips the squares to [0, 1].
@@ -106,7 +109,7 @@ def _scales_from_sums(
     common : float
         Positive.
     logs : list of two ndarrays of shape (sizes[mode],)
-        Logarithms of the variances of rows and columns over the common one; zero where
+        Logarithms of the variances of rows and columns over the common one; zero if
         there is no entry.
     """
     sums_by_mode = np.split(sums, sizes[:1])
@@ -218,7 +221,7 @@ def published_statistics(
     values : ndarray of shape (n,), float
     sizes : tuple of (int, int)
     on_sweep : callable, default=None
-        Called after each sweep; a true answer ends the procedure.
+        Called after each sweep; returning true ends the procedure.
 
     Returns
     -------
@@ -228,8 +231,8 @@ def published_statistics(
     scale : float
         The common scale.
     scales : list of two ndarrays of shape (sizes[mode],)
-        The scales of rows and columns; the root of `scale` where the entries do not
-        determine one.
+        The scales of rows and columns; the root of `scale` if the entries do not
+        determine a scale.
     """
     counts = [
         np.bincount(column, minlength=size)
@@ -255,12 +258,12 @@ def published_statistics(
             n = np.maximum(counts[mode], 1)
             plain = np.bincount(column, residual**2, sizes[mode]) / n
             square = np.bincount(column, (residual / others) ** 2, sizes[mode]) / n
-            # Exclude a row for good: its scale would go to zero again.
+            # Exclude a row for good, since its scale would go to zero again.
             varied[mode] &= plain > _NO_VARIANCE
             scales[mode][:] = 1.0
             if varied[mode].any():
                 roots = np.sqrt(square[varied[mode]])
-                # Move their common level to the scale of all.
+                # Move the common level of the scales to the overall scale.
                 level = math.exp(np.mean(np.log(roots)))
                 scales[mode][varied[mode]] = roots / level
                 common *= level

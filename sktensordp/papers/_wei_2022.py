@@ -1,7 +1,7 @@
 """The three algorithms of Wei, Li, Mao and Wang (2022), as printed.
 
 Two things differ: values are clipped to their declared range, without which Algorithm 1
-has no finite epsilon, and there are 25 passes by default where the paper has 100.
+has no finite epsilon, and the default is 25 passes instead of the paper's 100.
 
 Stochastic gradient descent (Eq. 6 and 7) fits a CP or Tucker decomposition without
 biases or offset. Algorithm 1 adds Laplace noise to the values first, Algorithm 2 adds
@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 
@@ -103,19 +103,20 @@ class _Algorithm(Measurement):
 
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
-        """The guarantee that holds, and the published claim if it is stronger."""
+        """The guarantee that holds, with the published claim if that is stronger."""
         problem = self.problem
         if math.isinf(problem.epsilon):
             return guarantee_without_noise()
         lattice = self._lattice
         return _guarantee_of(
-            self.name, problem.epsilon, lattice, void_for=problem.void_for
+            self.name, problem.epsilon, lattice, claimed_epsilon=problem.claimed_epsilon
         )
 
     def measure(
-        self, entries: Entries, streams: NoiseStreams, on_sweep: OnSweep
+        self, entries: Entries, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> tuple[list[NDArray[np.float64]], int, np.dtype]:
         """Run the algorithm, and return the blocks."""
+        assert streams is not None
         problem, shape, dtype = self.problem, entries.shape, entries.dtype
         private, last = math.isfinite(problem.epsilon), len(shape) - 1
         generator = _generator(streams, 0)
@@ -143,7 +144,7 @@ class _Algorithm(Measurement):
             return bool(stopped)
 
         factors, n_iter = descend(
-            problem.entries.coordinates,
+            entries.coordinates,
             values,
             factors,
             rate=self.learning_rate,
@@ -171,8 +172,12 @@ class _Algorithm(Measurement):
             )
         return factors, max(n_iter, 1), dtype
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
-        """Make a model of the blocks."""
+    def complete(
+        self,
+        released: tuple[list[NDArray[np.float64]], int, np.dtype],
+        on_sweep: OnSweep,
+    ) -> Outcome:
+        """Make a model from the blocks."""
         blocks, n_iter, dtype = released
         problem = self.problem
         model = problem.form.point_model(problem.shape, math.nan, dtype, blocks=blocks)
@@ -184,7 +189,7 @@ def _guarantee_of(
     epsilon: float,
     lattice: LaplaceLattice | None = None,
     *,
-    void_for: float | None = None,
+    claimed_epsilon: float | None = None,
 ) -> PrivacyGuarantee:
     """Guarantee that holds for an algorithm, with the published claim if stronger."""
     from dp_accounting import dp_event
@@ -198,8 +203,10 @@ def _guarantee_of(
         )
     event = PureDpEvent(float(epsilon))
     if lattice is not None:
-        event = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
-    return entry_guarantee(event, _INPUT, source, void_for=void_for, local=None)
+        event = LatticeLaplaceDpEvent.from_lattice(lattice, lattice.n_steps)
+    return entry_guarantee(
+        event, _INPUT, source, claimed_epsilon=claimed_epsilon, local=None
+    )
 
 
 def _generator(streams: NoiseStreams, number: int) -> np.random.Generator:
@@ -217,9 +224,9 @@ def _spherical(
 
 
 class _PublishedCompletion(BaseCompletion):
-    """Seam of the published algorithms: another measurement, and fewer parameters.
+    """Base of the published algorithms: another measurement, and fewer parameters.
 
-    `BaseCompletion` reads what it takes as given here.
+    The other parameters, which `BaseCompletion` reads, have fixed values here.
     """
 
     delta, unit, levels, level_prior, side_information = 0.0, "entry", None, None, None
@@ -269,7 +276,7 @@ class _PublishedCompletion(BaseCompletion):
         tags.non_deterministic = True
         return tags
 
-    def _measurement(self, problem: Problem, *_: Any) -> Measurement:
+    def _measurement(self, problem: Problem, *_: object) -> Measurement:
         algorithm = _Algorithm(
             problem,
             name=self.perturbation,
@@ -293,16 +300,18 @@ class _PublishedCompletion(BaseCompletion):
         epsilon, domain = float(self.epsilon), domain_of(self)
         if math.isinf(epsilon):
             return guarantee_without_noise()
-        void_for = None if domain.is_declared else epsilon
-        return _guarantee_of(self.perturbation, epsilon, void_for=void_for)
+        claimed_epsilon = None if domain.is_declared else epsilon
+        return _guarantee_of(
+            self.perturbation, epsilon, claimed_epsilon=claimed_epsilon
+        )
 
     @property
     def _randomizes_single_values(self) -> bool:
-        """False: the published algorithms have no further batches, and no clients."""
+        """False: the published algorithms support no further batches and no clients."""
         return False
 
     def __expected_error__(
-        self, X: Any, y: Any = None, n_users: int | None = None
+        self, X: ArrayLike, y: ArrayLike | None = None, n_users: int | None = None
     ) -> NoReturn:
         raise ValueError(f"The expected error of {type(self).__name__} is not known.")
 

@@ -1,13 +1,12 @@
 """Yang, Xiang, Chen, Li and Li (2021): directional noise for tensor-valued queries.
 
 The claims of these theorems are true, the third with the constant of its proof. But the
-noise is larger than the claims need, so the guarantees state the true epsilon, by
-the exact curve of Gaussian noise (Balle and Wang 2018, Theorem 8), beside the claim.
+noise is larger than the claims need, so the guarantees state the true epsilon, by the
+exact curve of Gaussian noise (Balle and Wang 2018, Theorem 8), next to the claim.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ from ..privacy.calibration._sensitivity import SensitivitySet
 
 
 class PublishedDirections(DirectionalNoise):
-    """Gaussian noise with directions, whose variances a paper chooses."""
+    """Gaussian noise along directions, with the variances of a paper."""
 
     _theorem = ""
 
@@ -44,7 +43,7 @@ class PublishedDirections(DirectionalNoise):
         raise NotImplementedError
 
     def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: Any
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
     ) -> PlannedNoise:
         sigmas = self._sigmas(shape, domain, design)
         return self._noise_along(shape, domain, design, sigmas, rescale=False)
@@ -61,8 +60,8 @@ class PublishedTensorVariateGaussian(PublishedDirections, TensorVariateGaussian)
     Parameters and attributes are those of
     :class:`~sktensordp.mechanisms.TensorVariateGaussian`. The variances are those of
     Theorem 1 with Equation 25 of [1]_. Its claim, (epsilon, delta), is true, but the
-    noise is larger than the claim needs: `privacy_guarantee_` states the epsilon
-    that holds beside the claimed one.
+    noise is larger than the claim needs: `privacy_guarantee_` states
+    the true epsilon next to the claimed one.
 
     References
     ----------
@@ -91,7 +90,7 @@ class PublishedTensorVariateGaussian(PublishedDirections, TensorVariateGaussian)
 
 
 class _PublishedOneMode(PublishedDirections):
-    """Noise whose variances are published for one mode."""
+    """Noise with published variances along one mode."""
 
     mode: int
 
@@ -115,8 +114,8 @@ class PublishedUnimodalDirectionalNoise(_PublishedOneMode, UnimodalDirectionalNo
     Parameters and attributes are those of
     :class:`~sktensordp.mechanisms.UnimodalDirectionalNoise`. The variances are those of
     Theorem 2 with Equation 28 of [1]_. Its claim, (epsilon, delta), is true, but the
-    noise is larger than the claim needs: `privacy_guarantee_` states the epsilon
-    that holds beside the claimed one.
+    noise is larger than the claim needs: `privacy_guarantee_` states
+    the true epsilon next to the claimed one.
 
     References
     ----------
@@ -146,12 +145,13 @@ class PublishedIndependentDirectionalNoise(
     """Independent directional noise (IDN) with the published variances.
 
     Parameters and attributes are those of
-    :class:`~sktensordp.mechanisms.IndependentDirectionalNoise`, but `bounds` is needed:
-    the widest range counts for all entries. The variances are those of Theorem 3 of
-    [1]_, for I entries in [a, b]. Its constant s is (b - a) sqrt(I) here, as its proof
-    needs; the journal prints (b - a) / sqrt(I), which is too small by a factor I. With
-    the right constant the claim is true, but the noise is larger than the claim needs:
-    `privacy_guarantee_` states the epsilon that holds beside the claimed one.
+    :class:`~sktensordp.mechanisms.IndependentDirectionalNoise`, but you must pass
+    `bounds`: the widest range counts for all entries. The variances are those of
+    Theorem 3 of [1]_, for I entries in [a, b]. Its constant s is (b - a) sqrt(I) here,
+    as its proof needs; the journal prints (b - a) / sqrt(I), which is too small by a
+    factor I. With the right constant the claim is true, but the noise is larger than
+    the claim needs: `privacy_guarantee_` states
+    the true epsilon next to the claimed one.
 
     References
     ----------

@@ -10,8 +10,8 @@ class PublishedMatrixGaussian(PublishedTensorVariateGaussian, MatrixGaussian):
     Parameters and attributes are those of
     :class:`~sktensordp.mechanisms.MatrixGaussian`. The variances are those of Theorem 1
     of [1]_. Its claim, (epsilon, delta), is true, but the noise is larger than the
-    claim needs: `privacy_guarantee_` states the epsilon that holds beside the claimed
-    one.
+    claim needs: `privacy_guarantee_` states
+    the true epsilon next to the claimed one.
 
     References
     ----------

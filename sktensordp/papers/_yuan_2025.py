@@ -1,7 +1,7 @@
 """Yuan, Tang, Huang and Wang (2025): local differential privacy for tensors (TLDP).
 
-Their Theorem 1 divides the probability of keeping an entry by a density. But no other
-input can give an output that equals the input exactly, so that no pure epsilon holds.
+Their Theorem 1 divides the probability of keeping an entry by a density. But an output
+that equals the input exactly can come from no other input, so no pure epsilon holds.
 For large tensors, hardly any entry is kept: what remains is noise with a budget of
 epsilon for every entry.
 """
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 # Denominator of the probability of keeping.
 _TOTAL = 2**60
-# At small budgets, a Gaussian lattice clips its noise where e^-400 of the mass is left.
+# For small budgets, a Gaussian lattice clips its noise where e^-400 of the mass is
+# left.
 _LOG_TAIL = 400.0
 _LEAST_REVEALED = 1e-300
 
@@ -106,7 +107,7 @@ class _Response:
         thresholds = np.floor(self._entry_keeps * _TOTAL).astype(np.int64)
 
         def respond(
-            block: NDArray[np.floating], bits: Any, columns: slice
+            block: NDArray[np.floating], bits: np.random.BitGenerator, columns: slice
         ) -> NDArray[np.float64]:
             if self.n_levels is not None:
                 step = self.domain.width / (self.n_levels - 1)
@@ -124,10 +125,10 @@ class _Response:
 class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
     """Algorithms 1 and 2 of TLDP: each entry is kept, or receives continuous noise.
 
-    The claim of [1]_, pure `epsilon` for a sample, all entries together, is false at
+    The claim of [1]_, pure `epsilon` for all entries of a sample together, is false at
     every size: `fit` warns with ``UnsoundClaimWarning``, and `privacy_guarantee_`
-    states the epsilon that holds at `delta` beside the claimed one.
-    :class:`~sktensordp.mechanisms.TensorRandomizedResponse` keeps what it claims.
+    states the epsilon that holds at `delta` next to the claimed one.
+    The claims of :class:`~sktensordp.mechanisms.TensorRandomizedResponse` hold.
 
     Parameters
     ----------
@@ -180,7 +181,7 @@ class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
     ((1.0, 0.0), True)
     """
 
-    # All else follows from epsilon.
+    # Everything else follows from epsilon.
     keep_probability = scale = None
     debias = True
 
@@ -286,7 +287,7 @@ class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
             density = 0.5 / scale
             ends: tuple[Any, Any] = domain.low, domain.high
             lattice = laplace_lattice(*ends, epsilon)
-            entry_event = LatticeLaplaceDpEvent.of(lattice, lattice.n_steps)
+            entry_event = LatticeLaplaceDpEvent.from_lattice(lattice, lattice.n_steps)
             event, tail = dp_event.SelfComposedDpEvent(entry_event, size), 0.0
         else:
             scale = width / math.sqrt(2 * epsilon)
@@ -305,7 +306,7 @@ class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
         counts = np.array([size]) if kinds is None else np.bincount(kinds)
         with np.errstate(divide="ignore"):
             log_hidden = float(counts @ np.log1p(-keeps) + np.log1p(-tail))
-        # Never 0, however small: no pure epsilon holds.
+        # This is never 0, however small: no pure epsilon holds.
         revealed = max(-math.expm1(log_hidden), _LEAST_REVEALED)
         event = RevealingDpEvent(revealed, event)
         randomizer = _Response(domain, lattice, keeps, kinds, self.n_levels, scale)

@@ -1,4 +1,4 @@
-"""Pictures with one curve per label, among them those of errors over epsilon."""
+"""Pictures with one curve per label, including errors over epsilon."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._extras import imported
@@ -25,6 +26,8 @@ from . import _style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
 
     from ..model_selection import ExpectedError
 
@@ -46,7 +49,7 @@ class CurvesDisplay:
 
     notes: Mapping[str, str] | None
     ax_: Any
-    figure_: Any
+    figure_: Figure | SubFigure
     lines_: list[Any]
 
     def _start(
@@ -70,7 +73,7 @@ class CurvesDisplay:
 
 
 class EpsilonsDisplay(CurvesDisplay):
-    """Base of displays over epsilon, some of whose curves stand at mere claims."""
+    """Base of displays over epsilon; some curves may be drawn at claimed epsilons."""
 
     curves: Mapping[str, Any]
     true_epsilons: Mapping[str, ArrayLike] | None
@@ -78,7 +81,7 @@ class EpsilonsDisplay(CurvesDisplay):
     _epsilons: Callable[[str], NDArray[np.float64]]
 
     def _with_guarantees(self, guarantees: Mapping[str, OfCurve]) -> Self:
-        """Note the true epsilons of mere claims, and how the guarantees differ."""
+        """Note the true epsilons of curves at claims, and how the guarantees differ."""
         self.true_epsilons = {
             label: np.array([np.nan if g is None else g.epsilon for g in of_curve])
             for label, of_curve in guarantees.items()
@@ -104,18 +107,18 @@ class EpsilonsDisplay(CurvesDisplay):
         order = np.argsort(epsilons)[: np.count_nonzero(np.isfinite(epsilons))]
         return f"{text}: {at_claim(true.ravel()[order])}"
 
-    def _draw_level(self, value: float, line: Any, **options: Any) -> Any:
+    def _draw_level(self, value: float, line: object, **options: Any) -> Line2D:
         """Draw a horizontal line, in grey."""
         style = {"color": _style.shade(self.ax_, 0.65), "linestyle": line, **options}
         return self.ax_.axhline(value, linewidth=1.2, **style)
 
     def _label_axes(self, y_label: str) -> None:
-        """Make epsilon logarithmic, with a tick at every finite epsilon if few."""
+        """Make epsilon logarithmic; few finite epsilons get a tick each."""
         self.ax_.set(xscale="log", xlabel="epsilon (more privacy to the left)")
         self.ax_.set_ylabel(_style.wrapped(y_label, 60))
         ticks = np.unique(np.concatenate([*map(self._epsilons, self.curves), []]))
         ticks = ticks[np.isfinite(ticks)]
-        if len(ticks) <= 10:  # Labels of more would overlap.
+        if len(ticks) <= 10:  # More labels would overlap.
             self.ax_.set_xticks(ticks, labels=[shown(tick) for tick in ticks])
             self.ax_.set_xticks([], minor=True)
 
@@ -188,7 +191,7 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
     @classmethod
     def from_search(
         cls,
-        search: Any,
+        search: BaseEstimator,
         *,
         references: Mapping[str, float] | None = None,
         ax: Axes | None = None,
@@ -265,7 +268,7 @@ class PrivacyUtilityDisplay(EpsilonsDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         X: ArrayLike,
         y: ArrayLike,
         *,
@@ -473,7 +476,7 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         X: ArrayLike,
         y: ArrayLike | None = None,
         *,
@@ -593,7 +596,7 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         self._label_axes(next(iter(self.curves.values())).what)
         low, high = self.ax_.get_ylim()
         if high < 10 * low:
-            # They span less than a decade: plain numbers.
+            # Errors that span less than a decade get plain numbers.
             errors.set_major_locator(ticker.AutoLocator())
             errors.set_major_formatter(ticker.ScalarFormatter())
             self.ax_.set_yticks([], minor=True)
@@ -615,7 +618,7 @@ class ExpectedErrorDisplay(EpsilonsDisplay):
         (drawn,) = self.ax_.plot(x[order], y[order], markersize=4, **style)
         self.lines_.append(drawn)
         # The error of a mechanism without noise is zero, and that of some encoders a
-        # rounded zero, neither of which a logarithmic axis can show.
+        # rounded zero; a logarithmic axis can show neither.
         for error in curve.errors[~is_finite]:
             if error > 1e-12 * curve.errors.max():
                 like = {"color": drawn.get_color(), "linestyle": drawn.get_linestyle()}
@@ -651,7 +654,7 @@ def _params_text(params: Mapping[str, Any]) -> str:
     )
 
 
-def _sign_and_name(scoring: Any, *estimators: Any) -> tuple[int, str]:
+def _sign_and_name(scoring: object, *estimators: object) -> tuple[int, str]:
     """Sign that turns a score into the metric to draw, and the label of its axis.
 
     The score of a scorer that is an object keeps its sign, so its label names it.
@@ -676,7 +679,7 @@ def _sign_and_name(scoring: Any, *estimators: Any) -> tuple[int, str]:
     return sign, f"{prefix}{name} on held-out data"
 
 
-def estimators_by_label(estimator: Any) -> Mapping[str, Any]:
+def estimators_by_label(estimator: BaseEstimator) -> Mapping[str, Any]:
     """Estimators by label; a single one gets the name of its class."""
     is_single = not isinstance(estimator, Mapping)
     return {type(estimator).__name__: estimator} if is_single else estimator
@@ -688,8 +691,8 @@ def is_true(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
         return False
     if guarantee.claimed is not None:
         return math.isclose(guarantee.epsilon, epsilon, rel_tol=1e-3)
-    # A fit may keep less than the epsilon requested. For a unit, the guarantee is
-    # planned for any number of sums, which gives a little more than any fit keeps.
+    # A fit may spend less than the requested epsilon. If a unit is protected, the plan
+    # covers any number of sums, so its epsilon is slightly larger than that of any fit.
     slack = 0.02 + 1e-3 * epsilon if isinstance(guarantee.unit, int) else 0.0
     return guarantee.epsilon <= epsilon * (1 + 1e-6) + slack
 
@@ -697,7 +700,7 @@ def is_true(epsilon: float, guarantee: PrivacyGuarantee | None) -> bool:
 def difference_notes(
     guarantees: Mapping[str, OfCurve], *, at_delta: bool = True
 ) -> dict[str, str]:
-    """How the guarantees of curves differ, besides epsilon: a note by label.
+    """How the guarantees of curves differ, besides epsilon: a note for each label.
 
     Parameters
     ----------
@@ -713,7 +716,7 @@ def difference_notes(
     descriptions = {}
     for label, of_curve in guarantees.items():
         known = [guarantee for guarantee in of_curve if guarantee is not None]
-        # What protects nothing is listed with the delta of its claim.
+        # A guarantee that protects nothing is listed with the delta of its claim.
         deltas = [
             g.claimed[1] if g.claimed and not g.protects else g.delta for g in known
         ]
@@ -735,7 +738,7 @@ def difference_notes(
 
 
 def at_claim(epsilons: NDArray[np.float64]) -> str:
-    """What the legend says of a curve at mere claims that has these true epsilons."""
+    """Legend text for a curve at claimed epsilons, given the true epsilons."""
     if np.isnan(epsilons).any():
         return "requested epsilon, the true one is not known"
     if np.isinf(epsilons).all():

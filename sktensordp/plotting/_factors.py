@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
 from .._extras import imported
 from .._validation import check_modes
@@ -25,10 +26,10 @@ MEANINGS = {
     "feature": "weight × public feature",
 }
 
-# By name, the column of every mode; None where there is none, or it is not released.
+# By name, the column of every mode; None if there is none or it is not released.
 Components = dict[str, list[NDArray[np.float64] | None]]
 
-# A larger mode gets no bar for every index, or no name below every tick.
+# Largest modes with a bar for every index, and with a name below every tick.
 _MOST_BARS = 24
 _MOST_TICKS = 12
 # Characters in the name of an index, and in a line of a title.
@@ -56,8 +57,8 @@ class FactorsDisplay:
     ordered : iterable of int, default=()
         Modes whose indices have an order.
     private : iterable of int, default=()
-        Modes whose factors are not released. A note takes their place, unless `modes`
-        leaves them out, as it must if you pass it.
+        Modes whose factors are not released. A note replaces them. If you pass `modes`,
+        leave them out.
     mode_names : sequence of str, default=None
         Names of all modes; "mode 0" and so on by default.
     n_labels : int, default=3
@@ -144,7 +145,7 @@ class FactorsDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         *,
         modes: Iterable[int] | None = None,
         components: Iterable[str] | None = None,
@@ -300,7 +301,7 @@ class FactorsDisplay:
                 "its place can be divided."
             )
         axes.set_axis_off()
-        # A constrained layout makes the room for titles and labels itself.
+        # A constrained layout makes room for titles and labels itself.
         layout = axes.get_figure(root=True).get_layout_engine()
         fixed = layout is None or layout.adjust_compatible
         space = {"hspace": 0.9, "wspace": 0.3} if fixed else {}
@@ -310,7 +311,7 @@ class FactorsDisplay:
     def _columns(self, mode: int) -> list[NDArray[np.float64] | None]:
         return [columns[mode] for columns in self.components.values()]
 
-    def _draw_column(self, axes: Any, mode: int, column: NDArray[np.float64]) -> None:
+    def _draw_column(self, axes: Axes, mode: int, column: NDArray[np.float64]) -> None:
         axes.tick_params(labelsize="small")
         axes.axhline(0, color=shade(axes, 0.3), linewidth=0.8, zorder=0)
         indices, labels = np.arange(len(column)), self.labels.get(mode)
@@ -325,7 +326,8 @@ class FactorsDisplay:
             return
         axes.set_xlabel(f"index of {name}" if labels is None else name, size="small")
         if labels is None:
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            locator: Any = axes.xaxis.get_major_locator()
+            locator.set_params(integer=True)
         else:
             most = _MOST_TICKS if mode in self.ordered else _MOST_BARS
             ticks = indices[:: -(-len(indices) // most)]
@@ -333,8 +335,8 @@ class FactorsDisplay:
             size = "x-small" if len(ticks) <= _MOST_TICKS else "xx-small"
             axes.set_xticks(ticks, labels=names, rotation=90, fontsize=size)
 
-    def _draw_sorted(self, axes: Any, mode: int, column: NDArray[np.float64]) -> None:
-        """Draw the sorted values, with the names of both ends in the free corners."""
+    def _draw_sorted(self, axes: Axes, mode: int, column: NDArray[np.float64]) -> None:
+        """Draw the sorted values, with the names at both ends in the free corners."""
         order, n = np.argsort(column), self.n_labels
         axes.plot(column[order], color=shade(axes, 0.85), linewidth=1.2)
         if not n:
@@ -347,8 +349,8 @@ class FactorsDisplay:
         _write(axes, "\n".join(["lowest:", *names[-n:]]), **bottom)
 
 
-def _write(axes: Any, text: str, **style: Any) -> None:
-    """Write into axes, for which the layout makes no room."""
+def _write(axes: Axes, text: str, **style: Any) -> None:
+    """Write text into axes; the layout makes no room for it."""
     style |= {"transform": axes.transAxes, "color": shade(axes, 1.0)}
     axes.text(s=text, in_layout=False, **style)
 
@@ -358,7 +360,7 @@ def _shortened(name: object) -> str:
     return text if len(text) <= _LONGEST_NAME else f"{text[:half]}…{text[1 - half :]}"
 
 
-def column_names(model: Any) -> list[list[str | None]]:
+def column_names(model: BaseEstimator) -> list[list[str | None]]:
     """Names of the columns of all factors of a completion, in the order of `factors_`.
 
     Parameters
@@ -376,7 +378,7 @@ def column_names(model: Any) -> list[list[str | None]]:
     released = released_model(model)
     names = released.column_names
     if hasattr(model.decomposition_, "core") and not hasattr(released, "core"):
-        # A CP stored as a Tucker has a single column of ones in place of several.
+        # A CP stored as a Tucker has a single column of ones instead of several.
         names = [
             [None, *np.array(of_mode)[np.any(factor != 1, axis=0)].tolist()]
             for of_mode, factor in zip(names, released.factors, strict=True)
@@ -413,7 +415,7 @@ def components_by_name(
 def choose_components(
     components: Components, names: Iterable[str] | None
 ) -> Components:
-    """Components with the given names, or those that are drawn by default.
+    """Components with the given names, or the default ones.
 
     Parameters
     ----------
@@ -429,7 +431,7 @@ def choose_components(
     Raises
     ------
     ValueError
-        If there is no component of some name.
+        If there is no component with one of the names.
     """
     if names is None:
         biases, terms, columns, features = (

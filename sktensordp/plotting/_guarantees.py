@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
+from sklearn.base import BaseEstimator
 
 from ..privacy import PrivacyGuarantee, privacy_of
 from ..privacy._guarantee import check_guarantee
@@ -36,24 +37,25 @@ _Guarantees = PrivacyGuarantee | Mapping[str, PrivacyGuarantee]
 
 
 class GuaranteesDisplay(CurvesDisplay):
-    """Base of displays of whole guarantees: true curves, and claims beside them.
+    """Base of displays of whole guarantees: true curves, with claims next to them.
 
-    A subclass says which points a true curve has, and which a claim.
+    A subclass computes the points of true curves and of claims.
     """
 
     claimed: Mapping[str, tuple[float, float]] | None
     claims_: dict[str, Any]
-    # By kind of picture: labels of the axes, and of the line that reveals nothing.
+    # By kind of picture: labels of the axes, and of the line for a release that reveals
+    # nothing.
     _labels: ClassVar[dict[str, tuple[str, str]]]
     _nothing: ClassVar[dict[str, str]]
     # Draws guarantees.
     from_guarantee: ClassVar[Callable[..., Any]]
-    # Points of a true curve, and of the worst release that keeps a claim.
+    # Points of a true curve, and of the worst release that satisfies a claim.
     _truth: Callable[[str], _Points]
     _claim: Callable[[float, float], _Points]
 
     @classmethod
-    def from_estimator(cls, estimator: Any, **options: Any) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, **options: object) -> Self:
         """Draw the total guarantees of fitted estimators, pipelines or searches.
 
         Parameters
@@ -88,7 +90,7 @@ class GuaranteesDisplay(CurvesDisplay):
         return cls.from_guarantee(guarantees, **options)
 
     def _draw(self, labels: Iterable[str], kind: str, ax: Axes | None) -> Self:
-        """Draw a kind of picture: curves, claims, and what reveals nothing."""
+        """Draw a picture: curves, claims, and the line that reveals nothing."""
         if kind not in self._labels:
             kinds = " or ".join(map(repr, self._labels))
             raise ValueError(f"kind must be {kinds}, got {kind!r}.")
@@ -121,7 +123,7 @@ class GuaranteesDisplay(CurvesDisplay):
 @_style.with_shared_text
 @dataclass(eq=False, repr=False)
 class PrivacyProfileDisplay(GuaranteesDisplay):
-    """Delta over epsilon of guarantees, or errors of tests that tell neighbours apart.
+    """Delta over epsilon of guarantees, or errors of tests that distinguish neighbours.
 
     Parameters
     ----------
@@ -198,7 +200,7 @@ class PrivacyProfileDisplay(GuaranteesDisplay):
         >>> from matplotlib.figure import Figure
         >>> from sktensordp.plotting import PrivacyProfileDisplay
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> half = PrivacyGuarantee.of(
+        >>> half = PrivacyGuarantee.from_event(
         ...     dp_event.LaplaceDpEvent(0.5), unit="sample", source="none",
         ...     statement="Half of the noise.", claimed=(1.0, 0.0))
         >>> display = PrivacyProfileDisplay.from_guarantee(
@@ -228,7 +230,7 @@ class PrivacyProfileDisplay(GuaranteesDisplay):
         ----------
         kind : {"profile", "tradeoff"}, default="profile"
             "profile" draws delta over epsilon. "tradeoff" draws the smallest type II
-            error over the type I error, of any test that tells two neighbours apart.
+            error over the type I error, of any test that distinguishes two neighbours.
         ax : matplotlib Axes, default=None
             Axes to draw on; new ones by default.
 
@@ -253,7 +255,7 @@ class PrivacyProfileDisplay(GuaranteesDisplay):
 
     def _truth(self, label: str) -> _Points:
         if self._kind == "profile":
-            # Zero is out of sight on a logarithmic axis.
+            # Zero cannot be shown on a logarithmic axis.
             return self.epsilons, np.maximum(self.deltas[label], 1e-300)
         return _ALPHAS, trade_off(self.epsilons, self.deltas[label], _ALPHAS)
 
@@ -289,7 +291,7 @@ class AttackRiskDisplay(GuaranteesDisplay):
     lines_ : list of matplotlib Line2D
         One true curve per label.
     claims_ : dict of str to matplotlib Line2D
-        By label, the curve of the worst mechanism that keeps the claim.
+        By label, the curve of the worst mechanism that satisfies the claim.
 
     See Also
     --------
@@ -354,7 +356,7 @@ class AttackRiskDisplay(GuaranteesDisplay):
         >>> from matplotlib.figure import Figure
         >>> from sktensordp.plotting import AttackRiskDisplay
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> person = PrivacyGuarantee.of(
+        >>> person = PrivacyGuarantee.from_event(
         ...     dp_event.GaussianDpEvent(2.0), delta=1e-5, unit=0, source="none",
         ...     statement="A release.", relation="add-or-remove")
         >>> display = AttackRiskDisplay.from_guarantee(
@@ -413,7 +415,7 @@ class AttackRiskDisplay(GuaranteesDisplay):
     def _claim(self, epsilon: float, delta: float) -> _Points:
         if self._kind == "tpr":
             return self.fprs, 1 - trade_off(epsilon, delta, self.fprs)
-        # The worst release tells the truth with probability delta. Otherwise, it is
+        # The worst release reveals the truth with probability delta. Otherwise, it is
         # right with probability expit(epsilon), unless the prior is a better guess.
         priors = np.asarray(self.priors, dtype=float)
         right = np.maximum(np.maximum(priors, 1 - priors), expit(epsilon))
@@ -454,7 +456,7 @@ class AuditDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *data: Any, ax: Axes | None = None, **options: Any
+        cls, estimator: Any, *data: object, ax: Axes | None = None, **options: Any
     ) -> Self:
         """Audit an estimator on two neighbouring data sets, and draw the result.
 
@@ -555,7 +557,7 @@ def by_label(guarantee: _Guarantees) -> dict[str, PrivacyGuarantee]:
 
 
 def claims_and_notes(guarantees: Mapping[str, PrivacyGuarantee]) -> dict[str, Any]:
-    """What legends say beside true curves: parameters of a display of guarantees."""
+    """Legend texts for claims and differences, as parameters of a display."""
     lists = {label: [g] for label, g in guarantees.items()}
     return {
         "claimed": {label: g.claimed for label, g in guarantees.items() if g.claimed},

@@ -1,4 +1,4 @@
-"""What displays share: styles that differ without colour, legends, and texts."""
+"""Shared by displays: styles that differ even without colour, legends, and texts."""
 
 import textwrap
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ STYLES = list(zip(["-", "--", "-.", ":"] * 13, "os^DvP<*>Xhdp" * 4, strict=True)
 _DASHES = [(1, 1), (5, 1), (3, 1, 1, 1), (8, 3), (1, 4), (8, 2, 1, 2, 1, 2)]
 _DASHES += [(5, 5), (12, 2, 2, 2)]
 REFERENCE_STYLES = [(0, dashes) for dashes in _DASHES]
-# Line of a claim that does not hold; no other curve has it.
+# Line style of a claim that does not hold; no other curve has it.
 CLAIMED_LINE = (0, (2, 3))
-# Characters in a line of a legend, unless it has to be small.
+# Characters in a line of a legend, unless the legend must be small.
 _LONGEST_LINE = 44
 
 _CLAIMED = """\
@@ -37,7 +37,7 @@ figure_ : matplotlib Figure
 with_shared_text = with_texts({"claimed": _CLAIMED, "notes": _NOTES, "axes": _AXES})
 
 
-def new_axes(**options: Any) -> Any:
+def new_axes(**options: object) -> Any:
     """Axes in a new figure whose layout makes room for a legend beside them.
 
     Parameters
@@ -75,7 +75,7 @@ def shade(ax: Any, strength: float) -> str:
     return colors.to_hex((red, green, blue))
 
 
-def claimed_style(ax: Any) -> dict[str, Any]:
+def claimed_style(ax: object) -> dict[str, Any]:
     """Style of a claim that does not hold: thin, dotted and grey, with hollow markers.
 
     Parameters
@@ -121,7 +121,7 @@ def place_legend(
         Passed to ``ax.legend``.
     """
     legend = ax.legend(handles=handles, **options)
-    # A legend that is higher than the axes would make the layout squeeze them.
+    # If the legend is higher than the axes, the layout would squeeze them.
     legend.set_in_layout(False)
     ax.get_figure(root=True).draw_without_rendering()
     legend.set_in_layout(True)

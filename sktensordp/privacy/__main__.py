@@ -1,4 +1,4 @@
-"""``python -m sktensordp.privacy FILE`` prints what the file of a budget recorded."""
+"""``python -m sktensordp.privacy FILE`` prints the releases in the file of a budget."""
 
 import argparse
 import sys

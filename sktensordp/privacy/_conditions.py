@@ -4,18 +4,21 @@ They are clauses of a closed vocabulary, so that the file of a budget can store 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-# A shuffled message, a sampled record and a selected try are protected by what nobody
-# sees, so their events imply these.
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
+# Shuffled messages, sampled records and selected tries are protected because something
+# stays secret, so their events imply these conditions.
 SHUFFLER = "if the shuffler is trusted"
 SECRET_SAMPLE = "if the sample stays secret"
 SECRET_TRIES = "if the number of tries stays secret"
-# Units whose answers are also computed from their own entries.
+# For units whose answers are also computed from their own entries.
 OWN_ANSWERS = "if answers for a person are shown to that person only"
-# Models that project samples without noise.
+# For models that project samples without noise.
 PROJECTIONS = "if projections of the samples are not shown without noise"
-# Fits to what others send.
+# For fits to what clients send.
 CLIENTS = "if clients randomised each value once, with these parameters"
 EXACT_SUMS = "if nobody but a trusted server sees the exact sums"
 ONE_SUM = "if each request reveals one sum only, of no fewer answers than planned"
@@ -33,7 +36,7 @@ VOCABULARY = (
 )
 
 
-def united(conditions: Iterable[str], event: Any) -> tuple[str, ...]:
+def united(conditions: Iterable[str], event: "DpEvent") -> tuple[str, ...]:
     """Conditions and those that an event implies, each once, sorted.
 
     Raises

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from . import _risk
 from ._conditions import clauses, united
@@ -12,6 +12,9 @@ from ._group import for_group, group_relation, split_relation
 from ._html import coloured, curve, rows
 from ._numbers import check_number, checked_integer, exact, shown
 from ._shuffled import shuffled
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 # Relation of a query whose sensitivity the caller vouches for.
 CALLERS_RELATION = "any change within the declared sensitivity"
@@ -24,7 +27,7 @@ _UNITS = {
 }
 
 
-def check_guarantee(guarantee: Any) -> None:
+def check_guarantee(guarantee: object) -> None:
     """Refuse what is not a guarantee."""
     if not isinstance(guarantee, PrivacyGuarantee):
         raise TypeError(
@@ -99,7 +102,7 @@ class PrivacyGuarantee:
     >>> import dp_accounting
     >>> from sktensordp.privacy import PrivacyGuarantee
     >>> noise = dp_accounting.GaussianDpEvent(noise_multiplier=4.0)
-    >>> guarantee = PrivacyGuarantee.of(
+    >>> guarantee = PrivacyGuarantee.from_event(
     ...     noise, delta=1e-5, unit="sample", statement="Gaussian noise.",
     ...     source="Balle and Wang (2018), Theorem 8")
     >>> print(guarantee)
@@ -112,7 +115,7 @@ class PrivacyGuarantee:
     epsilon: float
     delta: float
     unit: str | int
-    event: Any
+    event: "DpEvent"
     statement: str
     source: str
     relation: str = "replace-one"
@@ -162,7 +165,7 @@ class PrivacyGuarantee:
             vars(self)["conditions"] = united((), self.event)
 
     @classmethod
-    def of(cls, event: Any, *, delta: float = 0.0, **fields: Any) -> Self:
+    def from_event(cls, event: "DpEvent", *, delta: float = 0.0, **fields: Any) -> Self:
         """Guarantee of an event; its epsilon is computed at `delta`.
 
         Parameters
@@ -185,12 +188,14 @@ class PrivacyGuarantee:
             event=event, epsilon=event_epsilon(event, delta), delta=delta, **fields
         )
 
-    def derived(self, event: Any, *, delta: float = 0.0, **changes: Any) -> Self:
+    def derived(
+        self, event: "DpEvent", *, delta: float = 0.0, **changes: object
+    ) -> Self:
         """Guarantee of a release that is built on this one, about the same unit.
 
         Its epsilon is computed at `delta`. The unit, relation, statement, source and
-        conditions are those of this guarantee; `claimed` is not. What is built on a
-        release that is not `local` is not, either; otherwise it is not known.
+        conditions are those of this guarantee; `claimed` is not. If this guarantee is
+        not `local`, the result is not, either; otherwise its `local` is None.
 
         Parameters
         ----------
@@ -208,9 +213,9 @@ class PrivacyGuarantee:
         names = ("unit", "relation", "statement", "source", "conditions")
         kept = {name: getattr(self, name) for name in names}
         kept["local"] = local_of([self])
-        return type(self).of(event, delta=delta, **{**kept, **changes})
+        return type(self).from_event(event, delta=delta, **{**kept, **changes})
 
-    def under(self, *conditions: str) -> Self:
+    def with_conditions(self, *conditions: str) -> Self:
         """The same guarantee, if these conditions hold as well.
 
         Parameters
@@ -393,12 +398,12 @@ class PrivacyGuarantee:
         local : bool, default=False
             Whether every unit is randomised by itself, as on people's own devices: by
             a mechanism with `bounds` or `norm_bound`, an encoder, or a client. Then
-            `size` messages change, and the guarantee is that of `size` releases. Where
-            the `local` of this guarantee is None, you vouch for this. It does not hold,
-            and is refused, where noise is added to sums, as by a completion with a
-            perturbation other than "input". The default holds for every release, but is
+            `size` messages change, and the guarantee is that of `size` releases. If the
+            `local` of this guarantee is None, you vouch for this. It does not hold if
+            noise is added to sums, as by a completion with a perturbation other than
+            "input", and is then refused. The default holds for every release, but is
             larger for such messages: with Gaussian noise, mu grows by a factor of
-            `size`, and not of its square root.
+            `size` instead of its square root.
         delta : float, default=None
             The delta at which to state the epsilon. By default that of this guarantee;
             if no finite epsilon holds there, its delta times
@@ -457,8 +462,8 @@ class PrivacyGuarantee:
         """Largest difference between an attacker's true and false positive rates.
 
         The attacker knows all the rest of the data, and tests a suspicion about the
-        unit: that the data are these, and not those of a given neighbour. Whatever the
-        test, its true positive rate minus its false positive rate is at most this.
+        unit: that the data are these, rather than a given neighbour of them. Whatever
+        the test, its true positive rate minus its false positive rate is at most this.
 
         Returns
         -------
@@ -471,7 +476,7 @@ class PrivacyGuarantee:
         --------
         >>> from dp_accounting import GaussianDpEvent
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> guarantee = PrivacyGuarantee.of(
+        >>> guarantee = PrivacyGuarantee.from_event(
         ...     GaussianDpEvent(2.0), delta=1e-5, unit="sample",
         ...     statement="Gaussian noise.", source="Balle and Wang (2018), Theorem 8")
         >>> round(guarantee.advantage(), 4)
@@ -507,7 +512,7 @@ class PrivacyGuarantee:
         --------
         >>> from dp_accounting import LaplaceDpEvent
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> guarantee = PrivacyGuarantee.of(
+        >>> guarantee = PrivacyGuarantee.from_event(
         ...     LaplaceDpEvent(1.0), unit="sample", statement="Laplace noise.",
         ...     source="Dwork et al. (2006)")
         >>> round(guarantee.max_accuracy(), 4)
@@ -543,7 +548,7 @@ class PrivacyGuarantee:
         --------
         >>> from dp_accounting import GaussianDpEvent
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> guarantee = PrivacyGuarantee.of(
+        >>> guarantee = PrivacyGuarantee.from_event(
         ...     GaussianDpEvent(1.0), delta=1e-5, unit="sample",
         ...     statement="Gaussian noise.", source="Balle and Wang (2018), Theorem 8")
         >>> round(guarantee.max_tpr(0.01), 4)
@@ -578,7 +583,7 @@ class PrivacyGuarantee:
         --------
         >>> from dp_accounting import LaplaceDpEvent
         >>> from sktensordp.privacy import PrivacyGuarantee
-        >>> guarantee = PrivacyGuarantee.of(
+        >>> guarantee = PrivacyGuarantee.from_event(
         ...     LaplaceDpEvent(1.0), unit="sample", statement="Laplace noise.",
         ...     source="Dwork et al. (2006)")
         >>> values = guarantee.predictive_values(prior=0.1, fpr=0.05)
@@ -598,8 +603,8 @@ class PrivacyGuarantee:
         ----------
         n_messages : int
             Number of messages that are shuffled together and randomised as agreed, at
-            least 2: one per person, with that of the protected person. Do not count
-            those of people who may cheat or collude with the server.
+            least 2: one per person, including the protected person. Do not count those
+            of people who may cheat or collude with the server.
         delta : float, default=1e-6
             The delta at which to state the epsilon, in [0, 1). At 0, shuffling gains
             nothing.
@@ -616,8 +621,8 @@ class PrivacyGuarantee:
         ValueError
             If no theorem covers this guarantee: if it is not `local`, such as that of a
             query, of several releases, or of values that are sent with their
-            coordinates; if it is shuffled already; or if its own delta adds up to so
-            much that shuffling gains nothing.
+            coordinates; if it is shuffled already; or if its own delta adds so much
+            that shuffling gains nothing.
 
         See Also
         --------
@@ -653,12 +658,15 @@ class PrivacyGuarantee:
             else NotImplemented
         )
 
-    def __radd__(self, other: Any) -> Self:
+    def __radd__(self, other: object) -> Self:
         """Accept the 0 with which ``sum`` begins."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, count: int) -> Self:
-        """Guarantee of `count` such releases about the same data: `repeated`."""
+        """Guarantee of `count` such releases about the same data: `repeated`.
+
+        Not that of one release for a person who has `count` samples in it: `for_group`.
+        """
         is_count = isinstance(count, Integral) and not isinstance(count, bool)
         return self.repeated(int(count)) if is_count else NotImplemented
 
@@ -715,7 +723,7 @@ def no_guarantee(
     """What a release without noise guarantees: nothing."""
     from dp_accounting import dp_event
 
-    return PrivacyGuarantee.of(
+    return PrivacyGuarantee.from_event(
         dp_event.NonPrivateDpEvent(),
         unit=unit,
         relation=relation,
@@ -759,7 +767,7 @@ def compose(
     --------
     >>> import dp_accounting
     >>> from sktensordp.privacy import PrivacyGuarantee, compose
-    >>> release = PrivacyGuarantee.of(
+    >>> release = PrivacyGuarantee.from_event(
     ...     dp_accounting.LaplaceDpEvent(noise_multiplier=2.0), unit="entry",
     ...     statement="Laplace noise.", source="Dwork et al. (2006)")
     >>> together = compose(release, release, release)
@@ -773,7 +781,7 @@ def compose(
     if any(g.claimed is not None for g in guarantees):
         pairs = [g.claimed or (g.epsilon, g.delta) for g in guarantees]
         claimed = (sum(e for e, _ in pairs), min(sum(d for _, d in pairs), _BELOW_ONE))
-    return PrivacyGuarantee.of(
+    return PrivacyGuarantee.from_event(
         compose_events(g.event for g in guarantees),
         delta=_stated_delta([g.delta for g in guarantees]) if delta is None else delta,
         unit=unit,
@@ -810,14 +818,14 @@ def compose_parallel(
     Raises
     ------
     ValueError
-        As `compose`.
+        As in `compose`.
 
     Examples
     --------
     >>> import dp_accounting
     >>> from sktensordp.privacy import PrivacyGuarantee, compose_parallel
     >>> def noise(scale):
-    ...     return PrivacyGuarantee.of(
+    ...     return PrivacyGuarantee.from_event(
     ...         dp_accounting.LaplaceDpEvent(scale), unit="sample",
     ...         statement="Laplace noise.", source="Dwork et al. (2006)")
     >>> compose_parallel(noise(2.0), noise(4.0)).epsilon
@@ -832,7 +840,7 @@ def compose_parallel(
     if any(g.claimed is not None for g in guarantees):
         pairs = [g.claimed or (g.epsilon, g.delta) for g in guarantees]
         claimed = (max(e for e, _ in pairs), max(d for _, d in pairs))
-    return PrivacyGuarantee.of(
+    return PrivacyGuarantee.from_event(
         ParallelDpEvent(g.event for g in guarantees),
         delta=max(g.delta for g in guarantees) if delta is None else delta,
         unit=unit,
@@ -899,5 +907,5 @@ def conditions_of(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str, ...]:
 
 
 def local_of(guarantees: Iterable[PrivacyGuarantee]) -> bool | None:
-    """The `local` of what is built on releases: False if it is that of any of them."""
+    """The `local` of a guarantee built on others: False if it is so for any of them."""
     return False if any(g.local is False for g in guarantees) else None

@@ -16,7 +16,8 @@ from ._risk import trade_off
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-# Translucent grounds, and the colour of the text around: for light pages and dark.
+# Translucent backgrounds, under text in the colour of the page, suit light and dark
+# pages.
 _HOLDS = "#0a8a8f", "rgba(10, 138, 143, 0.14)"
 _NOTHING = "#d1490c", "rgba(209, 73, 12, 0.14)"
 _SIZE = 160
@@ -83,7 +84,7 @@ def curve(event: DpEvent, epsilon: float) -> str:
     event : dp_accounting.DpEvent
         What was done.
     epsilon : float
-        Up to here, points of the curve of deltas are computed.
+        Points of the curve of deltas are computed up to this epsilon.
 
     Returns
     -------

@@ -10,7 +10,7 @@ from typing import Any
 _BOOLEANS = ("bool", "bool_")
 
 
-def check_number(value: Any, name: str) -> None:
+def check_number(value: object, name: str) -> None:
     """Refuse a parameter that is not a single number, without showing it."""
     is_number = hasattr(value, "__float__") and type(value).__name__ not in _BOOLEANS
     if getattr(value, "ndim", 0) or not is_number:
@@ -18,7 +18,7 @@ def check_number(value: Any, name: str) -> None:
 
 
 def checked_integer(value: Any, name: str) -> int:
-    """A parameter as an integer; True is none."""
+    """A parameter as an integer; True does not count as one."""
     if type(value).__name__ not in _BOOLEANS:
         with suppress(TypeError):
             return operator.index(value)
@@ -36,7 +36,7 @@ def shown_below(value: float) -> str:
 
 
 def epsilon_line(epsilon: float) -> str:
-    """An epsilon in a list of releases; infinity is no epsilon that holds."""
+    """An epsilon in a list of releases; infinity is shown as "no protection"."""
     return f"epsilon = {shown(epsilon)}" if math.isfinite(epsilon) else "no protection"
 
 

@@ -1,41 +1,45 @@
 """Guarantees of fits that are still to come, and the epsilon of each in a plan."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
+from ._collect import Context, collect
 from ._guarantee import PrivacyGuarantee, compose
 from ._numbers import check_number, checked_integer
-from ._parts import Context, collect
 from ._report import composed, counted, report_of
 from .budgets._budget import PrivacyBudget
 
 # How far below the largest epsilon the answer may be, as a share of it.
 _PRECISION = 9e-5
-# Larger ones are not looked for: some guarantees stay finite at any.
+# The search ends here: some guarantees stay finite at any epsilon.
 _LARGEST_EPSILON = 1e6
-# The share of an equal part of the budget below which delta must be what is in the way.
+# If even this share of an equal part of the budget is too much, delta must be the
+# reason.
 _SMALLEST = 1e-3
 # The largest share that counts, and the least logarithm of one.
 _MOST, _LEAST = 1e4, 1e-12
 
 
-def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
+def planned_guarantee(estimator: BaseEstimator) -> PrivacyGuarantee:
     """Tell what a fit will guarantee, without data and without a release.
 
     Parameters
     ----------
     estimator : estimator
-        Of this package, or a pipeline with one; fitted or not. A noise mechanism must
-        be fitted or declare its `tensor_shape`, since its guarantee depends on the
-        shape of the samples. Of a mechanism, this is the guarantee of one call of
-        `transform`. What is fitted is planned for data of the same shape.
+        An estimator of this package, or a pipeline with one; fitted or not. A noise
+        mechanism must be fitted or declare its `tensor_shape`, since its guarantee
+        depends on the shape of the samples. For a mechanism, this is the guarantee of
+        one call of `transform`. A fitted estimator is planned for data of the same
+        shape.
 
     Returns
     -------
     guarantee : PrivacyGuarantee
-        That of the fit; where it is an upper bound, its `source` says so. For single
+        Guarantee of the fit; if it is an upper bound, its `source` says so. For single
         entries, it is a bound unless ``perturbation="input"``, because the noise
         follows from the coordinates; for encoders, because `fit` chooses the code; for
         mechanisms after a step whose output may have another shape next time, because
@@ -72,19 +76,19 @@ def planned_guarantee(estimator: Any) -> PrivacyGuarantee:
 
 
 def guarantee_of_candidate(
-    estimator: Any, params: Mapping[str, Any], like: Any
+    estimator: BaseEstimator, params: Mapping[str, Any], like: object
 ) -> PrivacyGuarantee | None:
     """Guarantee of one fit of a candidate; None if it is not known.
 
     Parameters
     ----------
     estimator : estimator
-        What is searched, or fitted at several epsilons.
+        Estimator that is searched, or fitted at several epsilons.
     params : dict
         Parameters of the candidate.
     like : object or None
-        What saw the shape of the data: the fitted estimator, perhaps with other
-        parameters, or an object with the `sample_shape_` of a mechanism.
+        Object that knows the shape of the data: the fitted estimator, perhaps with
+        other parameters, or an object with the `sample_shape_` of a mechanism.
 
     Returns
     -------
@@ -99,7 +103,7 @@ def guarantee_of_candidate(
         return None
     try:
         return composed(counted(findings))
-    except ValueError:  # They protect different units.
+    except ValueError:  # the steps protect different units
         return None
 
 
@@ -107,39 +111,39 @@ def epsilon_per_release(
     epsilon: float,
     delta: float,
     n_releases: int,
-    estimator: Any,
+    estimator: BaseEstimator | Sequence[BaseEstimator],
     *,
     adaptive: bool = True,
 ) -> float:
-    """Find the largest epsilon at which so many fits stay within a budget.
+    """Find the largest epsilon at which a number of fits stay within a budget.
 
     The fits may be those of different estimators, which then share the budget.
 
     Parameters
     ----------
     epsilon : float
-        Of the budget, greater than 0 and finite.
+        Epsilon of the budget, greater than 0 and finite.
     delta : float
-        Of the budget, in [0, 1).
+        Delta of the budget, in [0, 1).
     n_releases : int
-        How often each estimator will be fitted; of a mechanism, how often it will
-        transform. At least 1.
+        Number of fits of each estimator or, for a mechanism, of calls of `transform`;
+        at least 1.
     estimator : estimator, or list of estimators
         As for `planned_guarantee`, with one parameter `epsilon`, its own or that of a
         step. The value does not matter; all other parameters, delta among them, are
         those of the fits. All estimators of a list get the same epsilon, and are fitted
         in this order.
     adaptive : bool, default=True
-        That of the budget: whether earlier results may decide whether there is another
-        fit, or with which parameters.
+        As for the budget: whether earlier results may decide whether there is another
+        fit, or its parameters.
 
     Returns
     -------
     epsilon : float
         A `PrivacyBudget` with these parameters admits all the fits. The largest such
         epsilon, of those up to a million that the estimator admits, is at most .01%
-        larger. It exceeds that of the budget where one fit reveals less than its
-        epsilon says, as with some algorithms of :mod:`sktensordp.papers`, or where the
+        larger. It exceeds the epsilon of the budget if one fit reveals less than its
+        epsilon says, as with some algorithms of :mod:`sktensordp.papers`, or if the
         budget has the larger delta.
 
     Raises
@@ -232,7 +236,7 @@ def epsilon_per_release(
     return found
 
 
-def _name_of_epsilon(estimator: Any) -> str:
+def _name_of_epsilon(estimator: BaseEstimator) -> str:
     """Name of the one parameter `epsilon` of an estimator or of a step."""
     names = [
         name for name in estimator.get_params() if name.rpartition("__")[2] == "epsilon"
@@ -271,7 +275,7 @@ def _largest(
 ) -> float | None:
     """Largest epsilon without an excess; None if there is none.
 
-    It is looked for from `first` on, or below, from `start` on.
+    The search begins at `first` or, if that is too large, at `start`.
     """
     from scipy.optimize import brentq
 
@@ -303,6 +307,6 @@ def _largest(
             low -= math.log(2)
             if low < math.log(start * _SMALLEST):
                 return None
-    # The brackets that it leaves have an admitted end and another one.
+    # Every bracket that it leaves has one end that is admitted and one that is not.
     brentq(at, low, high, xtol=_PRECISION)
     return max(math.exp(log) for log, found in known.items() if found <= 0)

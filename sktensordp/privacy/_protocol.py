@@ -1,12 +1,14 @@
 """What `privacy_of`, budgets and plans ask of an estimator: one public protocol.
 
 The methods have names of their own, like scikit-learn's ``__sklearn_tags__``, so that
-they do not stand among those that users call.
+they are not listed among those that users call.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeGuard
+
+from numpy.typing import ArrayLike
 
 from ._guarantee import PrivacyGuarantee
 
@@ -18,16 +20,16 @@ class PrivacyTags:
     Parameters
     ----------
     released_by : str or None, default=None
-        Name of the method that releases: "fit", or one of which every call is a
-        release, such as "transform". None if the estimator itself releases nothing.
+        Name of the method that releases: "fit", or one whose every call is a release,
+        such as "transform". None if the estimator itself releases nothing.
     protects : {"X", "y", "Xy"}, default="X"
-        Of which data the guarantee protects the values.
+        The data whose values the guarantee protects.
     learns_from : {"", "X", "Xy"}, default=""
-        From what `fit` learns without noise, and publishes what it learned.
+        The data from which `fit` learns without noise, and publishes the result.
     publishes_ids : bool, default=False
         Whether the fitted estimator tells which ids occur in the data.
     conditions : tuple of str, default=()
-        Conditions to which the guarantees of earlier releases have come since.
+        Conditions that the guarantees of earlier releases have acquired since.
 
     Notes
     -----
@@ -78,14 +80,14 @@ class PrivateEstimator(Protocol):
         """
 
     def __privacy_releases__(self) -> Mapping[PrivacyGuarantee, int]:
-        """Guarantees of all releases so far, each with how often it was made."""
+        """Guarantees of all releases so far, each with its number of releases."""
 
     def __privacy_unprotected__(self) -> Sequence[str]:
         """Sentences that say what the guarantee does not cover."""
 
 
 class CompositeEstimator(Protocol):
-    """An estimator whose steps make its releases, each on what the one before gives."""
+    """An estimator whose steps make its releases, each from the previous output."""
 
     def __privacy_steps__(self, *, planned: bool) -> Sequence[Any]:
         """Its steps.
@@ -93,8 +95,9 @@ class CompositeEstimator(Protocol):
         Parameters
         ----------
         planned : bool
-            Whether to return those that a fit would fit, with the present parameters,
-            or those that are fitted; if none are, an empty sequence.
+            Whether to return the steps that a fit would fit with the present
+            parameters. Otherwise, the steps that are fitted; an empty sequence if none
+            are.
         """
 
 
@@ -102,11 +105,11 @@ class ForeseeableEstimator(Protocol):
     """An estimator whose expected error is known before its release."""
 
     def __expected_error__(
-        self, X: Any, y: Any = None, n_users: int | None = None
+        self, X: ArrayLike, y: ArrayLike | None = None, n_users: int | None = None
     ) -> tuple[str, Callable[[float], float]]:
-        """What the error is, and its expectation as a function of epsilon.
+        """A description of the error, and its expectation as a function of epsilon.
 
-        Only what is public of the data is read. The estimator is a clone, so that its
+        Only public facts about the data are read. The estimator is a clone, so that its
         parameters may be changed.
         """
 
@@ -122,6 +125,6 @@ def is_composite(obj: object) -> TypeGuard[CompositeEstimator]:
 
 
 def privacy_tags(obj: Any) -> PrivacyTags:
-    """The tags of an estimator; of one that has none, those of no release."""
+    """The tags of an estimator; if it has none, those of one that releases nothing."""
     has_tags = hasattr(type(obj), "__privacy_tags__")
     return obj.__privacy_tags__() if has_tags else PrivacyTags()

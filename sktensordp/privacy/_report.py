@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ._collect import Context, Findings, collect
 from ._guarantee import PrivacyGuarantee, compose, guarantee_line
 from ._html import releases_table
 from ._numbers import epsilon_line
-from ._parts import Context, Findings, collect
 from ._protocol import states_guarantee
 from ._searches import SCORES_CAVEAT
 from .budgets._open import contents
@@ -49,7 +49,7 @@ class PrivacyReport:
         )
 
     def __str__(self) -> str:
-        # Scores and choices of a search are releases, too, which nothing protects.
+        # Scores and choices of a search are releases, too, and nothing protects them.
         what = "fits" if SCORES_CAVEAT in self.unprotected else "releases"
         lines = [f"All {what} of this object together: {self.guarantee}"]
         if not self.guarantee.protects:
@@ -71,12 +71,12 @@ class PrivacyReport:
         return f"{line}{void}{table}{notes}"
 
 
-def privacy_of(obj: Any) -> PrivacyReport:
+def privacy_of(obj: object) -> PrivacyReport:
     """What a fitted estimator, pipeline or hyper-parameter search reveals.
 
     A completion makes its release in `fit`, and a noise mechanism makes one at every
     call of `transform`. Objects keep count: the report composes all releases of this
-    object, those of earlier fits and of calls after the fit included. A mechanism that
+    object, including those of earlier fits and of calls after the fit. A mechanism that
     has released nothing yet counts with one call.
 
     Parameters
@@ -123,11 +123,11 @@ def privacy_of(obj: Any) -> PrivacyReport:
     without noise, no guarantee holds for a whole row of X: epsilon is infinite, and the
     report names the columns and the step. This includes encoders of this package; if
     one was fitted to public data, pass it as ``FrozenEstimator(encoder)``. A release
-    that `privacy_of` cannot follow counts as unprotected, and the report names it, and
-    callbacks to which scikit-learn's estimators pass data.
+    that `privacy_of` cannot follow counts as unprotected, and the report names it. It
+    also names callbacks to which scikit-learn's estimators pass data.
 
-    Copies and pickles keep the count of what was released so far, and clones begin
-    anew. The report cannot know what other copies have released since, here or in other
+    Copies and pickles keep the count of what was released so far; clones start from
+    zero. The report cannot know what other copies have released since, here or in other
     processes: open a `PrivacyBudget` to count that. All releases of an object count as
     if they were about the same people: those of a pipeline with a mechanism that was
     fitted to some and scored on others add up. The `parallel` of a budget counts only
@@ -168,13 +168,13 @@ def privacy_of(obj: Any) -> PrivacyReport:
     return report_of(obj, collect(obj, Context()))
 
 
-def report_of(obj: Any, findings: Findings) -> PrivacyReport:
+def report_of(obj: object, findings: Findings) -> PrivacyReport:
     """The report about an object, from what was found in it.
 
     Raises
     ------
     TypeError, ValueError
-        As `privacy_of`.
+        As in `privacy_of`.
     """
     releases = counted(findings)
     is_unfitted = not findings.releases and hasattr(obj, "fit")
@@ -229,7 +229,7 @@ def guarantee_of_fits(fits: Iterable[Any]) -> PrivacyGuarantee | None:
     return max(guarantees, key=lambda guarantee: guarantee.epsilon)
 
 
-def _voids(obj: Any, findings: Findings) -> list[str]:
+def _voids(obj: object, findings: Findings) -> list[str]:
     """Reasons for which no finite epsilon holds, whatever the releases guarantee."""
     protected = {what for release in findings.releases for what in release.protects}
     learners = findings.learners if "X" in protected else []

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.base import BaseEstimator
+
 from .._sklearn_compat import splitter_of
 
 _SEARCHES = (
@@ -11,9 +13,9 @@ _SEARCHES = (
     "HalvingGridSearchCV",
     "HalvingRandomSearchCV",
 )
-# Of the splitters of scikit-learn, those of which each repetition tests every record
-# once; those whose training and test sets are disjoint and hold no record twice; those
-# that read the values; and those that read groups.
+# Splitters of scikit-learn: those that test every record once in each repetition; those
+# whose training and test sets are disjoint and hold no record twice; those that read
+# the values; and those that read groups.
 _TEST_ONCE = (
     "GroupKFold",
     "KFold",
@@ -86,7 +88,7 @@ _UNKNOWN_SCORING = (
 )
 
 
-def is_search(obj: Any) -> bool:
+def is_search(obj: object) -> bool:
     """Whether `obj` is a search whose fits are all in its `cv_results_`.
 
     Subclasses may do more.
@@ -98,7 +100,9 @@ def is_search(obj: Any) -> bool:
     )
 
 
-def candidates_of(search: Any, *, planned: bool) -> list[dict[str, Any]] | None:
+def candidates_of(
+    search: BaseEstimator, *, planned: bool
+) -> list[dict[str, Any]] | None:
     """Parameters of all candidates; None if chance or the data decide them."""
     from sklearn.model_selection import GridSearchCV, ParameterGrid, RandomizedSearchCV
 
@@ -116,7 +120,7 @@ def candidates_of(search: Any, *, planned: bool) -> list[dict[str, Any]] | None:
     return list(ParameterGrid(grids))
 
 
-def parameters_changed(search: Any) -> bool:
+def parameters_changed(search: BaseEstimator) -> bool:
     """Whether the best candidate and the refitted estimator have other parameters."""
     from sklearn.base import clone
 
@@ -132,7 +136,7 @@ def parameters_changed(search: Any) -> bool:
     )
 
 
-def _compares_by_repr(value: Any) -> bool:
+def _compares_by_repr(value: object) -> bool:
     """Whether values of this type are equal exactly if their texts are."""
     if isinstance(value, (tuple, list)):
         return all(map(_compares_by_repr, value))
@@ -166,17 +170,17 @@ class RecordCounts:
     ) -> int | str:
         """How often, at most, one record goes into a release of one candidate.
 
-        A sentence on the reason if not known.
+        If that is not known, a sentence that says why.
 
         Parameters
         ----------
         unit : str or int
         protects_y : bool
-            Whether the target of a record is protected, so that nothing may be split
-            by targets.
+            Whether the target of a record is protected, so that targets must not decide
+            splits.
         in_fit, in_pass : int
-            How often a fit of the candidate uses a record of its training set, and a
-            later call one that it is passed.
+            How often a fit of the candidate uses a record of its training set, and how
+            often a later call uses a record that it is passed.
         """
         if self.draws_rows:
             return _DRAWS_ROWS
@@ -193,7 +197,7 @@ class RecordCounts:
 
     @property
     def unprotected(self) -> list[str]:
-        """Sentences on what the counts suppose to be public."""
+        """Sentences on what the counts assume to be public."""
         name = type(self.cv).__name__
         return [_GROUPS_CAVEAT.format(name)] if name in _BY_GROUPS else []
 
@@ -202,10 +206,10 @@ class RecordCounts:
     ) -> tuple[tuple[int, int], ...] | str:
         """The possible numbers of training sets and of test sets that a record is in.
 
-        A sentence on the reason if they are not known: neighbouring data must differ in
-        one record of the fits that use it, and in no other. So a side may follow from
-        what the guarantee treats as public, and, where all data of a unit are
-        protected, from the record's own ids.
+        If they are not known, a sentence that says why. In the fits that use a record,
+        neighbouring data must differ in that record alone. So the side of a record may
+        depend on what the guarantee treats as public and, if all data of a unit are
+        protected, on the record's own ids.
         """
         from sklearn import model_selection as splitters
 
@@ -228,7 +232,7 @@ class RecordCounts:
         return _UNKNOWN_SPLITS
 
 
-def record_counts(search: Any, *, planned: bool) -> RecordCounts | None:
+def record_counts(search: BaseEstimator, *, planned: bool) -> RecordCounts | None:
     """Counts of a fitted or planned search; None if the data decide `n_splits`."""
     from sklearn.base import is_classifier
     from sklearn.model_selection import check_cv
@@ -256,7 +260,7 @@ def record_counts(search: Any, *, planned: bool) -> RecordCounts | None:
     )
 
 
-def _passes_per_score(scoring: Any) -> int | None:
+def _passes_per_score(scoring: object) -> int | None:
     """How often, at most, scoring passes samples through the estimator.
 
     None if not known.

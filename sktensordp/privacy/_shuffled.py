@@ -1,4 +1,4 @@
-"""Which messages may be shuffled, and what that guarantees."""
+"""Which messages may be shuffled, and what shuffling guarantees."""
 
 import math
 from typing import TYPE_CHECKING, Any

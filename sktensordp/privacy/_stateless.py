@@ -1,31 +1,34 @@
 """Steps of scikit-learn whose fit reads no value at all, or no value of y.
 
-The first transform each row alone. The tag `requires_fit` is no substitute for their
-list: it is also false for PatchExtractor, which makes several rows of one, and for
-GaussianProcessRegressor, which does learn in `fit`. Without mean and scale,
-StandardScaler still counts the values that are not missing. A test compares what each
-step learns from two data sets.
+Steps of the first list transform each row by itself. The tag `requires_fit` is no
+substitute for that list: it is also false for PatchExtractor, which makes several rows
+from one, and for GaussianProcessRegressor, which does learn in `fit`. Without mean and
+scale, StandardScaler still counts the values that are not missing. A test compares what
+each step learns from two data sets.
 
-Nor do tags tell who reads y: it is not required by SelectKBest, whose function may or
-may not read it. A test fits each step of the second list to a y that nobody may touch.
+Nor do tags say which steps read y: SelectKBest does not require it, although its
+function may read it. A test fits each step of the second list to a y that must not be
+read.
 """
 
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from sklearn.base import BaseEstimator
 
-def _always(_: Any) -> bool:
+
+def _always(_: object) -> bool:
     return True
 
 
-def _has_components(step: Any) -> bool:
-    """Whether it does not choose the number of components by that of the rows."""
+def _has_components(step: BaseEstimator) -> bool:
+    """Whether the number of components does not depend on the number of rows."""
     return bool(step.n_components != "auto")
 
 
-def _declares_categories(step: Any) -> bool:
-    """Whether categories are no matter of the data, and no refusal tells of them."""
+def _declares_categories(step: BaseEstimator) -> bool:
+    """Whether categories do not depend on the data, and no refusal reveals them."""
     return (
         not isinstance(step.categories, str)
         and step.handle_unknown in ("ignore", "use_encoded_value")
@@ -63,7 +66,7 @@ _READ_NOTHING: dict[str, Callable[[Any], bool]] = {
 }
 
 
-# With any parameters. Those of the list above ignore y, too.
+# Steps that ignore y with any parameters. Those of the list above do so, too.
 _IGNORE_Y = frozenset(
     {
         "BernoulliRBM",
@@ -108,18 +111,18 @@ _IGNORE_Y = frozenset(
 )
 
 
-def reads_nothing(step: Any) -> bool:
+def reads_nothing(step: object) -> bool:
     """Whether a fitted or planned step has learned nothing from any value."""
     condition = _READ_NOTHING.get(_name_in_sklearn(step))
     return condition is not None and condition(step)
 
 
-def ignores_y(step: Any) -> bool:
+def ignores_y(step: object) -> bool:
     """Whether the fit of a step reads no value of y, whatever its parameters are."""
     return _name_in_sklearn(step) in _READ_NOTHING.keys() | _IGNORE_Y
 
 
-def _name_in_sklearn(step: Any) -> str:
+def _name_in_sklearn(step: object) -> str:
     """Name of the class of a step; "" if it is not a class of scikit-learn itself.
 
     A subclass may read more, whatever its name is.

@@ -1,6 +1,6 @@
-"""What the owner of the data may look at before a fit: not private, and never in a fit.
+"""Checks that the owner of the data may make before a fit.
 
-Nothing else of the package calls this module.
+They are not private. Nothing else in the package calls this module.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ def check_table(
     Parameters
     ----------
     completion : CPCompletion, TuckerCompletion, ImplicitCompletion or Recommender
-        With the parameters of the fit; it need not be fitted, and stays as it is.
+        Has the parameters of the fit; it need not be fitted, and is not changed.
     X : array-like
         As for its `fit`: coordinates, a table of ids, a tensor or a sparse array.
     y : array-like of shape (n_rows,), default=None
-        The values, as for its `fit`. Choices have no values: for them, the result holds
+        The values, as for its `fit`. Choices have no values: for them, the result says
         whether `y` varies.
 
     Returns
@@ -73,7 +73,7 @@ def check_table(
     RuntimeError
         If a budget is open, or a private search is running.
     ValueError
-        If `X` is not 2-dimensional, or has another number of rows than `y`.
+        If `X` is not 2-dimensional, or `X` and `y` have different numbers of rows.
 
     See Also
     --------
@@ -145,7 +145,7 @@ def check_table(
 
 
 def _read(
-    X: Any, y: Any
+    X: Any, y: ArrayLike | None
 ) -> tuple[list[NDArray[Any]], NDArray[np.float64] | None, tuple[int, ...] | None]:
     """Columns, values, and the shape of a tensor or a sparse array."""
     check_container(X, "X")
@@ -170,7 +170,7 @@ def _read(
 def _of_ids(
     columns: list[NDArray[Any]], encoder: CoordinateEncoder | None, names: Any
 ) -> dict[str, Any]:
-    """What is said of ids, by column, and of times."""
+    """The counts of ids, by column, and of times."""
     found: dict[str, Any] = {"rows": len(columns[0])}
     labels = [repr(names[k]) if names is not None else k for k in range(len(columns))]
     missing = [np.broadcast_to(are_missing(c), len(c)) for c in columns]
@@ -205,7 +205,7 @@ def _of_ids(
 def _of_indices(
     columns: list[NDArray[Any]], shape: Sequence[int] | None
 ) -> dict[str, Any]:
-    """What is said of coordinates: those outside of the shape are refused."""
+    """The counts of coordinates; coordinates outside the shape are refused."""
     outside = np.zeros(len(columns[0]), dtype=bool)
     for k, column in enumerate(columns):
         size = math.inf if shape is None or k >= len(shape) else shape[k]
@@ -218,7 +218,7 @@ def _of_indices(
 
 
 def _of_users(columns: list[NDArray[Any]]) -> dict[str, Any]:
-    """How many entries users have."""
+    """The numbers of entries of users."""
     users = columns[0].astype(str)
     counts = np.unique(users, return_counts=True)[1] if len(users) else np.zeros(1, int)
     return {
@@ -229,7 +229,7 @@ def _of_users(columns: list[NDArray[Any]]) -> dict[str, Any]:
 
 
 def _of_values(values: NDArray[np.float64], completion: Any) -> dict[str, Any]:
-    """How many values are missing, clipped or rounded; of choices, whether y varies."""
+    """Counts of values missing, clipped or rounded; for choices, whether y varies."""
     finite = values[np.isfinite(values)]
     found: dict[str, Any] = {"missing values": len(values) - len(finite)}
     if isinstance(completion, ImplicitCompletion):
@@ -254,10 +254,11 @@ def _of_the_fit(
     completion: Any,
     shape: tuple[int, ...] | None,
 ) -> dict[str, Any]:
-    """The shape, and about how long and how much memory a fit takes.
+    """The shape, and the approximate time and memory of a fit.
 
-    For each entry, and for each row and square of its columns, some microseconds of one
-    core and some bytes: by fits to 100,000 and 400,000 synthetic ratings, with 2,250 to
+    Time (on one core) and memory have a part in proportion to the number of entries,
+    and another to the number of rows times the square of their number of columns. The
+    factors come from fits to 100,000 and 400,000 synthetic ratings, with 2,250 to
     220,000 rows.
     """
     declared = (encoder.categories if encoder is not None else None) or ()
@@ -295,11 +296,12 @@ def _of_the_fit(
 def columns_with_values(X: ArrayLike, y: ArrayLike) -> list[Any]:
     """Find the columns of X that hold the values y, such as ratings left in X.
 
-    A fit makes the columns of X public, so call this before it. No fit does so, since
-    the result depends on the values: it is for whoever holds them, and not private.
+    A fit makes the columns of X public, so call this before a fit. Fits do not call it,
+    since the result depends on the values and is not private: it is only for the people
+    who hold them.
 
     A column is found if it equals y, or if its entries repeat and rows with the same
-    entry always have the same value, as a scale from 1 to 10 does next to its half.
+    entry always have the same value, such as ratings from 1 to 10 if y is half of them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`CoordinateEncoder`: columns of a table to coordinates of a tensor."""
+"""`CoordinateEncoder`: from columns of a table to coordinates of a tensor."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .._validation import (
     names_of,
     warn,
 )
-from ..base import EstimatorMixin, SentMixin
+from ..base import EstimatorMixin, StorableMixin
 from ..completion._likely_mistakes import (
     check_bins,
     check_whole,
@@ -52,7 +52,7 @@ _CONTAINERS = dict, list, set, tuple, np.ndarray
 
 
 class CoordinateEncoder(
-    EstimatorMixin, SentMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
+    EstimatorMixin, StorableMixin, OneToOneFeatureMixin, TransformerMixin, BaseEstimator
 ):
     """Encode user ids, item ids and times as coordinates of a tensor.
 
@@ -74,9 +74,9 @@ class CoordinateEncoder(
         For every column of ids, a public catalogue of all ids, in the order of their
         indices, such as all films on offer. `fit` then learns nothing from that column
         and refuses other ids. None learns the ids from the data. If all columns are
-        declared, so is the shape: pass it on as
-        ``CPCompletion(unit=0, shape=encoder.declared_shape)``. A `Recommender` does
-        that, and needs no list of the users if they are protected:
+        declared, so is the shape: pass it on, as in
+        ``CPCompletion(unit=0, shape=encoder.declared_shape)``. A `Recommender` passes
+        it on itself, and needs no list of the users if they are protected:
         ``categories=[None, films]``.
 
     Attributes
@@ -100,7 +100,7 @@ class CoordinateEncoder(
 
     Notes
     -----
-    What the encoder learns is not private: it publishes the ids that occur (its
+    The encoder does not protect what it learns: it publishes the ids that occur (its
     vocabulary) and the times (the edges of its bins). This suits the unit "entry",
     which protects values at public coordinates. If all entries of a user are protected,
     declare `categories`; otherwise ``privacy_of`` reports that the pipeline protects
@@ -147,7 +147,8 @@ class CoordinateEncoder(
 
     def _validate_params(self) -> None:
         super()._validate_params()
-        # Before a recommender clones it: some of these have no copies.
+        # This comes before a recommender clones the encoder: some invalid values cannot
+        # be copied.
         for k, ids in enumerate(self.categories or ()):
             if not isinstance(ids, str):
                 check_ordered(ids, f"categories[{k}]")
@@ -288,7 +289,7 @@ class CoordinateEncoder(
         Returns
         -------
         coordinates : ndarray of shape (n_rows, n_columns), int64
-            -1 for an id or a calendar bin that is unknown.
+            -1 for an unknown id or calendar bin.
 
         Raises
         ------
@@ -318,7 +319,7 @@ class CoordinateEncoder(
         Returns
         -------
         coordinates : ndarray of shape (n_rows, n_columns), int64
-            -1 for an id or a calendar bin that is unknown.
+            -1 for an unknown id or calendar bin.
         """
         columns = [index_of_ids(self._known(k), column) for k, column in enumerate(ids)]
         if times is not None:
@@ -326,7 +327,12 @@ class CoordinateEncoder(
         return np.column_stack(columns)
 
     def split(
-        self, X: ArrayLike, *, reset: bool = False, named: bool = True, **options: Any
+        self,
+        X: ArrayLike,
+        *,
+        reset: bool = False,
+        named: bool = True,
+        **options: object,
     ) -> tuple[list[NDArray[Any]], NDArray[np.float64] | None]:
         """Split a table into columns of ids and times.
 
@@ -336,7 +342,7 @@ class CoordinateEncoder(
         reset : bool, default=False
             Whether to learn the number and the names of the columns, as a fit does.
         named : bool, default=True
-            Whether names of columns are learned or compared.
+            Whether to learn or compare names of columns.
         **options : dict
             For scikit-learn's ``check_array``.
 
@@ -351,7 +357,7 @@ class CoordinateEncoder(
         ValueError
             If an id or a time is missing, or the last column cannot be read as times.
         """
-        # Where nothing is learned, an error would tell that there are no rows.
+        # If nothing is learned, an error would reveal that there are no rows.
         options["ensure_min_samples"] = int(self._publishes_ids and reset)
         check: partial[Any] = partial(check_array, estimator=self, **options)
         if named:
@@ -366,7 +372,7 @@ class CoordinateEncoder(
         return ids, times
 
     def _bins_of(self, times: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Bins of times; -1 for a calendar bin that is unknown."""
+        """Bins of times; -1 for an unknown calendar bin."""
         if self.freq is None:
             return np.searchsorted(self.time_edges_, times, side="right")
         bins = calendar_bins(times, self.freq) - self.time_start_
@@ -406,7 +412,7 @@ class CoordinateEncoder(
         return rows
 
     def _known(self, column: int) -> Known:
-        """The known ids of a column, which are sorted or hashed on first use."""
+        """The known ids of a column, sorted or hashed on first use."""
         known = self.categories_[column]
         lookups = self.__dict__.setdefault("_lookups", Lookups())
         return lookups.get(f"column {column}", known, lambda: Known(known))
@@ -417,16 +423,16 @@ class CoordinateEncoder(
         Parameters
         ----------
         indices : array-like of int
-            Of any shape, with -1 for unknown.
+            Indices, in any shape, with -1 for unknown.
         column : int
             Number of the column.
 
         Returns
         -------
         ids : ndarray of object
-            Of the shape of `indices`: ids, or starts of the bins of times; None for -1.
+            In the shape of `indices`: ids, or starts of time bins; None for -1.
         """
-        # Another type where no index is -1 would tell so of all in one array.
+        # The type is always object; another type would reveal that no index is -1.
         indices = np.asarray(indices)
         ids = np.full(indices.shape, None, dtype=object)
         is_known = indices >= 0
@@ -495,9 +501,9 @@ def catalogues_of(
 
 
 def declares(
-    encoder: CoordinateEncoder, X: Any, first_column: int = 0, *, by_type: bool
+    encoder: CoordinateEncoder, X: ArrayLike, first_column: int = 0, *, by_type: bool
 ) -> NDArray[np.bool_]:
-    """Whether all ids of each row are in `categories`, where these declare them.
+    """Whether all ids of each row are in `categories`, in columns that these declare.
 
     Parameters
     ----------
@@ -506,13 +512,13 @@ def declares(
     first_column : int, default=0
         Messages count columns from here.
     by_type : bool
-        Whether only the types of columns may refuse ids of another kind. The ids
-        are private then, and one of another kind is just unknown.
+        Whether ids of another kind are refused only by the types of columns. The ids
+        are private then, and an id of another kind is just unknown.
 
     Raises
     ------
     ValueError
-        If ids are numbers and the declared ones are not, or the reverse.
+        If ids are numbers and the declared ids are not, or the reverse.
     """
     ids, _ = encoder.split(X, reset=True)
     declared = np.ones(len(ids[0]), dtype=bool)
@@ -528,7 +534,7 @@ def declares(
 def indices_of(
     encoder: CoordinateEncoder, values: NDArray[Any], column: int
 ) -> NDArray[np.int64]:
-    """Encode ids or times of one column of a fitted encoder; -1 for an unknown one."""
+    """Encode ids or times of one column of a fitted encoder; -1 if unknown."""
     if column < len(encoder.categories_):
         return index_of_ids(encoder._known(column), values)
     return encoder._bins_of(seconds_of(values))
@@ -549,7 +555,7 @@ def names_of_column(encoder: CoordinateEncoder, column: int) -> NDArray[Any]:
 
 
 def checked_ids(
-    check: partial[Any], X: Any, *, is_public: bool = False
+    check: partial[Any], X: ArrayLike, *, is_public: bool = False
 ) -> list[NDArray[Any]]:
     """Check a table of ids and times, and return its columns as arrays.
 
@@ -562,8 +568,8 @@ def checked_ids(
         learns or compares the names of the columns.
     X : array-like of shape (n_rows, n_columns)
     is_public : bool, default=False
-        Whether a message may tell in which columns ids are missing, and a refusal
-        whether any is a tuple.
+        Whether messages may reveal in which columns ids are missing, and whether an id
+        is a tuple.
 
     Raises
     ------
@@ -596,10 +602,10 @@ def _checked_columns(
 ) -> list[NDArray[Any]]:
     if names_of(X) is None:
         X = exact_rows(X)
-        if is_public and not issparse(X):  # which scikit-learn refuses
+        if is_public and not issparse(X):  # scikit-learn refuses sparse arrays
             _check_single(as_numpy(X, "X"))
         return list(checked(check, X, dtype=None).T)
-    # What the estimator learns of the frame, and what is said of its size.
+    # The estimator learns the frame's names, and scikit-learn checks its size.
     shape = tuple(X.shape)
     if check.func is validate_data:
         checked(check, X, skip_check_array=True)
@@ -609,9 +615,9 @@ def _checked_columns(
 
 
 def _checked_column(column: Any, is_public: bool) -> NDArray[Any]:
-    """A column of a frame as an array; times are objects, which know their units."""
+    """A column of a frame as an array; times become objects, which keep their units."""
     if hasattr(column, "null_count") and column.null_count():
-        # NumPy has floats with NaN for it.
+        # NumPy uses floats with NaN for it.
         raise malformed("ids", "Input X contains NaN.")
     array = column.to_numpy()
     if array.dtype.kind == "M":
@@ -625,7 +631,7 @@ def _checked_column(column: Any, is_public: bool) -> NDArray[Any]:
 
 
 def _check_single(ids: NDArray[Any]) -> None:
-    """Refuse ids that are containers, which NumPy and `recommend` take apart."""
+    """Refuse ids that are containers: NumPy and `recommend` would take them apart."""
     kinds = set(map(type, ids.flat)) if ids.dtype == object else ()
     if any(issubclass(kind, _CONTAINERS) for kind in kinds):
         raise ValueError(
@@ -634,7 +640,7 @@ def _check_single(ids: NDArray[Any]) -> None:
         )
 
 
-def exact_rows(X: Any) -> Any:
+def exact_rows(X: object) -> Any:
     """Rows of a list as objects if they hold integers that floats would round."""
     if not isinstance(X, list | tuple):
         return X
@@ -648,12 +654,12 @@ def exact_rows(X: Any) -> Any:
 
 
 def check_kinds(known: set[str], passed: set[str], number: int) -> None:
-    """Refuse text where the known ids are numbers, and the like: none would be known.
+    """Refuse text if the known ids are numbers, and the like: no id would be known.
 
     Parameters
     ----------
     known, passed : set of str
-        Kinds of ids, by the ids or by the type of their column.
+        Kinds of ids, judged by the ids or by the type of their column.
     number : int
         Number of the column.
     """
@@ -673,14 +679,14 @@ def check_kinds(known: set[str], passed: set[str], number: int) -> None:
 
 
 def types_of(X: Any) -> list[Any]:
-    """The type of every column of a table, which is public where ids are not."""
+    """The type of every column of a table; it is public even if ids are private."""
     if hasattr(X, "dtypes"):
         return list(X.dtypes)
     return [X.dtype] * X.shape[1]
 
 
-def _are_distinct(ids: NDArray[Any]) -> Any:
-    """Whether ids are no floats too large to represent integers exactly."""
+def _are_distinct(ids: NDArray[Any]) -> bool | NDArray[np.bool_]:
+    """Whether no id is a float too large to represent integers exactly."""
     if ids.dtype.kind != "f":
         return True
     return np.abs(ids) < 2 / np.finfo(ids.dtype).eps
@@ -719,7 +725,7 @@ def numbers_of(column: NDArray[Any]) -> NDArray[np.int64]:
     return np.unique(column, return_counts=True)[1]
 
 
-def _catalogue(ids: Any, name: str = "categories") -> NDArray[Any]:
+def _catalogue(ids: object, name: str = "categories") -> NDArray[Any]:
     """Check a declared list of ids."""
     if isinstance(ids, str):
         raise ValueError(
@@ -727,7 +733,7 @@ def _catalogue(ids: Any, name: str = "categories") -> NDArray[Any]:
             f"column, or None to learn them from the data."
         )
     if isinstance(ids, list | tuple) and as_numpy(ids, name).ndim == 1:
-        # In an array, numbers and None beside text would be text.
+        # An array would turn numbers and None beside text into text.
         given = declared_list(np.array(ids, dtype=object), name)
         if len(kinds_of(given)) > 1:
             raise ValueError(
@@ -758,11 +764,11 @@ def _extended(known: NDArray[Any], ids: NDArray[Any]) -> NDArray[Any]:
 
 
 def index_of_ids(known: Known, column: NDArray[Any]) -> NDArray[np.int64]:
-    """Index of every id among the known ones; -1 if it is not known.
+    """Index of every id among the known ids; -1 if it is unknown.
 
     Floats too large to represent integers exactly are unknown.
     """
-    return np.where(_are_distinct(column), known.of(column), -1)
+    return np.where(_are_distinct(column), known.find(column), -1)
 
 
 def seconds_of(column: NDArray[Any]) -> NDArray[np.float64]:
@@ -784,7 +790,7 @@ def seconds_of(column: NDArray[Any]) -> NDArray[np.float64]:
             times = None if has_complex else column.astype(float)
     except (AttributeError, OverflowError, TypeError, ValueError):
         pass
-    # Raised outside of the handler, or the context would show a time.
+    # Raised outside the handler, so that the context does not show a time.
     if times is None:
         raise ValueError(
             "The last column must hold times: seconds since 1970 or datetimes."
@@ -795,13 +801,13 @@ def seconds_of(column: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _quantiles(times: NDArray[np.float64], n_bins: int) -> NDArray[np.float64]:
-    """First times of all bins but the first; bins hold about equal numbers."""
+    """First times of all bins but the first; bins hold about equal numbers of rows."""
     edges = np.unique(np.quantile(times, np.linspace(0, 1, n_bins + 1)[1:-1]))
     return edges[edges > times.min()]
 
 
-def _starts_of(bins: NDArray[np.int64], freq: Any) -> NDArray[np.datetime64]:
-    """First day or hour of calendar bins, counted from 1970."""
+def _starts_of(bins: NDArray[np.int64], freq: str | None) -> NDArray[np.datetime64]:
+    """First day or hour of calendar bins, which are counted from 1970."""
     if freq == "W":
         return (7 * bins - 3).astype("datetime64[D]")
     return bins.astype(f"datetime64[{freq}]")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import Any, ClassVar, Literal, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,7 +39,7 @@ from .._validation import (
 )
 from ..base import (
     EstimatorMixin,
-    SentMixin,
+    StorableMixin,
     counted_by,
     counting_for,
     time_is_public,
@@ -58,6 +58,7 @@ from ..completion._likely_mistakes import (
 from ..completion._local import N_RESERVED, LocalUsers
 from ..completion._problem import unit_of
 from ..completion._ranking import hide_users
+from ..completion._sources import HasUnit
 from ..ids import check_in_order, kinds_of, kinds_of_type, lists_of, one_or_each
 from ..privacy import PrivacyGuarantee
 from ..privacy._protocol import privacy_tags
@@ -78,23 +79,42 @@ from ._encoder import (
 _NAME = "side_information of mode {}"
 
 
-def _has(method: str) -> Callable[[Any], bool]:
+class _Completion(HasUnit, Protocol):
+    """What a recommender reads and calls of a completion before its fit."""
+
+    @property
+    def shape(self) -> Sequence[int] | None:
+        """Shape of the tensor; None if it is not declared."""
+
+    def set_params(self, **params: object) -> object:
+        """Set parameters."""
+
+
+class _Table(Protocol):
+    """An array or a data frame, with a column for each mode."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of rows and columns."""
+
+
+def _has(method: str) -> Callable[[Recommender], bool]:
     """A function that checks whether the completion of a recommender has a method."""
 
-    def check(recommender: Any) -> bool:
-        getattr(recommender.completion, method)  # its error says why it does not
+    def check(recommender: Recommender) -> bool:
+        getattr(recommender.completion, method)  # its error says why there is none
         return True
 
     return check
 
 
-class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
+class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimator):
     """Recommend items to users, from a table with ids.
 
     Pass a table whose first column holds users and whose second column holds items. The
-    encoder turns ids into coordinates, and the completion is fitted to these. The
-    completion decides who is protected: by default, the value of each entry; with
-    ``unit=0``, everything of each user.
+    encoder turns ids into coordinates, and the completion is fitted to the coordinates.
+    The completion determines what is protected: by default, the value of each entry;
+    with ``unit=0``, everything about each user.
 
     Parameters
     ----------
@@ -103,17 +123,17 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         the clone.
     encoder : CoordinateEncoder, default=None
         A clone of it is fitted. None is ``CoordinateEncoder()``, which learns all ids
-        from the table. If users are protected (``unit=0``), nothing may be learned:
-        declare the ids of all other columns, and leave the users out, as in
+        from the table. If users are protected (``unit=0``), the encoder may learn
+        nothing: declare the ids of all other columns, and leave the users out, as in
         ``CoordinateEncoder(categories=[None, films])``. There is room for any number of
-        them.
-    unknown : {"drop", "error"}, default="drop"
+        users.
+    handle_unknown : {"drop", "error"}, default="drop"
         What `fit` and `fold_in` do with a row if one of its ids is not among the
         `categories` of its column: leave the row out, or refuse the table. Users of
         `fold_in` may be new. If entries are protected, the warning or error states how
         many such rows there are. If `unit` is a mode, only "drop" is possible, since an
-        error would reveal that somebody has such an id; the fit then warns if what it
-        released shows that hardly anything is left.
+        error would reveal that somebody has such an id; the fit then warns if its
+        release shows that hardly any row is left.
 
     Attributes
     ----------
@@ -137,22 +157,23 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     Notes
     -----
     **Who is protected.** By default, the value of each entry, and who rated what is
-    public. If the completion has ``personal=True``, or users are folded in, they are
-    answered from their own raw values. With ``unit=0``, everything about each user is
-    protected, including who is in the data: whoever gets a pickle, a deep copy or the
-    recommendations for others learns no more about a user than `privacy_guarantee_`
-    allows. No public attribute, pickle, deep copy or text holds the ids of users. After
-    loading, every user is unknown until `fold_in` gets that user's entries again.
+    public. If the completion has ``personal=True``, or users are folded in, their
+    answers are computed from their own raw values. With ``unit=0``, everything about
+    each user is protected, including who is in the data: whoever gets a pickle, a deep
+    copy or the recommendations for others learns no more about a user than
+    `privacy_guarantee_` allows. No public attribute, pickle, deep copy or text holds
+    the ids of users. After loading, every user is unknown until `fold_in` gets that
+    user's entries again.
 
     With ``unit=0``, users' rows are drawn at random among 2**31 - 2, so the rows of all
     other users have the same distribution whether or not a user is in the data. Given
-    the rows, the guarantee is that of `completion_`; so it holds for the recommender.
+    the rows, the guarantee is that of `completion_`, so it holds for the recommender.
 
     Equal ids are one user: 17 and 17.0 are the same, and "17" is another. Ids of
     another type than the known ones are refused. If `unit` is a mode, only the public
     type of their column can refuse them; otherwise an id of another type is unknown.
-    In a list of rows, columns have no type, and neither has text in pandas 2, unless
-    you convert it (``convert_dtypes``).
+    Columns have no type in a list of rows, nor if they hold text in pandas 2, unless
+    you convert them (``convert_dtypes``).
 
     Examples
     --------
@@ -181,7 +202,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "completion": [HasMethods(["fit", "predict", "recommend"])],
         "encoder": [CoordinateEncoder, None],
-        "unknown": [StrOptions({"drop", "error"})],
+        "handle_unknown": [StrOptions({"drop", "error"})],
     }
 
     n_features_in_: int
@@ -193,11 +214,11 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         completion: BaseCompletion | ImplicitCompletion,
         encoder: CoordinateEncoder | None = None,
         *,
-        unknown: str = "drop",
+        handle_unknown: str = "drop",
     ) -> None:
         self.completion = completion
         self.encoder = encoder
-        self.unknown = unknown
+        self.handle_unknown = handle_unknown
 
     def __sklearn_tags__(self) -> Tags:
         tags, inner = super().__sklearn_tags__(), get_tags(self.completion)
@@ -211,7 +232,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     @property
     def _time_is_public(self) -> bool:
-        """Where the completion protects users, their rows are encoded here."""
+        """False if the completion protects users: their rows are encoded here."""
         return time_is_public(self.completion)
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -221,8 +242,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
-            Users, items and whatever else the encoder encodes, a column each. Ids are
-            numbers, text or other objects that can be compared, such as UUIDs.
+            Users, items and further columns that the encoder encodes. Ids are numbers,
+            text or other objects that can be compared, such as UUIDs.
         y : array-like of shape (n_rows,), default=None
             The values, finite. None for an `ImplicitCompletion`.
 
@@ -235,18 +256,20 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         ValueError
             Before any budget is charged: if parameters contradict each other, an id is
             missing, `X` and `y` have different lengths, or an id is unknown and
-            ``unknown="error"``. Otherwise as `fit` of the encoder and the completion.
+            ``handle_unknown="error"``. Otherwise as `fit` of the encoder and the
+            completion.
         TypeError
             If `X` is a sparse array or a Dask collection.
         """
         encoder, completion = self._steps()
-        # Locked, or another thread might store its users with the model of this one.
+        # Without the lock, another thread might store its users with this thread's
+        # model.
         lock, names = self._count_releases().lock, keeping_names_if_refused(self)
         with self._progress() as on_step, lock, names:
             table, y, _ = self._rows_of_fit(encoder, completion, X, y)
             users, others = _split(table, completion.unit == 0)
             local = LocalUsers().joined_by(users[0]) if users else LocalUsers()
-            # An array, also where frames are the usual output of `transform`.
+            # This is an array even if `transform` usually returns frames.
             split = encoder.fit(others).split(others)
             where = encoder.encode(*split)
             if users:
@@ -258,23 +281,27 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                     ids, name = known.get(mode, ()), _NAME.format(mode)
                     check_in_order(rows, ids, name, f"sorted(ids of column {mode})")
                 _declare_shape(completion, encoder.shape_)
-            # Two fits of this object never share their noise, also with an int seed.
+            # Two fits of this object never share their noise, even with an int seed.
             with counting_for(self, completion):
                 completion.fit(where, y)
             kinds = kinds_of_type(types_of(table)[0])
             frame = type(table) if hasattr(table, "columns") else None
             if self.__sklearn_is_fitted__():
-                # On the conditions to which the earlier fit has come since.
-                self._made = self.__privacy_releases__()
+                # The conditions of the earlier fit may have changed since.
+                self._release_counts = self.__privacy_releases__()
             unit = unit_of(completion)
             self._fitted = _Fitted(encoder, completion, unit, local, kinds, frame)
             on_step()
         return self
 
     def _rows_of_fit(
-        self, encoder: CoordinateEncoder, completion: Any, X: Any, y: Any
-    ) -> tuple[Any, Any, NDArray[np.intp]]:
-        """Make the checks of a fit of these steps; return the rows that it keeps.
+        self,
+        encoder: CoordinateEncoder,
+        completion: _Completion,
+        X: ArrayLike,
+        y: ArrayLike | None,
+    ) -> tuple[Any, NDArray[Any] | None, NDArray[np.intp]]:
+        """Make the checks of a fit of these steps; return the rows that the fit keeps.
 
         Returns
         -------
@@ -283,16 +310,16 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         kept : ndarray of int
             Their numbers in `X`.
         """
-        table, y = self._table_and_values(X, y, completion, reset=True)
+        table, values = self._table_and_values(X, y, completion, reset=True)
         users, others = _split(table, completion.unit == 0)
         by_type = completion.unit != "entry"
         declared = declares(encoder, others, len(users), by_type=by_type)
         self._warn_of_columns(encoder, others, completion)
         kept = self._kept(declared, completion)
-        return safe_indexing(table, kept), _rows(y, kept), kept
+        return safe_indexing(table, kept), _rows(values, kept), kept
 
     def _warn_of_columns(
-        self, encoder: CoordinateEncoder, table: Any, completion: Any
+        self, encoder: CoordinateEncoder, table: ArrayLike, completion: HasUnit
     ) -> None:
         """Warn if users and items seem swapped, or values spread over columns."""
         names, counts = getattr(self, "feature_names_in_", None), []
@@ -304,7 +331,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                 counts = [numbers_of(column) for column in ids[:2]]
         warn_of_swapped_columns(names, counts)
 
-    def _warn_of_levels(self, encoder: CoordinateEncoder, levels: Any) -> None:
+    def _warn_of_levels(
+        self, encoder: CoordinateEncoder, levels: ArrayLike | None
+    ) -> None:
         """Warn if the encoder has learned ids that look like the declared levels."""
         declared = catalogues_of(encoder, len(encoder.categories_))
         names = getattr(self, "feature_names_in_", None)
@@ -331,8 +360,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
-            As for `fit`. An unknown user is predicted as an average one, and so is an
-            unknown item.
+            As for `fit`. An unknown user or item gets the prediction of an average one.
         return_std : bool, default=False
             Whether to return standard deviations too, as `predict` of the completion.
 
@@ -356,7 +384,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
     def recommend(
         self,
-        units: Any,
+        units: object,
         k: int = 10,
         *,
         context: ArrayLike | None = None,
@@ -374,13 +402,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         ----------
         units : id or array-like of shape (n_users,)
             One user, or a list of users. None stands for an unknown user, who gets the
-            recommendations of an average one. So does an id that is not known. Put an
-            id that is a tuple into a list.
+            recommendations of an average user. So does an unknown id. Put an id that is
+            a tuple into a list.
         k : int, default=10
-            Number of items for each user. No more than there are are returned.
+            Number of items for each user. At most all items are returned.
         context : array-like of shape (n_columns - 2,), default=None
-            What the further columns hold, such as the time of the recommendation; None
-            for an average one.
+            Entries of the further columns, such as the time of the recommendation; None
+            for average ones.
         candidates : list or set of ids, or list of n_users of these, default=None
             The only items that may be recommended: one list for all users, or one for
             each. None admits every item. Unknown items are ignored.
@@ -410,13 +438,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         fitted = self._fitted
-        single, asked = one_or_each(units, "units")
+        is_single, asked = one_or_each(units, "units")
         asked = _without_missing(asked, "units", "user")
         fitted.warn_if_lost(any(id_ is not None for id_ in asked))
         where = fitted.rows_of(asked)
         warn_of_items(fitted.has_items_among(asked, where))
         n_users = len(where)
-        options: dict[str, Any] = {
+        options: dict[str, object] = {
             "candidates": fitted.items_in(candidates, n_users, "candidates"),
             "exclude": fitted.items_in(exclude, n_users, "exclude"),
             "exclude_observed": exclude_observed,
@@ -431,10 +459,10 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         if self._wants_frame:
             return self._framed(self._names_of_columns, asked, items, scores)
         if scores is None:
-            return items[0] if single else items
-        return (items[0], scores[0]) if single else (items, scores)
+            return items[0] if is_single else items
+        return (items[0], scores[0]) if is_single else (items, scores)
 
-    def similar_items(self, items: Any, k: int = 10) -> Any:
+    def similar_items(self, items: object, k: int = 10) -> Any:
         """Find similar items, by the released model alone.
 
         No user's own entries are read, so you may show the answer to everybody. See
@@ -445,13 +473,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         items : id or array-like of shape (n_items,)
             One item, or a list of items.
         k : int, default=10
-            Number of similar items for each. No more than there are items are returned.
+            Number of similar items for each. At most all items are returned.
 
         Returns
         -------
         similar : ndarray of shape (k,) or (n_items, k), object
-            Ids of items, most similar first, padded with None; None alone for an
-            unknown item. After `set_output`, a data frame with a row for each pair.
+            Ids of items, most similar first, padded with None; only None for an unknown
+            item. After `set_output`, a data frame with a row for each pair.
 
         Raises
         ------
@@ -461,13 +489,13 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         fitted = self._fitted
-        single, asked = one_or_each(items, "items")
+        is_single, asked = one_or_each(items, "items")
         asked = _without_missing(asked, "items", "item")
         found = fitted.completion.similar_items(fitted.indices_of(asked), k)
         similar = fitted.encoder.ids(found, fitted.item_column)
         if self._wants_frame:
             return self._framed([self._names_of_columns[1], "similar"], asked, similar)
-        return similar[0] if single else similar
+        return similar[0] if is_single else similar
 
     def set_output(self, *, transform: str | None = None) -> Self:
         """Choose whether `recommend` and `similar_items` return data frames.
@@ -497,7 +525,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
                     f"transform must be 'default', 'pandas' or 'polars', got "
                     f"{transform!r}."
                 )
-            # The attribute that clones take along.
+            # The attribute that clones copy.
             self._sklearn_output_config = {"transform": transform}
         return self
 
@@ -517,7 +545,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         found: NDArray[Any],
         scores: NDArray[np.floating] | None = None,
     ) -> Any:
-        """A data frame with a row for each id that was found, beside what was asked."""
+        """A data frame with a row for each found id, next to the requested id."""
         is_found = np.array([[id_ is not None for id_ in row] for row in found])
         asked_for = np.repeat(asked, np.count_nonzero(is_found, axis=1))
         columns = [asked_for.tolist(), found[is_found].tolist()]
@@ -530,10 +558,10 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         """Learn new or returning users from all of their rows; this releases nothing.
 
         Call it for users who are new, or whom the recommender lost when it was
-        deep-copied or stored. What it learns about a user serves that user's
-        recommendations, in this process only, and replaces what it knew about the user.
-        Where entries are protected, the recommender then answers these users from their
-        raw values. If you leave out rows that were in the fit, their randomised values
+        deep-copied or stored. What it learns about a user serves only that user's
+        recommendations in this process, and replaces what it knew about the user. If
+        entries are protected, the recommender then answers these users from their raw
+        values. If you leave out rows that were in the fit, their randomised values
         still count.
 
         Parameters
@@ -558,7 +586,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             self._check_unknown(fitted.completion)
             table, y = self._table_and_values(X, y, fitted.completion)
             users, where = fitted.encoded(table)
-            # Unknown users are new ones.
+            # Unknown users are new users.
             must_be_known = where[:, int(fitted.users_may_join) :]
             kept = self._kept(np.all(must_be_known >= 0, axis=1), fitted.completion)
             if not len(kept):
@@ -566,7 +594,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             where, y = where[kept], _rows(y, kept)
             if fitted.users_may_join:
                 fitted = fitted.joined_by(users[0][kept], where[:, 0])
-            # A shallow copy: earlier users of the other one are left alone.
+            # A shallow copy, so that the other one keeps its earlier users.
             completion = copy.copy(fitted.completion)
             completion.fold_in(where, *([] if y is None else [y]))
             self._fitted = replace(fitted, completion=completion)
@@ -577,23 +605,24 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         self,
         n_users: int | None = None,
         *,
-        lengths: ArrayLike | None = None,
+        items_per_user: ArrayLike | None = None,
         random_state: int | None = None,
     ) -> Any:
         """Draw a table of synthetic users, with ids as in `fit`; this releases nothing.
 
-        The table is computed from what the fit released and from nothing else. So it
-        keeps the guarantee of the fit, for every user: hand it to anybody. It is as
-        good as the model and no better; see `sample_users` of the completion.
+        The table is computed only from what the fit released, so the guarantee of the
+        fit covers it for every user: hand it to anybody. It is only as good as the
+        model; see `sample_users` of the completion.
 
         Parameters
         ----------
         n_users : int, default=None
-            Number of synthetic users. They are numbered from 0 on, so that nobody takes
-            them for real ones. None takes the released number of users.
-        lengths : array-like of int, default=None
-            Numbers of items from which each user's is drawn. They must be public;
-            `privacy_of` then lists them. None draws from the released histogram.
+            Number of synthetic users. They are numbered from 0, so that nobody takes
+            them for real users. None takes the released number of users.
+        items_per_user : array-like of int, default=None
+            Numbers of items; each user's number is drawn from these. They must be
+            public; `privacy_of` then lists them. None draws from the released
+            histogram.
         random_state : int or None, default=None
             Seed of the draw. Nothing private depends on it.
 
@@ -603,7 +632,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             A data frame if `fit` was given one, with the same columns; otherwise an
             array of objects.
         y : ndarray of shape (n_rows,)
-            Their values. Of choices, `X` alone is returned.
+            Their values. For choices, only `X` is returned.
 
         Raises
         ------
@@ -613,7 +642,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         fitted = self._fitted
         drawn = fitted.completion.sample_users(
-            n_users, lengths=lengths, random_state=random_state
+            n_users, items_per_user=items_per_user, random_state=random_state
         )
         where, *values = drawn if isinstance(drawn, tuple) else (drawn,)
         columns = [where[:, 0]]
@@ -622,7 +651,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             for k, of_column in enumerate(where[:, 1:].T)
         ]
         if fitted.frame is None:
-            table: Any = np.empty(where.shape, dtype=object)
+            table = np.empty(where.shape, dtype=object)
             for k, column in enumerate(columns):
                 table[:, k] = column
         else:
@@ -687,7 +716,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return self._steps() if planned else self._fitted_steps()
 
     def _steps(self) -> tuple[CoordinateEncoder, Any]:
-        """Clones of the encoder and the completion, with all that is declared set.
+        """Clones of the encoder and the completion, with all declarations set.
 
         Raises
         ------
@@ -731,8 +760,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         _declare_shape(completion, shape)
         return encoder, completion
 
-    def _as_table(self, X: Any) -> Any:
-        """A list of rows as an array in which each id keeps its type, if need be."""
+    def _as_table(self, X: ArrayLike) -> Any:
+        """A list of rows as an array in which each id keeps its type, if necessary."""
         return _table_of(X, self._steps()[1])
 
     def _fitted_steps(self) -> tuple[Any, ...]:
@@ -745,8 +774,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         _, completion = self._fitted_steps()
         return completion.__privacy_releases__()
 
-    def _checked_y(self, y: Any) -> Any:
-        """The values as an array; None for choices, which must have none."""
+    def _checked_y(self, y: ArrayLike | None) -> NDArray[Any] | None:
+        """The values as an array; None for choices, which must not have values."""
         name, has_values = type(self.completion).__name__, hasattr(self, "score")
         if has_values and y is None:
             raise ValueError(
@@ -761,9 +790,9 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             )
         if y is None:
             return None
-        # All of it, so that no refusal depends on which rows are left out.
+        # All values are checked, so that no refusal depends on which rows are left out.
         values = as_numpy(check_numeric(y, "y"), "y")
-        if not values.ndim:  # scikit-learn's message would show its value
+        if not values.ndim:  # scikit-learn's message would show the value
             raise malformed("arrays", "y must be array-like, not a scalar.")
         with np.errstate(over="ignore"):
             is_finite = np.isfinite(values.astype(float))
@@ -772,16 +801,23 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         return values
 
     def _table_and_values(
-        self, X: Any, y: Any, completion: Any, *, reset: bool = False
-    ) -> tuple[Any, Any]:
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        completion: _Completion,
+        *,
+        reset: bool = False,
+    ) -> tuple[Any, NDArray[Any] | None]:
         """Check a table and its values; see `_checked` and `_checked_y`."""
         check_aligned(X, y=y)
-        table, y = self._checked(X, completion, reset=reset), self._checked_y(y)
-        if y is not None:
-            check_same_length(table, y)
-        return table, y
+        table, values = self._checked(X, completion, reset=reset), self._checked_y(y)
+        if values is not None:
+            check_same_length(table, values)
+        return table, values
 
-    def _checked(self, X: Any, completion: Any, *, reset: bool = False) -> Any:
+    def _checked(
+        self, X: ArrayLike, completion: _Completion, *, reset: bool = False
+    ) -> Any:
         """Check a table of two columns or more; frames stay frames."""
         if is_dask(X) or is_sparse(X):
             kind = "a Dask collection" if is_dask(X) else "a sparse array"
@@ -796,7 +832,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         if names_of(X) is not None:
             checked(validate_data, self, X, reset=reset, skip_check_array=True)
         else:
-            # Names alone are compared here, whatever the ids are.
+            # Only names are compared here, whatever the ids are.
             X = as_numpy(X, "X")
             X = checked(
                 validate_data,
@@ -815,28 +851,29 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return X
 
-    def _check_unknown(self, completion: Any) -> None:
-        """Refuse to tell of unknown ids where a unit is protected."""
-        if completion.unit != "entry" and self.unknown != "drop":
+    def _check_unknown(self, completion: HasUnit) -> None:
+        """Refuse ``handle_unknown="error"`` if a unit is protected."""
+        if completion.unit != "entry" and self.handle_unknown != "drop":
             raise ValueError(
-                f"unknown={self.unknown!r} would reveal whether anybody has an id that "
-                f"is not declared, which unit={completion.unit} protects. Set "
-                f"unknown='drop'."
+                f"handle_unknown={self.handle_unknown!r} would reveal whether anybody "
+                f"has an id that is not declared, which unit={completion.unit} "
+                f"protects. Set handle_unknown='drop'."
             )
 
-    def _kept(self, known: NDArray[np.bool_], completion: Any) -> NDArray[np.intp]:
-        """Numbers of the rows whose ids are known; the others, by `unknown`.
+    def _kept(self, known: NDArray[np.bool_], completion: HasUnit) -> NDArray[np.intp]:
+        """Numbers of the rows whose ids are known; others are dropped or refused.
 
-        Nothing is told of the others unless ids are public.
+        Messages mention the other rows only if ids are public.
         """
         kept = np.flatnonzero(known)
         n_unknown = len(known) - len(kept)
         if not n_unknown or completion.unit != "entry":
             return kept
-        if self.unknown == "error":
+        if self.handle_unknown == "error":
             raise ValueError(
                 f"{n_unknown} rows have an id that is not among the declared "
-                f"`categories`. Declare it, leave the rows out, or set unknown='drop'."
+                f"`categories`. Declare it, leave the rows out, or set "
+                f"handle_unknown='drop'."
             )
         warn(
             f"{n_unknown} rows are left out: they have an id that is not among the "
@@ -844,8 +881,8 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
         )
         return kept
 
-    def _where(self, fitted: _Fitted, X: Any) -> NDArray[np.int64]:
-        """Coordinates of the rows of a table; -1 for what is unknown."""
+    def _where(self, fitted: _Fitted, X: ArrayLike) -> NDArray[np.int64]:
+        """Coordinates of the rows of a table; -1 for unknown ids."""
         if is_empty_list(X):
             return np.zeros((0, self.n_features_in_), dtype=np.int64)
         _, where = fitted.encoded(self._checked(X, fitted.completion))
@@ -854,7 +891,7 @@ class Recommender(EstimatorMixin, SentMixin, MetaEstimatorMixin, BaseEstimator):
 
 
 def rows_of_search(
-    recommender: Recommender, X: Any, y: Any
+    recommender: Recommender, X: ArrayLike, y: ArrayLike | None
 ) -> tuple[Any, Any, NDArray[np.intp]]:
     """Make the checks of a fit for a search.
 
@@ -867,10 +904,10 @@ def rows_of_search(
         Their numbers in `X`.
     """
     encoder, completion = recommender._steps()
-    table, y, kept = clone(recommender)._rows_of_fit(encoder, completion, X, y)
+    table, values, kept = clone(recommender)._rows_of_fit(encoder, completion, X, y)
     nowhere = np.zeros((len(kept), table.shape[1]))
-    check_entries(completion, nowhere, y, completion.shape)
-    return table, y, kept
+    check_entries(completion, nowhere, values, completion.shape)
+    return table, values, kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -880,18 +917,18 @@ class _Fitted:
     Attributes
     ----------
     encoder : CoordinateEncoder
-        It encodes all columns, but that of users if these are protected.
+        It encodes all columns, except that of users if users are protected.
     completion : estimator
     unit : int or None
-        The mode of the units that the fit protects; None if those are entries.
+        The mode of the units that the fit protects; None if it protects entries.
     local : LocalUsers
-        Users whom the encoder does not know: all, or those who were folded in, whose
-        rows are beyond its own.
+        Users whom the encoder does not know: all users, or those who were folded in,
+        whose rows come after the encoder's.
     kinds : set of str
-        Kinds of the ids of users, by the type of their column; empty if it does not
-        tell.
+        Kinds of the ids of users, by the type of their column; empty if the type does
+        not determine them.
     frame : type or None
-        Type of the data frame of the fit; None for another table.
+        Type of the data frame of the fit; None for other tables.
     """
 
     encoder: CoordinateEncoder
@@ -903,12 +940,12 @@ class _Fitted:
 
     @property
     def hides_users(self) -> bool:
-        """Whether users are protected, so that the encoder knows none."""
+        """Whether users are protected, so that the encoder does not know them."""
         return self.unit == 0
 
     @property
     def users_may_join(self) -> bool:
-        """Whether users whom nobody knows can be folded in."""
+        """Whether new users can be folded in."""
         return self.unit in (0, None)
 
     @property
@@ -916,10 +953,10 @@ class _Fitted:
         """The column of items in the encoder."""
         return int(not self.hides_users)
 
-    def encoded(self, table: Any) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
-        """The users of a table, and its coordinates: -1 for what is unknown.
+    def encoded(self, table: _Table) -> tuple[list[NDArray[Any]], NDArray[np.int64]]:
+        """The users of a table, and its coordinates, with -1 for unknown ids.
 
-        Where ids are private, only the types of columns may refuse them.
+        If ids are private, only the types of columns may refuse them.
         """
         users, others = _split(table, self.hides_users)
         # The recommender has compared the names of columns.
@@ -940,14 +977,14 @@ class _Fitted:
         return users, where
 
     def joined_by(self, users: NDArray[Any], rows: NDArray[np.integer]) -> _Fitted:
-        """The same with rows for new users, which are written in place of -1."""
+        """Give new users rows, which replace -1 in `rows`."""
         first = 0 if self.hides_users else self.encoder.shape_[0]
         fitted = replace(self, local=self.local.joined_by(users[rows < 0], first))
         fitted._find(users, rows)
         return fitted
 
     def _find(self, users: NDArray[Any], rows: NDArray[np.integer]) -> None:
-        """Write the rows of users whom `local` knows in place of -1."""
+        """Replace -1 by the rows of users whom `local` knows."""
         unknown = rows < 0
         rows[unknown] = self.local.rows_of(users[unknown])
 
@@ -964,10 +1001,10 @@ class _Fitted:
         return rows
 
     def has_items_among(self, asked: NDArray[Any], rows: NDArray[np.int64]) -> bool:
-        """Whether some ids of users that were asked for are ids of items.
+        """Whether some ids in a request for users are ids of items.
 
-        If users are protected, their rows have no say, and numbers none either: those
-        of users and of items often both count from 0.
+        If users are protected, neither their rows nor ids that are numbers are used:
+        ids of users and of items often both count from 0.
         """
         kinds = str if self.hides_users else object
         asks = [id_ is not None and isinstance(id_, kinds) for id_ in asked]
@@ -981,7 +1018,9 @@ class _Fitted:
         """Index of each item; -1 for None and for an unknown id."""
         return self._indices_of(items, self.item_column)
 
-    def items_in(self, values: Any, n_users: int, name: str) -> Any:
+    def items_in(
+        self, values: object, n_users: int, name: str
+    ) -> list[NDArray[np.int64]] | NDArray[np.int64] | None:
         """One list of items for all users, or one for each, as lists of indices."""
         if values is None:
             return None
@@ -1000,16 +1039,16 @@ class _Fitted:
             indices[is_id] = indices_of(self.encoder, ids[is_id], column)
         return indices
 
-    def context_of(self, values: Any) -> NDArray[np.int64]:
-        """Indices of what the columns after that of items hold; -1 for None."""
+    def context_of(self, values: ArrayLike) -> NDArray[np.int64]:
+        """Indices of the entries of the columns after that of items; -1 for None."""
         first = self.item_column + 1
         n_columns = len(self.encoder.shape_) - first
         if not n_columns:
             raise ValueError(
                 "The table has no column after the items: leave context=None."
             )
-        single, asked = one_or_each(values, "context")
-        if single or len(asked) != n_columns:
+        is_single, asked = one_or_each(values, "context")
+        if is_single or len(asked) != n_columns:
             raise ValueError(
                 f"context must be a list of {n_columns} values, one for each column "
                 f"after the items."
@@ -1021,7 +1060,7 @@ class _Fitted:
         return np.concatenate(columns)
 
     def warn_if_lost(self, asks_for_users: bool) -> None:
-        """Warn once if a deep copy or pickle lost users and somebody asks for one."""
+        """Warn once if a deep copy or pickle lost users and one is requested."""
         if self.hides_users and asks_for_users:
             self.local.warn_if_lost(
                 "This model was deep-copied or pickled. The ids of users are never "
@@ -1030,26 +1069,26 @@ class _Fitted:
             )
 
     def _check_kinds(self, kinds: set[str], column: int) -> None:
-        """Refuse ids of other kinds than those that the encoder knows in a column."""
+        """Refuse ids whose kind the encoder does not know in a column."""
         if column < len(self.encoder.categories_):
             known = known_kinds(self.encoder, column)
             check_kinds(known, kinds, column + int(self.hides_users))
 
 
-def _features_of(completion: Any) -> list[tuple[Any, Any]]:
+def _features_of(completion: object) -> list[tuple[Any, Any]]:
     """The declared features of rows, by mode."""
     declared = getattr(completion, "side_information", None) or {}
     pairs = declared.items() if isinstance(declared, dict) else enumerate(declared)
     return [(mode, rows) for mode, rows in pairs if rows is not None]
 
 
-def _declare_features(completion: Any, encoder: CoordinateEncoder) -> None:
-    """Compare the labels of features with declared ids, and drop them from a clone.
+def _declare_features(completion: _Completion, encoder: CoordinateEncoder) -> None:
+    """Compare the labels of features with declared ids, and drop the labels in a clone.
 
-    What remains is in the order of the ids, whatever the labels were.
+    The features of the clone are in the order of the ids, whatever the labels were.
     """
     catalogues = dict(enumerate(encoder.categories or ()))
-    features: dict[int, Any] = {}
+    features: dict[int, ArrayLike] = {}
     for mode, rows in _features_of(completion):
         if (ids := catalogues.get(mode)) is not None:
             check_in_order(rows, ids, _NAME.format(mode), f"categories[{mode}]")
@@ -1063,8 +1102,8 @@ def _declare_features(completion: Any, encoder: CoordinateEncoder) -> None:
         completion.set_params(side_information=features)
 
 
-def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
-    """Set the shape of a clone, which must not declare another one."""
+def _declare_shape(completion: _Completion, shape: tuple[int, ...]) -> None:
+    """Set the shape of a clone; refuse a clone that declares another shape."""
     if completion.shape is not None and tuple(completion.shape) != shape:
         raise ValueError(
             f"The completion declares another shape than that of the ids, {shape}. "
@@ -1073,29 +1112,30 @@ def _declare_shape(completion: Any, shape: tuple[int, ...]) -> None:
     completion.set_params(shape=shape)
 
 
-def _split(table: Any, hides_users: bool) -> tuple[list[NDArray[Any]], Any]:
-    """Split a table into users, if these are protected, and what is encoded."""
+def _split(table: _Table, hides_users: bool) -> tuple[list[NDArray[Any]], Any]:
+    """Split a table into users, if they are protected, and the columns to encode."""
     if not hides_users:
         return [], table
     rest = list(range(1, table.shape[1]))
     return [_users_in(table)], safe_indexing(table, rest, axis=1)
 
 
-def _users_in(table: Any) -> NDArray[Any]:
+def _users_in(table: object) -> NDArray[Any]:
     """The first column of a table."""
     check = partial(check_array, ensure_min_samples=0)
     (ids,) = checked_ids(check, safe_indexing(table, [0], axis=1))
     return ids
 
 
-def _table_of(X: Any, completion: Any) -> Any:
-    """Where a unit is protected, a list of rows as an array of objects.
+def _table_of(X: object, completion: _Completion) -> Any:
+    """If a unit is protected, convert a list of rows to an array of objects.
 
-    Each id keeps its own type. Otherwise a single id would decide the type of all
-    others: numbers beside text become text.
+    So each id keeps its own type. In other arrays a single id would decide the type of
+    all: numbers beside text become text.
     """
     if completion.unit == "entry" or not isinstance(X, list | tuple):
         return exact_rows(X)
+    assert completion.shape is not None
     n_columns = len(completion.shape)
     if not all(isinstance(row, list | tuple | np.ndarray) for row in X) or any(
         len(row) != n_columns for row in X
@@ -1108,13 +1148,13 @@ def _table_of(X: Any, completion: Any) -> Any:
     return table.reshape(-1, n_columns)
 
 
-def _rows(values: Any, kept: NDArray[np.intp]) -> Any:
+def _rows(values: NDArray[Any] | None, kept: NDArray[np.intp]) -> NDArray[Any] | None:
     """Some of the values; None stays None."""
     return None if values is None else values[kept]
 
 
 def _without_missing(ids: NDArray[Any], name: str, what: str) -> NDArray[np.object_]:
-    """Ids that were asked for as an array of objects; None for an unknown one."""
+    """Requested ids as an array of objects; None for an unknown one."""
     # NaN and NaT differ from themselves; pandas.NA has no truth value.
     if any(type(id_).__name__ == "NAType" or not np.all(id_ == id_) for id_ in ids):
         raise ValueError(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from .._sklearn_compat import safe_indexing
@@ -24,7 +25,7 @@ _METRICS = ("recall", "ndcg")
 def make_fold_in_scorer(
     scoring: str = "neg_root_mean_squared_error",
     *,
-    history: float = 0.8,
+    fold_in_fraction: float = 0.8,
     random_state: int = 0,
 ) -> Callable[[Any, ArrayLike, ArrayLike], float]:
     """Make a scorer that tests a completion on held-out units, such as users.
@@ -40,7 +41,7 @@ def make_fold_in_scorer(
     ----------
     scoring : str, default="neg_root_mean_squared_error"
         Name of a scikit-learn scorer.
-    history : float, default=0.8
+    fold_in_fraction : float, default=0.8
         Probability with which an entry is folded in, between 0 and 1.
     random_state : int, default=0
         Seed for the choice of these entries, by a hash of their coordinates: no unit
@@ -56,7 +57,7 @@ def make_fold_in_scorer(
     Raises
     ------
     ValueError
-        If `history` is not between 0 and 1.
+        If `fold_in_fraction` is not between 0 and 1.
 
     Examples
     --------
@@ -76,11 +77,13 @@ def make_fold_in_scorer(
     >>> search.best_params_
     {'epsilon': 8.0}
     """
-    if not 0 < history < 1:
-        raise ValueError(f"history must be between 0 and 1, got {history}.")
+    if not 0 < fold_in_fraction < 1:
+        raise ValueError(
+            f"fold_in_fraction must be between 0 and 1, got {fold_in_fraction}."
+        )
     from sklearn.metrics import get_scorer
 
-    return _FoldInScorer(get_scorer(scoring), history, random_state)
+    return _FoldInScorer(get_scorer(scoring), fold_in_fraction, random_state)
 
 
 @dataclass(frozen=True)
@@ -88,14 +91,16 @@ class _FoldInScorer:
     """A scorer that can be pickled."""
 
     scorer: Callable[..., float]
-    history: float
+    fold_in_fraction: float
     random_state: int
 
-    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike) -> float:
+    def __call__(self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> float:
         model = estimator
         check_same_length(X, y)
-        # The ids themselves decide, not what an encoder learned to call them.
-        is_history = below(hashes(columns_of(X), self.random_state), self.history)
+        # The ids themselves decide, not the indices that an encoder gave them.
+        is_history = below(
+            hashes(columns_of(X), self.random_state), self.fold_in_fraction
+        )
         if isinstance(estimator, Pipeline):
             X, model = estimator[:-1].transform(X), estimator[-1]
         if np.all(is_history):
@@ -107,7 +112,7 @@ class _FoldInScorer:
 def make_ranking_scorer(
     metric: str = "recall",
     k: int = 20,
-    history: float = 0.8,
+    fold_in_fraction: float = 0.8,
     *,
     random_state: int = 0,
 ) -> RankingScorer:
@@ -117,19 +122,19 @@ def make_ranking_scorer(
     model recommend `k` items that are not in the history. The user's other items should
     be among them. The score is the mean over users who have other items.
 
-    If whole users are held out, as by `UserHoldout`, keep `history` above 0. If some
-    items of every user are held out, as by `ItemHoldout`, pass ``history=0``: the model
-    knows the users from its fit.
+    If whole users are held out, as by `UserHoldout`, keep `fold_in_fraction` above 0.
+    If some items of every user are held out, as by `ItemHoldout`, pass
+    ``fold_in_fraction=0``: the model knows the users from its fit.
 
     Parameters
     ----------
     metric : {"recall", "ndcg"}, default="recall"
         "recall" is the share of a user's held-out items that are among the first `k`.
         "ndcg" is the sum of 1 / log2(1 + place) over those items, divided by the
-        largest sum that so many held-out items can reach within `k`.
+        largest sum that this number of held-out items can reach within `k`.
     k : int, default=20
         Number of items to recommend.
-    history : float, default=0.8
+    fold_in_fraction : float, default=0.8
         Probability with which a user's item is folded in, at least 0 and below 1.
     random_state : int, default=0
         Seed for the choice of these items, by a hash of user and item: no user decides
@@ -140,8 +145,8 @@ def make_ranking_scorer(
     scorer : callable
         Takes a fitted completion (or a pipeline that ends with one) or `Recommender`, X
         and, if there are values, y. It does not change the model. If no user has an
-        item to find, the score is NaN. A sparse X must have the model's `shape_`, since
-        a fold of it numbers users anew: cross-validate coordinates.
+        item to find, the score is NaN. A sparse X must have the model's `shape_`. A
+        fold of a sparse X renumbers users, so cross-validate coordinates.
 
     Raises
     ------
@@ -150,7 +155,7 @@ def make_ranking_scorer(
 
     Notes
     -----
-    Of items with equal predictions, the model recommends the one with the lower index
+    If items have equal predictions, the model recommends the one with the lower index
     first. If the data are ratings, every rated item counts as chosen. The scorer is not
     private: it computes scores from raw choices.
 
@@ -172,9 +177,11 @@ def make_ranking_scorer(
     if metric not in _METRICS:
         raise ValueError(f"metric must be one of {list(_METRICS)}, got {metric!r}.")
     k = checked_count(k)
-    if not 0 <= history < 1:
-        raise ValueError(f"history must be at least 0 and below 1, got {history}.")
-    return RankingScorer(metric, k, float(history), int(random_state))
+    if not 0 <= fold_in_fraction < 1:
+        raise ValueError(
+            f"fold_in_fraction must be at least 0 and below 1, got {fold_in_fraction}."
+        )
+    return RankingScorer(metric, k, float(fold_in_fraction), int(random_state))
 
 
 @dataclass(frozen=True)
@@ -183,10 +190,12 @@ class RankingScorer:
 
     metric: str
     k: int
-    history: float
+    fold_in_fraction: float
     random_state: int
 
-    def __call__(self, estimator: Any, X: ArrayLike, y: ArrayLike | None = None) -> Any:
+    def __call__(
+        self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | None = None
+    ) -> float:
         last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
         # A recommender takes no sparse arrays, and refuses them below.
         if is_sparse(X) and not isinstance(last, Recommender):
@@ -195,14 +204,14 @@ class RankingScorer:
             y = values if hasattr(last, "fit_randomized") else y
         check_same_length(X, y)
         columns = columns_of(X)[:2]
-        # The ids themselves decide, not what an encoder learned to call them.
+        # The ids themselves decide, not the indices that an encoder gave them.
         numbers = hashes(columns, self.random_state)
-        # The model has no answer for unknown users and items, unless it learns users
-        # as they are folded in.
+        # The model has no answer for unknown users and items, but it may learn users
+        # when they are folded in.
         if isinstance(estimator, Recommender):
             model, where = estimator, estimator._where(estimator._fitted, X)
             if estimator._fitted.hides_users:
-                # Any number that tells users apart will do.
+                # Any numbers that distinguish users will do.
                 users = np.asarray(columns[0]).tolist()
                 number_of = {user: k for k, user in enumerate(users)}
                 where[:, 0] = [number_of[user] for user in users]
@@ -213,7 +222,7 @@ class RankingScorer:
             where = np.asarray(X)
         where = where[:, :2]
         is_known = np.all(where >= 0, axis=1)
-        in_history = is_known & below(numbers, self.history)
+        in_history = is_known & below(numbers, self.fold_in_fraction)
         if np.any(in_history):
             model = _with_history(model, X, y, in_history)
         held_out = np.flatnonzero(is_known & ~in_history)
@@ -231,13 +240,17 @@ class RankingScorer:
         return float(np.mean(ranking_scores(self.metric, recommended, users, pairs)))
 
 
-def _with_history(model: Any, X: Any, y: Any, rows: NDArray[np.bool_]) -> Any:
+def _with_history(
+    model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, rows: NDArray[np.bool_]
+) -> BaseEstimator:
     """A copy of a model that knows some rows; it shares what was released."""
-    # Shallow: folding in leaves the rows of the original alone.
+    # A shallow copy: folding in does not change the rows of the original.
     return copy.copy(model).fold_in(*_rows(X, y, rows))
 
 
-def _rows(X: Any, y: Any, rows: NDArray[np.bool_]) -> tuple[Any, ...]:
+def _rows(
+    X: ArrayLike, y: ArrayLike | None, rows: NDArray[np.bool_]
+) -> tuple[Any, ...]:
     """Some rows, without values if there are none; data frames stay data frames."""
     kept = np.flatnonzero(rows)
     return tuple(safe_indexing(part, kept) for part in (X, y) if part is not None)
@@ -255,7 +268,7 @@ def ranking_scores(
     ----------
     metric : {"recall", "ndcg"}
     recommended : ndarray of shape (n_users, k)
-        Items, best first; -1 where no item was left.
+        Items, best first; -1 if no item was left.
     users : ndarray of shape (n_users,)
         Users of the rows of `recommended`, ascending.
     pairs : ndarray of shape (n, 2)

@@ -7,7 +7,17 @@ from ._cp_rows import fit_cp, padded
 from ._likelihood import TableLikelihood
 from ._observations import Observations
 from ._pattern import Pattern, pattern_of
-from ._rows import Evidence, Rows, continued, own_rows, rescaled, updated, with_indices
+from ._rows import (
+    Evidence,
+    FittedModel,
+    ObservedValues,
+    Rows,
+    add_entries,
+    own_rows,
+    rescaled,
+    run_sweeps,
+    with_indices,
+)
 from ._shared_rows import row_posterior
 from ._sums import fit_biases_to_sums
 from ._tucker import TuckerForm, TuckerRows, check_tucker_size, fit_tucker
@@ -15,15 +25,17 @@ from ._tucker import TuckerForm, TuckerRows, check_tucker_size, fit_tucker
 __all__ = [
     "CPForm",
     "Evidence",
+    "FittedModel",
     "Observations",
+    "ObservedValues",
     "Pattern",
     "Rows",
     "TableLikelihood",
     "TuckerForm",
     "TuckerRows",
+    "add_entries",
     "as_coordinates",
     "check_tucker_size",
-    "continued",
     "cp_to_dense",
     "cp_to_tucker",
     "fit_biases_to_sums",
@@ -38,7 +50,7 @@ __all__ = [
     "point_model",
     "rescaled",
     "row_posterior",
+    "run_sweeps",
     "times_recurring",
-    "updated",
     "with_indices",
 ]

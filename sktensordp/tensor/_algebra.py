@@ -1,4 +1,4 @@
-"""Mode products of batches of tensors, by BLAS calls on unfolded views; triangles."""
+"""Mode products of batches of tensors, by BLAS on unfolded views; triangles."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @lru_cache(maxsize=32)
 def upper_triangle(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Rows and columns of an upper triangle's elements, kept: a fit asks often."""
+    """Rows and columns of an upper triangle's elements; cached, as fits ask often."""
     rows, columns = np.triu_indices(n)
     rows.setflags(write=False)
     columns.setflags(write=False)

@@ -1,8 +1,8 @@
 """The row of the average entry, for indices about which nothing is known.
 
-An index without entries is unknown, and not unpopular. A guess for it should be right
-for the entries that will come, and these are more often in rows that have many. So an
-unknown row is an average over the entries, not over the rows.
+An index without entries is unknown, not unpopular. A guess for it should suit future
+entries, and most of these will be in rows that have many entries. So an unknown row is
+an average over the entries, not over the rows.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def average_row(
 def with_average(
     rows: NDArray[np.floating], counts: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """The rows, those without entries replaced, and last that of an unknown index.
+    """Replace rows without entries, and append the row of an unknown index.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Rows that are tied to their neighbours, such as those of bins of time."""
+"""Rows that are tied to their neighbours, such as the rows of time bins."""
 
 import numpy as np
 from numpy.typing import NDArray

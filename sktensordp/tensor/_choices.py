@@ -17,7 +17,7 @@ class Choices:
     Attributes
     ----------
     users : ndarray of shape (n_users,), int64
-        Indices of users. Ascending, and all with a choice, if made by `of`.
+        Indices of users. If made by `from_keys`, they ascend and each has a choice.
     starts : ndarray of shape (n_users + 1,), int64
         Row u of `users` chose items[starts[u]:starts[u + 1]].
     items : ndarray of shape (n_choices,), int32
@@ -32,8 +32,8 @@ class Choices:
     n_items: int
 
     @classmethod
-    def of(cls, keys: NDArray[np.int64], n_items: int) -> "Choices":
-        """Make choices of keys ``user * n_items + item``, which are overwritten."""
+    def from_keys(cls, keys: NDArray[np.int64], n_items: int) -> "Choices":
+        """Make choices from keys ``user * n_items + item``, which are overwritten."""
         keys.sort()
         if len(keys):
             # np.unique would hold two more copies.
@@ -52,12 +52,12 @@ class Choices:
         return np.diff(self.starts)
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: object
     ) -> tuple[Sequence[NDArray[Any]], None]:
-        """What all users contribute to a release; see `People` of the door."""
+        """Sum the contributions of all users to a release; see `People` of the door."""
         return contribute(self, question), None
 
-    def chunks(self, many: int = 1) -> "Iterator[Choices]":
+    def chunks(self, chunks_at_once: int = 1) -> "Iterator[Choices]":
         """All users in one chunk."""
         yield self
 
@@ -88,7 +88,7 @@ class Choices:
     def of_users(self, users: NDArray[np.integer]) -> "Choices":
         """Choices of the given users, in the given order; some may have none.
 
-        In time by these users and their choices alone.
+        The time depends only on these users and their choices.
         """
         rows = self.position(users)
         first = self.starts[rows]
@@ -109,4 +109,4 @@ class Choices:
             np.repeat(choices.users, choices.sizes) * self.n_items + choices.items
             for choices in (kept, new)
         ]
-        return Choices.of(np.concatenate(keys), self.n_items)
+        return Choices.from_keys(np.concatenate(keys), self.n_items)

@@ -17,9 +17,9 @@ def as_coordinates(where: NDArray[Any]) -> NDArray[np.integer]:
 def present(
     index: NDArray[np.integer],
 ) -> tuple[NDArray[np.integer], NDArray[np.int32]]:
-    """Indices that occur, ascending, and the place of each one among these.
+    """Indices that occur, ascending, and the position of each given index among these.
 
-    In time and memory by entries, however large the indices are.
+    Time and memory depend on the number of entries, not on how large the indices are.
     """
     if len(index) and index.max() < 4 * len(index):
         is_used = np.bincount(index) > 0
@@ -56,7 +56,7 @@ def times_recurring(sets: Sequence[NDArray[np.integer]]) -> int:
 def occurring(
     coordinates: NDArray[np.integer], among: NDArray[np.integer]
 ) -> NDArray[np.bool_]:
-    """Which coordinates occur among others.
+    """Whether each coordinate occurs among others.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def occurring(
 
 
 def _numbered(rows: NDArray[np.integer]) -> NDArray[np.int64]:
-    """The number of every row among the distinct ones; there is at least one."""
+    """The number of every row among the distinct rows; there is at least one row."""
     order = np.lexsort(rows.T[::-1])
     ordered, numbers = rows[order], np.empty(len(rows), dtype=np.int64)
     is_new = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))

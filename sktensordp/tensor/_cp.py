@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from ._priors import BIAS_PRECISION
 from ._rows import Rows
 
-# The fixed columns, and the prior mean, precision and tie of all; see `Rows`.
+# The fixed columns, and the prior mean, precision and tie of every column; see `Rows`.
 Columns = tuple[
     NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]
 ]
@@ -56,7 +56,7 @@ class CPForm:
         ----------
         block : int
         factors : list of ndarray
-            All blocks; the one with the number `block` is not read.
+            All blocks; the block with the number `block` is not read.
         rows : list of ndarray of shape (n,), int
             The row of every entry in every block.
 
@@ -79,7 +79,8 @@ class CPForm:
         ----------
         block : int
         moments : list of ndarray of shape (1 + n_columns, 1 + n_columns)
-            For every mode, the second moment of (1, row); that of `block` is not read.
+            For every mode, the second moment of (1, row); the moment of `block` is not
+            read.
         core : ndarray, default=None
             Not read; see `TuckerForm.moments`.
 
@@ -92,7 +93,7 @@ class CPForm:
     def centre(self, block: int) -> NDArray[np.float64]:
         """Prior mean of the rows of a block.
 
-        It is zero in the first two modes. It is one in the others, since these modulate
+        It is zero in the first two modes, and one in the others, since these modulate
         the product of the first two.
         """
         return np.full(self.rank, float(block > 1))
@@ -100,7 +101,7 @@ class CPForm:
     def normalize(self, block: int, factors: list[Any]) -> None:
         """Scale the columns of a fitted block to a mean square of one, in place.
 
-        The next fit of another block makes up for the change.
+        The next fit of another block compensates for the change.
         """
         lengths = np.sqrt(np.mean(factors[block] ** 2, axis=0))
         factors[block] = factors[block] / np.maximum(lengths, 1e-150)
@@ -193,14 +194,14 @@ def point_model(
         Variance of the values around the model.
     dtype : dtype
     biases : list of ndarray of shape (shape[mode] + 1,), default=None
-        The last is the bias of an unknown row.
+        The last element is the bias of an unknown row.
     factors : list of ndarray of shape (shape[mode], rank), default=None
         An unknown row gets the mean of all rows.
     features : ndarray of shape (shape[1] + 1, n_features), default=None
         Features of the rows of the second mode; see `Rows`.
     weights : ndarray of shape (shape[0], n_features), default=None
-        Weights that the rows of the first mode give to the features. An unknown row
-        gives none.
+        Weights that the rows of the first mode give to the features. Those of an
+        unknown row are zero.
 
     Returns
     -------
@@ -248,7 +249,7 @@ def exact_rows(
 def no_covariances(
     fixed: NDArray[np.bool_], means: Sequence[NDArray[np.floating]]
 ) -> tuple[NDArray[np.floating], ...]:
-    """Covariances of rows that are taken as they are."""
+    """Zero covariances, for rows that are taken as exact."""
     n_pairs = [math.comb(n + 1, 2) for n in np.sum(~fixed, axis=1).tolist()]
     pairs = zip(means, n_pairs, strict=True)
     return tuple(np.zeros((len(own), n), own.dtype) for own, n in pairs)

@@ -1,9 +1,9 @@
 """Fit of biases, CP terms and weights of features by sweeps over the rows of all modes.
 
 The precisions of the prior, and the variance of the values around the model, are
-learned (empirical Bayes). So the fit learns how much to shrink: there is no
-regularisation to tune. All choices read the values that the fit was given and nothing
-else: if these are randomised, the choices are post-processing.
+learned (empirical Bayes). So the fit learns how much to shrink, and there is no
+regularisation to tune. All choices depend only on the values that the fit was given: if
+these are randomised, the choices are post-processing.
 """
 
 import math
@@ -22,28 +22,36 @@ from ._leading_terms import leading_terms, n_standing_out
 from ._likelihood import TableLikelihood
 from ._observations import Observations
 from ._priors import BIAS_PRECISION
-from ._rows import Rows, Spread, learn, renewed, weigh, weighing
+from ._rows import (
+    ObservedValues,
+    RowMoments,
+    Rows,
+    row_weighting,
+    sweep_mode,
+    update_prior,
+    with_row_weights,
+)
 from ._threads import one_blas_thread
 
-# Sweeps before precisions are learned, and those of terms after these started. If they
-# were learned from the first sweep, columns that have hardly left the start would be
-# taken for superfluous.
+# Number of sweeps before precisions are learned; for precisions of terms, it counts
+# from when the terms started. Precisions learned from the first sweep on would treat
+# columns that have hardly left their start as superfluous.
 _BEFORE_LEARNING = 3
-# Standard deviations around the prior means in the first two modes and in the others,
-# for every start. Small ones suit noise-free values, where biases and weights of
+# For every start, the standard deviations around the prior means in the first two modes
+# and in the others. Small ones suit noise-free values, where biases and weights of
 # features should be found first. Under heavy noise, a fit shrinks small terms to zero
-# if the third mode changes their sign; it needs a large start.
+# if the third mode changes their sign, so it needs a large start.
 _START_SCALES = (0.05, 0.2), (0.5, 1.0), (0.05, 0.2), (0.05, 0.2)
-# At most so many terms of a matrix start at a time: with more of them than the values
-# carry, real terms are not found among the others.
+# At most this many terms of a matrix start at a time. If more terms start than the
+# values support, real terms are not found among the others.
 _FIRST_TERMS = 10
-# For small ranks, the first terms are so many more than asked for.
+# For small ranks, this many more terms start than were requested.
 _MORE_TERMS = 4
-# Fewer entries than this, with a share of noise below the second, are fitted from
+# Fits to fewer entries than this, whose share of noise is below the second number, try
 # several starts.
 _FEW_ENTRIES, MOST_NOISE = 200_000, 0.8
-# If values were randomised by a table, they are replaced by observations around the
-# predictions after this many sweeps; after each one, they change less.
+# If a table has randomised the values, observations around the predictions replace them
+# after these numbers of sweeps; each time, they change less.
 _OBSERVED_AFTER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
@@ -58,26 +66,26 @@ class Fit:
     floor : float
         Smallest variance of the values around the model, known beforehand.
     likelihood : TableLikelihood or None
-        What the outputs of a table say about the means. It is learned from them, and
-        observations replace the values of `entries` from time to time.
+        Likelihood of the outputs of a table, given the means. It is learned from the
+        outputs; from time to time, its observations replace the values of `entries`.
     n_iter : int
         Number of sweeps so far.
     terms_since : float
         Number of sweeps before the latest terms started.
     most_noise : float
-        Largest variance around the model that is taken for true. With new terms it is
-        not larger than before, but their variances add to it.
+        Upper limit of the estimated variance around the model. New terms cannot
+        increase the true variance, but their posterior variances increase the estimate.
     weighs : bool
         Whether weights of rows are learned.
     n_learned : int
-        Number of sweeps that were run before those counted, and learned the prior.
+        Number of uncounted earlier sweeps, which have learned the prior.
     error : float
         Sum of the squared errors of all entries in the latest sweep.
     n_threads : int
     """
 
     rows: Rows
-    entries: Any
+    entries: ObservedValues
     floor: float
     likelihood: TableLikelihood | None = None
     n_iter: int = 0
@@ -90,7 +98,7 @@ class Fit:
 
 
 def started(
-    entries: Any,
+    entries: ObservedValues,
     *,
     rank: int,
     biases: bool,
@@ -111,7 +119,7 @@ def started(
     biases : bool
         Whether every mode has a column of biases.
     noise : float
-        Variance around the model to begin with.
+        Initial variance around the model.
     shape : tuple of int, default=None
         That of the tensor; by default, the least one that has all rows.
     smooth_modes : collection of int, default=()
@@ -122,7 +130,7 @@ def started(
         Seed of the start, so that a fit is a function of its entries.
     scales : tuple of float, default=None
         Standard deviations around the prior means in the first two modes and in the
-        others; by default, those of the start with this number.
+        others; by default, those of the start numbered `seed`.
 
     Returns
     -------
@@ -156,38 +164,40 @@ def started(
 
 
 def swept(fit: Fit) -> Fit:
-    """One sweep over the rows of all modes, which also learns prior and noise."""
+    """Make one sweep over the rows of all modes; also learn the prior and the noise."""
     rows, entries, floor = fit.rows, fit.entries, fit.floor
     likelihood = fit.likelihood
     if likelihood is not None and fit.n_iter in _OBSERVED_AFTER:
-        # A copy, since what is learned later must not change tasks.
+        # This is a copy, since later learning must not change tasks.
         entries, (counts,) = entries.change_values(_observed, rows, copy(likelihood))
-        likelihood.learn(counts)
+        likelihood.update_weights(counts)
     if likelihood is not None and likelihood.known_share is not None:
         floor = likelihood.known_share * rows.noise
     is_learned = fit.n_learned + fit.n_iter - fit.terms_since > _BEFORE_LEARNING
     rows = rows.with_core(entries, is_learned, fit.n_threads)
     # The first mode comes last, so that the errors of its rows are those of the sweep.
-    # But weights come first of all, or biases of rows would take what features explain,
-    # and nothing would be known of rows without entries.
+    # But weights of features come first of all. Otherwise, biases of rows would explain
+    # what features can, and nothing would be known about rows without entries.
     modes = [*range(1, rows.n_modes), 0]
     if fit.n_learned + fit.n_iter == 0 and rows.features.shape[1]:
         modes = [0, *modes]
-    found: dict[int, Spread] = {}
+    found: dict[int, RowMoments] = {}
     crosses: dict[int, NDArray[np.float64] | None] = {}
     for mode in modes:
-        rows, entries, found[mode], crosses[mode] = renewed(
+        rows, entries, found[mode], crosses[mode] = sweep_mode(
             rows, entries, mode, fit.n_threads
         )
     error = float(found[0].errors)
     noise = max(min(error / entries.n_entries, fit.most_noise), floor)
     rows = replace(rows, noise=float(noise))
     if fit.weighs and fit.n_iter >= 5:
-        how = weighing(rows.noise, found[0], entries.counts[0], floor)
+        how = row_weighting(rows.noise, found[0], entries.counts[0], floor)
         if how is not None and entries.has_rows(0):
-            rows, entries, _ = entries.change_rows(weigh, rows, how, reads=[])
+            rows, entries, _ = entries.change_rows(
+                with_row_weights, rows, how, reads=[]
+            )
         elif how is not None:
-            rows, _ = weigh(rows, entries, how)
+            rows, _ = with_row_weights(rows, entries, how)
     rows = _with_learned_prior(fit, rows, found, crosses)
     return replace(fit, rows=rows, entries=entries, n_iter=fit.n_iter + 1, error=error)
 
@@ -204,20 +214,20 @@ def _observed(
 def _with_learned_prior(
     fit: Fit,
     rows: Rows,
-    found: dict[int, Spread],
+    found: dict[int, RowMoments],
     crosses: dict[int, NDArray[np.float64] | None],
 ) -> Rows:
-    """The rows with the prior that their posterior suggests, after a sweep."""
+    """Give the rows the prior that their posterior suggests after a sweep."""
     n_iter = fit.n_learned + fit.n_iter + 1
     at, prior_mean = rows.of_features, rows.prior_mean.copy()
     prior_mean[0, at] = found[0].means[at] / found[0].n_rows
-    # Squared distances from their mean are the least.
+    # The mean minimises the squared distances.
     moved = prior_mean[0, at] - rows.prior_mean[0, at]
     found[0].squares[at] -= found[0].n_rows * moved**2
     rows = replace(rows, prior_mean=prior_mean)
     if n_iter == _BEFORE_LEARNING:
-        # Weak before, so that the means of weights are found; but it is not learned
-        # from so weak a start.
+        # Until now the prior was weak, so that the means of weights could be found. It
+        # is too weak a start for learning.
         precision = rows.precision.copy()
         precision[0, at] = np.maximum(precision[0, at], BIAS_PRECISION)
         return replace(rows, precision=precision)
@@ -225,18 +235,20 @@ def _with_learned_prior(
         return rows
     columns = np.ones(rows.fixed.shape[1], dtype=bool)
     if n_iter - fit.terms_since <= _BEFORE_LEARNING:
-        columns = rows.single
-    # Terms of a matrix are pruned; those of a tensor have prior means of one.
-    prunes = rows.single | (rows.n_modes == 2)
+        columns = rows.in_one_mode
+    # Terms of a matrix are pruned; terms of a tensor have prior means of one.
+    prunes = rows.in_one_mode | (rows.n_modes == 2)
     for mode, cross in sorted(crosses.items()):
-        rows = learn(rows, mode, found[mode], columns, prunes=prunes, cross=cross)
+        rows = update_prior(
+            rows, mode, found[mode], columns, prunes=prunes, cross=cross
+        )
     return rows
 
 
 # --- terms ---------------------------------------------------------------------------
 
 
-def strengths(rows: Rows, entries: Any) -> NDArray[np.float64]:
+def strengths(rows: Rows, entries: ObservedValues) -> NDArray[np.float64]:
     """Products over the modes of the mean squares of every term."""
     found = []
     for mode, used in enumerate(entries.used):
@@ -248,7 +260,7 @@ def strengths(rows: Rows, entries: Any) -> NDArray[np.float64]:
     return np.prod(found, axis=0)
 
 
-def _squares(rows: Rows, entries: Any, mode: int) -> tuple[NDArray[np.float64]]:
+def _squares(rows: Rows, _: object, mode: int) -> tuple[NDArray[np.float64]]:
     """Sums over the rows of a mode of the squares of every term."""
     return ((rows.means[mode][:, rows.terms].astype(float) ** 2).sum(axis=0),)
 
@@ -259,7 +271,7 @@ def with_terms(
     new: Sequence[NDArray[np.floating]] | None = None,
     smooth_modes: Collection[int] = (),
 ) -> Rows:
-    """The same rows with some of their terms, and with new ones after these.
+    """Keep some of the terms of rows, and append new terms.
 
     Parameters
     ----------
@@ -267,14 +279,14 @@ def with_terms(
     kept : ndarray of int
         Numbers of the terms to keep, ascending.
     new : sequence by mode of ndarray of shape (n_rows, n_new), default=None
-        Their means; their covariances are zero.
+        Means of the new terms; their covariances are zero.
     smooth_modes : collection of int, default=()
         Modes whose neighbouring rows are tied.
     """
     n_columns, n_new = rows.fixed.shape[1], 0 if new is None else new[0].shape[1]
     terms, features = np.flatnonzero(rows.terms), rows.of_features
     first = features.start - len(terms)
-    # A new column has a number that is one too large.
+    # A new column gets a number just beyond the existing ones.
     columns = np.concatenate(
         [
             np.arange(first),
@@ -285,10 +297,11 @@ def with_terms(
     ).astype(int)
     prior = cp_columns(rows.n_modes, 1, False, smooth_modes)
     old = rows.fixed, rows.prior_mean, rows.precision, rows.tie
-    pairs: Any = zip(old, prior, strict=True)
-    fixed, prior_mean, precision, tie = (
+    pairs = zip(old, prior, strict=True)
+    appended: list[NDArray[Any]] = [
         np.append(a, b, axis=1)[:, columns] for a, b in pairs
-    )
+    ]
+    fixed, prior_mean, precision, tie = appended
     unknown = np.append(rows.unknown, prior[1], axis=1)[:, columns]
     means, covariances = [], []
     for mode, (own, covariance) in enumerate(
@@ -316,7 +329,7 @@ def with_terms(
 
 
 def padded(rows: Rows, rank: int) -> Rows:
-    """The same model with at least `rank` terms: those that it lacks are zero."""
+    """The same model with at least `rank` terms; added terms are zero."""
     n_terms = int(np.count_nonzero(rows.terms))
     zeros = [np.zeros((len(m), max(rank - n_terms, 0)), m.dtype) for m in rows.means]
     return with_terms(rows, np.arange(n_terms), zeros)
@@ -325,17 +338,17 @@ def padded(rows: Rows, rank: int) -> Rows:
 def with_terms_that_stand_out(
     fit: Fit, rank: int, may_grow: bool, smooth_modes: Collection[int] = ()
 ) -> Fit:
-    """The fit of a matrix without the terms that are off, and with new ones.
+    """Drop the terms of a matrix fit that are switched off, and start new terms.
 
-    MacKay's fixed point switches off terms without evidence. New ones start at leading
-    singular vectors of what is left, where these stand out from the same residuals with
-    random signs. So too large a rank does no harm.
+    MacKay's fixed point switches off terms without evidence. New terms start at the
+    leading singular vectors of the residuals, if these stand out from the same
+    residuals with random signs. So too large a rank does no harm.
 
-    What was tried instead: all terms at once from small random rows (20 terms ended at
-    zero where 5 do not, on 3,200 generated values: all of them compete for the values
-    of a row); larger starting precisions at larger ranks (real terms were switched off,
-    too); the variational bound as the criterion (it prefers one term where four predict
-    better by 3.5%).
+    Alternatives were worse: starting all terms at once from small random rows (on 3,200
+    generated values, 20 terms ended at zero and 5 did not, since all terms compete for
+    the values of a row); larger starting precisions at larger ranks (real terms were
+    switched off, too); the variational bound as the criterion (it preferred one term
+    although four predicted better by 3.5%).
 
     Parameters
     ----------
@@ -348,7 +361,7 @@ def with_terms_that_stand_out(
     """
     rows, entries, found = fit.rows, fit.entries, strengths(fit.rows, fit.entries)
     strongest = np.sort(np.argsort(-found, kind="stable")[:rank])
-    # A term with a smaller mean square is off.
+    # A term with a smaller mean square is switched off.
     alive = strongest[found[strongest] > 1e-5 * rows.noise]
     room, new = min(rank - len(alive), _FIRST_TERMS), None
     if may_grow and room:
@@ -371,7 +384,7 @@ def with_terms_that_stand_out(
 
 
 def fit_cp(
-    entries: Any,
+    entries: ObservedValues,
     *,
     rank: int,
     biases: bool,
@@ -395,16 +408,16 @@ def fit_cp(
         Largest number of terms; 0 for biases alone.
     biases : bool
     noise_floor : float
-        Known variance of the values around the model, on their scale.
+        Known part of the variance of the values around the model, on their scale.
     max_iter : int
-        Number of sweeps, without those that compare starts.
+        Number of sweeps, not counting those that compare starts.
     shape : tuple of int, default=None
         That of the tensor; by default, the least one that has all rows.
     smooth_modes : collection of int, default=()
         Modes whose neighbouring rows are tied. All their indices have rows.
     features : ndarray of shape (n_indices + 1, n_features), default=None
     likelihood : TableLikelihood, default=None
-        If a table has randomised the values: what its outputs say. It is changed.
+        Likelihood of the outputs, if a table has randomised the values. It is changed.
     n_threads : int, default=1
     on_sweep : callable, default=None
         Called after every counted sweep with its number; the fit stops if it returns
@@ -425,14 +438,14 @@ def fit_cp(
         smooth_modes=smooth_modes,
         features=features,
     )
-    # For so many sweeps, fits of three or more modes have more terms than they keep.
+    # For this many sweeps, fits of three or more modes have more terms than they keep.
     n_first = min(max_iter // 2, 30)
     with one_blas_thread:
         if len(entries.used) == 2 and rank:
             fit = fits(start(rank=0, noise=noise), likelihood=likelihood)
             fit, n_iter = grown(fit, rank, max_iter, smooth_modes, on_sweep)
         elif rank and n_first > _BEFORE_LEARNING:
-            # Outputs replace no values yet: all starts read the same.
+            # Observations replace no values yet, so all starts read the same values.
             stopped, n_counted = False, 0
             exact = partial(start, rank=rank, scales=(0.2, 0.5))
             best = exact_start(fits, exact, entries.n_entries, noise, floor)
@@ -464,9 +477,9 @@ def fit_cp(
 
 
 def fits_to(
-    entries: Any, noise_floor: float, n_threads: int
+    entries: ObservedValues, noise_floor: float, n_threads: int
 ) -> tuple[Callable[..., Fit], float, float]:
-    """What starts a fit at rows; the smallest variance of the values, and the first."""
+    """A function that starts fits at rows; least and initial variance of the values."""
     eps = np.finfo(entries.dtype).eps
     floor = float(max(noise_floor, 1e-9, 16 * eps))
 
@@ -484,8 +497,9 @@ def grown(
     smooth_modes: Collection[int],
     on_sweep: Callable[[int], Any] | None,
 ) -> tuple[Fit, int]:
-    """The fit of a matrix, whose terms start after biases and features."""
-    # Sweeps between two looks at the terms, and between those that only prune.
+    """Fit a matrix; terms start after biases and features."""
+    # Numbers of sweeps between two checks of the terms, and between checks that only
+    # prune.
     stage, pruned_after = min(5, max_iter // 4), 2
     fit, stopped = run(fit, stage if fit.rows.fixed.size else 0, on_sweep)
     while not stopped:
@@ -505,21 +519,21 @@ def exact_start(
     noise: float,
     floor: float,
 ) -> Fit | None:
-    """A start of few noise-free values from which a fit becomes exact, if one does.
+    """A start from which the fit to few noise-free values becomes exact, if found.
 
-    As long as a fit is not exact, what it leaves looks like noise, and terms that are
-    still small are shrunk to zero. So precisions of terms are not learned here, and
-    noise is taken to be small. One start of two to six then leads to an exact fit, if
-    there is one (rank 3, 6 x 8 x 7 and 10 x 5 x 6, 15% missing). There are as many
-    tries as take about a second. Fewer values than the terms have numbers would be
-    fitted exactly by many terms, so none is tried there.
+    As long as a fit is not exact, its residuals look like noise, and terms that are
+    still small are shrunk to zero. So precisions of terms are not learned here, and the
+    noise is assumed to be small. One in two to six starts then leads to an exact fit,
+    if there is one (rank 3, 6 x 8 x 7 and 10 x 5 x 6, 15% missing). The tries take
+    about a second in all. If there are fewer values than numbers in the terms, many
+    terms would fit exactly, so nothing is tried.
     """
-    # A fit is exact if it leaves less.
+    # A fit is exact if its residual variance is no larger.
     exact, cap = 1e-6 * noise, noise / 10
     if floor > exact:
         return None
     rows = start(noise=cap, seed=0)
-    of_terms = ~rows.fixed & ~rows.single
+    of_terms = ~rows.fixed & ~rows.in_one_mode
     if n_entries <= of_terms.sum(axis=1) @ [len(used) for used in rows.used]:
         return None
     # The time of a sweep grows with the square of the number of modes, and so does the
@@ -532,7 +546,7 @@ def exact_start(
             before, (fit, _) = fit.error, run(fit, fit.n_iter + 5)
             if fit.rows.noise <= exact:
                 return fit
-            # Five sweeps that leave most of the squared errors are no progress.
+            # If five sweeps leave most of the squared errors, there is no progress.
             if fit.error > 0.9 * before:
                 break
     return None
@@ -544,7 +558,7 @@ def run(
     on_sweep: Callable[[int], Any] | None = None,
     first: int = 0,
 ) -> tuple[Fit, bool]:
-    """Sweep up to a number of sweeps; also tell whether `on_sweep` stopped the fit."""
+    """Sweep until a number of sweeps; also return whether `on_sweep` ended the fit."""
     stopped = False
     while fit.n_iter < n_iter and not stopped:
         fit = swept(fit)

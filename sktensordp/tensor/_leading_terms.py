@@ -1,18 +1,18 @@
-"""Leading terms of what a fit leaves of a matrix, from which CP terms start.
+"""Leading terms of the residuals of a matrix fit, from which CP terms start.
 
-The leading singular vectors of the residuals of a fit are where its entries still have
-most in common. Residuals are scaled by the numbers of entries of their row and column,
-plus the mean number, so that rows with few entries do not get singular vectors to
-themselves. Whether there is anything in common shows beside the same residuals with
-random signs: these keep every size, and no structure (Hong, Sheng and Dobriban 2023,
-"Selecting the number of components in PCA via random signflips").
+The leading singular vectors of the residuals are the structure that the fit still
+lacks. Residuals are scaled by the numbers of entries of their row and column, plus the
+mean number, so that rows with few entries do not get singular vectors to themselves. To
+see whether there is structure, compare with the same residuals with random signs, which
+keep every size but no structure (Hong, Sheng and Dobriban 2023, "Selecting the number
+of components in PCA via random signflips").
 
 Only residuals of values that a fit may read are read here.
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,38 @@ from scipy.linalg import qr
 from ._threads import one_blas_thread
 
 # A singular value of residuals stands out above this multiple of the largest one with
-# random signs. Just above one, single terms of noise pass; above 1.2, terms of
-# noise-free matrices of rank 10 and 20 are missed.
+# random signs. With multiples just above one, single terms of noise pass; above 1.2,
+# terms of noise-free matrices of rank 10 and 20 are missed.
 _TERM_STANDS_OUT = 1.2
+
+
+class SplitMatrix(Protocol):
+    """A matrix whose rows of one mode may be in partitions.
+
+    `LocalMatrix` is in the memory of this process, and `ChunkedMatrix` of completions
+    is with the entries in Dask collections.
+    """
+
+    @property
+    def counts(self) -> list[NDArray[np.integer]]:
+        """Number of entries of every row of both modes."""
+
+    @property
+    def mode(self) -> int:
+        """The mode whose rows may be in partitions."""
+
+    def gram(
+        self,
+        weights: list[NDArray[np.float64]],
+        vectors: NDArray[np.float64],
+        flipped: bool,
+    ) -> NDArray[np.float64]:
+        """A' A times vectors; see `LocalMatrix`."""
+
+    def project(
+        self, weights: list[NDArray[np.float64]], vectors: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """A times vectors; see `LocalMatrix`."""
 
 
 class LocalMatrix(NamedTuple):
@@ -33,12 +62,12 @@ class LocalMatrix(NamedTuple):
     Attributes
     ----------
     matrix : csr_array of shape (size of `mode`, size of the other mode)
-        Of float32 or float64.
+        Its type is float32 or float64.
     counts : list of ndarray of shape (size of the mode,)
         Number of entries of every row of both modes.
     mode : int
-        The mode whose rows may be in partitions, where the entries are elsewhere;
-        products are by rows of the other.
+        The mode whose rows may be in partitions, if the entries are elsewhere; products
+        are by rows of the other mode.
     """
 
     matrix: sparse.csr_array
@@ -51,13 +80,13 @@ class LocalMatrix(NamedTuple):
         vectors: NDArray[np.float64],
         flipped: bool,
     ) -> NDArray[np.float64]:
-        """A' A times vectors, A being the scaled matrix with a row for each of mode.
+        """A' A times vectors; A is the scaled matrix, with the rows of `mode`.
 
-        With `flipped`, every entry has a random sign.
+        With `flipped`, every entry gets a random sign.
         """
         matrix = with_random_signs(self.matrix, 0) if flipped else self.matrix
         own, other = weights
-        # All products at a time would take as much memory as many entries.
+        # All products at once would take as much memory as many entries.
         parts = np.split(vectors, range(16, vectors.shape[1], 16), axis=1)
         return np.concatenate(
             [scaled_gram(matrix, own, other, part) for part in parts], axis=1
@@ -84,15 +113,19 @@ def scaled_gram(
 
 
 def product(
-    matrix: Any, weights: NDArray[np.float64], vectors: NDArray[np.floating]
+    matrix: sparse.csr_array,
+    weights: NDArray[np.float64],
+    vectors: NDArray[np.floating],
 ) -> NDArray[np.floating]:
     """Product of matrix diag(weights) with vectors, in the matrix's type."""
     weighted = weights[:, np.newaxis] * vectors
-    # Otherwise, every product would convert a copy of the matrix.
+    # With another type, every product would convert a copy of the matrix.
     return matrix @ weighted.astype(matrix.dtype)
 
 
-def with_random_signs(matrix: sparse.csr_array, seed: Any) -> sparse.csr_array:
+def with_random_signs(
+    matrix: sparse.csr_array, seed: int | tuple[int, ...]
+) -> sparse.csr_array:
     """The same matrix with random signs of its entries."""
     coins = np.random.default_rng(seed).integers(0, 2, len(matrix.data), dtype=np.int8)
     return sparse.csr_array(
@@ -101,7 +134,7 @@ def with_random_signs(matrix: sparse.csr_array, seed: Any) -> sparse.csr_array:
     )
 
 
-def leading_terms(residuals: Any, n_terms: int) -> list[NDArray[np.float64]]:
+def leading_terms(residuals: SplitMatrix, n_terms: int) -> list[NDArray[np.float64]]:
     """Rows of terms that follow the residuals, most important term first.
 
     Parameters
@@ -134,7 +167,7 @@ def leading_terms(residuals: Any, n_terms: int) -> list[NDArray[np.float64]]:
     return [signs * mode_rows for mode_rows in rows]
 
 
-def n_standing_out(residuals: Any, most: int) -> int:
+def n_standing_out(residuals: SplitMatrix, most: int) -> int:
     """Number of singular values that stand out from those with random signs.
 
     Parameters
@@ -149,15 +182,18 @@ def n_standing_out(residuals: Any, most: int) -> int:
     return int(np.count_nonzero(values > _TERM_STANDS_OUT * chance))
 
 
-def weights_of(residuals: Any) -> tuple[list[NDArray[np.float64]], int]:
-    """Weights of the rows of the split mode and of the other, and number of entries."""
+def weights_of(residuals: SplitMatrix) -> tuple[list[NDArray[np.float64]], int]:
+    """Weights of the rows of the split and of the other mode; number of entries."""
     counts = [residuals.counts[k] for k in (residuals.mode, 1 - residuals.mode)]
     weights = [1 / np.sqrt(n + n[n > 0].mean()) for n in counts]
     return weights, int(counts[0].sum())
 
 
 def _decompose(
-    residuals: Any, weights: list[NDArray[np.float64]], n_values: int, flipped: bool
+    residuals: SplitMatrix,
+    weights: list[NDArray[np.float64]],
+    n_values: int,
+    flipped: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Largest singular values, and vectors of the mode that is not split."""
     gram = partial(residuals.gram, weights, flipped=flipped)
@@ -198,14 +234,15 @@ def leading_vectors(
     # The factorisations are small, and threads of BLAS would slow them down.
     with one_blas_thread:
         basis = block = np.linalg.qr(start)[0]
-        # Each block is multiplied once: its image is the next one, and its projection.
+        # Each block is multiplied once: its image is the next block, and its
+        # projection.
         images = [gram(block)]
         for _ in range(n_passes):
             image = images[-1][:, : size - basis.shape[1]]
             if not image.shape[1]:
                 break
             block, scales = _orthogonal(image, basis)
-            # Where no more than rounding is new, random vectors go on.
+            # If only rounding errors are new, random vectors continue the basis.
             is_lost = scales <= 1e-10 * np.linalg.norm(image)
             block[:, is_lost] = random.standard_normal((size, is_lost.sum()))
             for _ in range(2):
@@ -221,9 +258,9 @@ def leading_vectors(
 def _orthogonal(
     vectors: NDArray[np.float64], basis: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """An orthonormal basis of vectors, less what they have in another basis.
+    """An orthonormal basis of vectors, after their part in another basis is removed.
 
-    Also returns the length of what each of its vectors added.
+    Also returns the length of the part that each basis vector added.
     """
     rest = vectors - basis @ (basis.T @ vectors)
     found, triangle, _ = qr(rest, mode="economic", pivoting=True)

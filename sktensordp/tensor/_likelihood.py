@@ -4,11 +4,11 @@ A level x is randomised to an output y with probability Q[x, y]. Around a predic
 levels are taken to have probabilities ``p(x | m)`` proportional to ``h(x) exp(t x)``,
 where t is such that their mean is m. The derivative of the log-likelihood of y by m is
 ``(E[x | y, m] - m) / V``, and its information about m is ``r / V``, where V is the
-variance of ``p(x | m)`` and r V that of ``E[x | y, m]``. So near m, y says as much
-about the mean as a Gaussian observation ``z = m + (E[x | y, m] - m) / r`` of variance
-V / r. A fit to z in place of y uses all of what y says about m; y itself, of variance
-V plus that of the table, says less (McCullagh and Nelder 1989, "Generalized linear
-models", 2.5, for such working observations).
+variance of ``p(x | m)`` and r V that of ``E[x | y, m]``. So near m, y is as informative
+about the mean as a Gaussian observation ``z = m + (E[x | y, m] - m) / r`` of variance V
+/ r. A fit to z instead of y uses all the information of y about m; y itself, whose
+variance is V plus that of the table, is less informative (McCullagh and Nelder 1989,
+"Generalized linear models", 2.5, for such working observations).
 
 The weights h are learned by expectation maximisation from counts of outputs by
 prediction. Only released values and predictions are read.
@@ -24,7 +24,7 @@ _LEAST_WEIGHT = 1e-9
 
 
 class TableLikelihood:
-    """What outputs of a table say about the mean of the level.
+    """Likelihood of the outputs of a table, given the mean of the level.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class TableLikelihood:
     Attributes
     ----------
     known_share : float or None
-        Share of the variance of z that the table causes; None before `learn`.
+        Share of the variance of z that the table causes; None before `update_weights`.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class TableLikelihood:
         self._middle, self._half = (levels[0] + levels[-1]) / 2, np.ptp(levels) / 2
         self._levels = (levels - self._middle) / self._half
         self._channel = channel
-        # The least and largest prediction are a 25th of the range inside of it.
+        # The least and largest prediction are a 25th of the range away from its ends.
         self._grid = np.linspace(-1, 1, _N_GRID) * (1 - 2 * 0.04)
         self._tilt = np.zeros(_N_GRID)
         self._weights = np.full(len(levels), 1 / len(levels))
@@ -68,9 +68,9 @@ class TableLikelihood:
         Returns
         -------
         values : ndarray of shape (n,)
-            Of the type of the predictions.
+            They have the type of the predictions.
         counts : ndarray of shape (n_grid, n_outputs)
-            Number of entries by prediction and output, for `learn`.
+            Number of entries by prediction and output, for `update_weights`.
         """
         values = np.empty_like(fitted)
         n_outputs, last = self._table.shape[1], _N_GRID - 1
@@ -89,12 +89,13 @@ class TableLikelihood:
         return values, counts.reshape(self._table.shape)
 
     def expected_noise(self, variance: float) -> float:
-        """Variance that the table adds to observations, before any are learned from.
+        """Variance that the table adds to observations, before anything is learned.
 
         Parameters
         ----------
         variance : float
-            Assumed variance of levels around predictions. Both are taken to be normal.
+            Assumed variance of levels around predictions. Both are assumed to be
+            normal.
         """
         squares = (self._half**2 / variance) * self._levels**2
         self._weights = np.maximum(np.exp(-squares / 2), _LEAST_WEIGHT)
@@ -119,7 +120,7 @@ class TableLikelihood:
         self._tilt = tilt
         return p
 
-    def learn(self, counts: NDArray[np.float64]) -> None:
+    def update_weights(self, counts: NDArray[np.float64]) -> None:
         """Learn how levels vary around predictions.
 
         Parameters

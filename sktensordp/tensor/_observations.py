@@ -1,17 +1,17 @@
 """Observed entries, grouped by the rows of every mode, and sums over them.
 
 A fit asks its entries through `has_rows`, `total`, `change_rows`, `change_values`,
-`residuals`, `with_rows` and `gathered`. Those in memory are one chunk, which answers
-here. Entries in many chunks, each with some rows of one mode of its own, ask all of
-them and add up.
+`residuals`, `with_rows` and `gathered`. Entries in memory are one chunk, which answers
+here. Entries in many chunks, each of which has some rows of one mode to itself, ask all
+chunks and add up the answers.
 
-Time and memory follow the number of entries: an index without entries is not stored.
+Time and memory depend on the number of entries: an index without entries is not stored.
 The rows of a mode are the indices that have entries, in ascending order, unless the
 caller says which rows there are.
 
-Sums over the rows of a matrix are products of a sparse and a dense matrix, which SciPy
-has compiled. Entries of three and more modes take a kernel of numba. All sums are in
-double precision, whatever the type of the values.
+Sums over the rows of a matrix are compiled products in SciPy of a sparse and a dense
+matrix. Entries of three and more modes need a numba kernel. All sums are in double
+precision, whatever the type of the values.
 """
 
 import math
@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import islice, pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +29,26 @@ from ._coordinates import present
 from ._leading_terms import LocalMatrix
 from ._threads import in_threads
 
-# A matrix with this number of entries is worth loading numba.
+# For a matrix with at least this number of entries, loading numba pays off.
 _MANY_ENTRIES = 100_000
 # Number of entries that are gathered at a time.
 _CHUNK = 2**14
-# Numbers in memory at a time while entries are contracted with a core.
+# Largest size of arrays in memory while entries are contracted with a core.
 _BLOCK = 2**21
+
+Kept = TypeVar("Kept")
+Total = TypeVar("Total")
+
+
+class GivesValues(Protocol):
+    """Rows of all modes that determine the values of entries, as `Rows` does."""
+
+    @property
+    def means(self) -> tuple[NDArray[np.floating], ...]:
+        """Rows by mode: arrays of shape (n_rows, n_columns)."""
+
+    def value(self, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """The values of entries, from their rows in every mode."""
 
 
 class _Group(NamedTuple):
@@ -100,7 +114,7 @@ class Observations:
     signs: NDArray[np.int8] | None = None
 
     @classmethod
-    def of(
+    def from_arrays(
         cls,
         coordinates: NDArray[np.integer],
         values: NDArray[np.floating],
@@ -115,10 +129,10 @@ class Observations:
         coordinates : ndarray of shape (n_entries, n_modes), int
         values : ndarray of shape (n_entries,), float32 or float64
         used : sequence by mode of ndarray or None, default=None
-            The rows of a mode: its indices, ascending, among which are all coordinates.
-            None for the indices that have entries.
+            The indices of a mode that get rows, ascending; they include all
+            coordinates. None for the indices that have entries.
         outputs : ndarray of shape (n_entries,), int, default=None
-            What a public table has drawn for them.
+            Outputs of a public table for these entries.
         signs : ndarray of shape (n_entries,), int8, default=None
 
         Returns
@@ -138,16 +152,16 @@ class Observations:
         return replace(self, values=tuple(values[g.order] for g in self.groups))
 
     def has_rows(self, mode: int) -> bool:
-        """Whether each row of a mode has all of its entries in one chunk."""
+        """Whether all entries of each row of a mode are in one chunk."""
         return True
 
     def total(
         self,
-        function: Callable[..., Any],
-        rows: Any,
-        *arguments: Any,
+        function: Callable[..., Total],
+        rows: object,
+        *arguments: object,
         reads: Collection[int] | None = None,
-    ) -> Any:
+    ) -> Total:
         """Sums over chunks of ``function(rows, chunk, *arguments)``.
 
         Parameters
@@ -163,12 +177,12 @@ class Observations:
 
     def change_rows(
         self,
-        function: Callable[..., Any],
-        rows: Any,
-        *arguments: Any,
+        function: Callable[..., tuple[Kept, Total]],
+        rows: Kept,
+        *arguments: object,
         reads: Collection[int] | None = None,
-    ) -> tuple[Any, Self, Any]:
-        """Change the rows that are with the entries.
+    ) -> tuple[Kept, Self, Total]:
+        """Change the rows that the chunks keep.
 
         Parameters
         ----------
@@ -190,8 +204,11 @@ class Observations:
         return rows, self, total
 
     def change_values(
-        self, function: Callable[..., Any], rows: Any, *arguments: Any
-    ) -> tuple[Self, Any]:
+        self,
+        function: Callable[..., tuple[NDArray[np.floating], Total]],
+        rows: object,
+        *arguments: object,
+    ) -> tuple[Self, Total]:
         """Change the values.
 
         Parameters
@@ -210,12 +227,12 @@ class Observations:
         values, total = function(rows, self, *arguments)
         return self.with_values(values), total
 
-    def with_rows(self, rows: Any) -> tuple[Any, Self]:
-        """Leave the rows of which one chunk has all entries with this chunk."""
+    def with_rows(self, rows: Kept) -> tuple[Kept, Self]:
+        """Let chunks keep the rows of which they have all entries."""
         return rows, self
 
-    def gathered(self, rows: Any) -> Any:
-        """Undo `with_rows`: rows that have those of all modes."""
+    def gathered(self, rows: Kept) -> Kept:
+        """Undo `with_rows`: collect the rows of all modes."""
         return rows
 
     def here(self) -> Self:
@@ -230,13 +247,13 @@ class Observations:
         pairs = zip(self.used, [own, *others.T], strict=True)
         return np.column_stack([used[rows] for used, rows in pairs])
 
-    def residuals(self, rows: Any) -> LocalMatrix:
-        """What rows leave of a matrix."""
+    def residuals(self, rows: GivesValues) -> LocalMatrix:
+        """Residuals of a matrix."""
         mode = int(np.argmax([len(u) for u in self.used]))
         return LocalMatrix(self.residual_matrix(rows, mode), [*self.counts], mode)
 
-    def residual_matrix(self, rows: Any, mode: int) -> sparse.csr_array:
-        """What rows leave of the values, as a matrix with the rows of a mode."""
+    def residual_matrix(self, rows: GivesValues, mode: int) -> sparse.csr_array:
+        """Residuals of the values, as a matrix with the rows of a mode."""
         starts, others, order = self.groups[mode]
         left = self.values[mode] - self.fitted(rows)[order]
         sizes = [len(used) for used in self.used]
@@ -264,7 +281,7 @@ class Observations:
 
     @cached_property
     def is_compiled(self) -> bool:
-        """Whether fits to these entries use compiled loops: for matrices, if large."""
+        """Whether fits to these entries use compiled loops; small matrices do not."""
         return len(self.groups) > 2 or self.n_entries >= _MANY_ENTRIES
 
     @cached_property
@@ -295,7 +312,7 @@ class Observations:
         tables : sequence of ndarray of shape (n_rows of the mode, n_columns), float64
             One for every other mode.
         n_values : int, default=0
-            Number of columns, the last ones, that are multiplied by the value, too.
+            Number of columns, the last ones, that are also multiplied by the value.
 
         Returns
         -------
@@ -342,7 +359,7 @@ class Observations:
         Returns
         -------
         squares : ndarray of shape (number of rows, n_columns + 1, n_columns + 1)
-            Sum of b b^T, where b has the products of the tables and, last, the value.
+            Sum of b b^T, where b holds the products of the tables and, last, the value.
         """
         others, values = self.groups[mode].others, self.values[mode]
         starts = self.groups[mode].starts[rows.start : rows.stop + 1]
@@ -399,7 +416,7 @@ class Observations:
         if mode == small:
             matrix = np.moveaxis(core, mode, -1).reshape(-1, width)
 
-            def add_row_by_row(total: Any, chunk: _Chunk) -> None:
+            def add_row_by_row(total: NDArray[np.float64], chunk: _Chunk) -> None:
                 outer = _summed_outer(chunk, tables, others, n_values)
                 total[:, chunk.rows] += outer @ matrix
 
@@ -410,7 +427,7 @@ class Observations:
         size = math.prod(core.shape[k] for k in others)
         matrix = core.transpose(small, *others, mode).reshape(-1, size * width)
 
-        def add_entry_by_entry(total: Any, chunk: _Chunk) -> None:
+        def add_entry_by_entry(total: NDArray[np.float64], chunk: _Chunk) -> None:
             n = len(chunk.values)
             outer = _outer(chunk, tables, others)
             halves = tables[small][:, chunk.rows] @ matrix
@@ -449,7 +466,7 @@ class Observations:
         sizes = [sizes[small], *(sizes[k] for k in others)]
         n_sums, size = len(tables[0]), math.prod(sizes[1:])
 
-        def add(total: Any, chunk: _Chunk) -> None:
+        def add(total: NDArray[np.float64], chunk: _Chunk) -> None:
             outer = _summed_outer(chunk, tables, others, n_values)
             total += tables[small][:, chunk.rows].transpose(0, 2, 1) @ outer
 
@@ -474,14 +491,14 @@ class Observations:
 
     def _added_up(
         self,
-        add: Callable[[Any, _Chunk], None],
+        add: Callable[[NDArray[np.float64], _Chunk], None],
         shape: tuple[int, ...],
         numbers: int,
         n_threads: int,
     ) -> NDArray[np.float64]:
-        """What `add` adds to zeros for every chunk of the smallest mode.
+        """Sum what `add` adds to zeros for every chunk of the smallest mode.
 
-        For every row it takes so many `numbers` in memory.
+        Each row takes memory for `numbers` numbers.
         """
         if self.n_entries <= _CHUNK:
             n_threads = 1  # A thread would cost more than it saves.
@@ -510,8 +527,8 @@ class Observations:
             yield _Chunk(rows, bounds.tolist(), values[begin:end], at)
             begin = end
 
-    def fitted(self, rows: Any) -> NDArray[np.floating]:
-        """The values that rows give to the entries, in the order of the caller."""
+    def fitted(self, rows: GivesValues) -> NDArray[np.floating]:
+        """The values of the entries by the model, in the order of the caller."""
         starts, others, order = self.groups[0]
         values = np.empty(len(order), rows.means[0].dtype)
         own = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
@@ -556,7 +573,7 @@ def _summed_outer(
 def places_of(
     index: NDArray[np.integer], used: NDArray[np.integer]
 ) -> NDArray[np.integer]:
-    """Places of indices among those used; -1 for the others."""
+    """Positions of indices among the used ones; -1 for the others."""
     if not len(used):
         return np.full(len(index), -1)
     if used[-1] - used[0] == len(used) - 1:  # there are no gaps
@@ -581,7 +598,7 @@ def _group(
     """Group entries by their row of a mode.
 
     Within a row, they are sorted by their row in the largest of the other modes, so
-    that whoever gathers these reads memory in one direction.
+    that gathering those rows reads memory in one direction.
     """
     largest = max((m for m in range(len(rows)) if m != mode), key=sizes.__getitem__)
     _, before = _sorted(rows[largest], sizes[largest])
@@ -596,7 +613,7 @@ def _group(
 def _sorted(
     rows: NDArray[np.int32], n_rows: int
 ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """Where every row begins in the order by rows, and this order, which is stable."""
+    """The stable order by rows, and where every row begins in it."""
     n = len(rows)
     # SciPy sorts by counting: every entry is a row of this matrix with one column.
     starts = np.arange(n + 1, dtype=np.int32 if n < 2**31 - 1 else np.int64)

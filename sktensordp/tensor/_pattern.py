@@ -1,20 +1,20 @@
 """Features of rows computed from which entries were observed, not from their values.
 
-Who rated an item, and how many people did, says something about its ratings. So the
-rows of the second mode get features that depend on the coordinates alone: the logarithm
-of a row's number of entries, and the leading singular vectors of the incidence between
-the first two modes, as in correspondence analysis. The incidence is normalised by the
-numbers of entries plus their mean; without that addition, single rows with few entries
-would get singular vectors to themselves (Qin and Rohe 2013, "Regularized spectral
-clustering under the degree-corrected stochastic blockmodel"). Only those components are
-kept whose singular values stand out from those of a random pattern with the same
-numbers of entries.
+An item's ratings depend on who rated it, and on how many people did. So the rows of the
+second mode get features that depend on the coordinates alone: the logarithm of a row's
+number of entries, and the leading singular vectors of the incidence between the first
+two modes, as in correspondence analysis. The incidence is normalised by the numbers of
+entries plus their mean; without that addition, single rows with few entries would get
+singular vectors to themselves (Qin and Rohe 2013, "Regularized spectral clustering
+under the degree-corrected stochastic blockmodel"). A component is kept only if its
+singular value stands out from those of a random pattern with the same numbers of
+entries.
 
-Other choices were no better on training parts of ratings and on generated ones
-(doc/constants.md): features of the rows of the first mode, from what they rated, in the
-place of these; all components above the largest singular value at random, or above 1.05
-times that; and, for biases from noisy sums, counts alone. More components make fits
-slower.
+Other choices were no better on training parts of ratings and on generated ratings
+(doc/constants.md): features of the rows of the first mode, from what they rated,
+instead of these; all components above the largest singular value at random, or above
+1.05 times that; and, for biases from noisy sums, counts alone. More components make
+fits slower.
 """
 
 import math
@@ -28,23 +28,23 @@ from scipy import sparse
 
 from ._average_row import with_average
 from ._coordinates import present
-from ._leading_terms import LocalMatrix, leading_vectors, weights_of
+from ._leading_terms import LocalMatrix, SplitMatrix, leading_vectors, weights_of
 
-# A singular value stands out above the first multiple of the largest at random, and
-# clearly above the second. Fits to values take all that stand out. Noisy sums take the
-# clear ones, since every component costs noise.
+# A singular value stands out if it exceeds the first multiple of the largest at random,
+# and stands out clearly if it exceeds the second. Fits to values take all that stand
+# out. Noisy sums take only the clear ones, since every component costs noise.
 _STANDS_OUT, _CLEARLY = 1.1, 1.2
-# If no number of components is given, the search begins with so many, and doubles them
-# as long as all stand out. No more than these are clear.
+# If no number of components is given, the search begins with this many, and doubles the
+# number as long as all stand out. At most this many are clear.
 FIRST_COMPONENTS = 8
 # Root mean square of the logarithms of the numbers of entries, over the entries.
 _SPREAD_OF_COUNTS = 0.25
-# How much the typical norm counts beside that of a row; see `_normalised`.
+# Weight of the typical norm relative to the norm of a row; see `_normalised`.
 _TYPICAL = 1.0
 
 
 class Pattern(NamedTuple):
-    """What the coordinates say about the rows of the second mode.
+    """Information from the coordinates about the rows of the second mode.
 
     Attributes
     ----------
@@ -57,8 +57,8 @@ class Pattern(NamedTuple):
         Singular vectors that stand out, weighted by their values; zero for rows without
         entries.
     n_clear : int
-        Number of components that stand out clearly, and of which no more are needed
-        where every component costs noise.
+        Number of components that stand out clearly; use only these if every component
+        costs noise.
     """
 
     n_entries: NDArray[np.integer]
@@ -70,13 +70,14 @@ class Pattern(NamedTuple):
     def features(self) -> NDArray[np.float64]:
         """All features of the rows and, last, of an unknown row.
 
-        A row without entries is unknown, too. It has the features of the average entry.
+        A row without entries counts as unknown: it has the features of the average
+        entry.
         """
         return self._features(self.vectors.shape[1])
 
     @property
     def clear_features(self) -> NDArray[np.float64]:
-        """The features if no other components than the clear ones had been found."""
+        """The features with only the clear components."""
         return self._features(self.n_clear)
 
     def _features(self, n_components: int) -> NDArray[np.float64]:
@@ -118,7 +119,7 @@ def pattern_of(
         ones = np.ones(len(rows), np.float32)
         matrix = sparse.coo_array((ones, pair[::-1] if mode else pair)).tocsr()
         del ones
-        # In single precision, products would lose components (of 35, three).
+        # In single precision, products lost three of 35 components.
         matrix.data = matrix.data.astype(float)
         of_modes = [matrix.sum(axis=1 - (k != mode)) for k in range(2)]
         return leading_pattern(LocalMatrix(matrix, of_modes, mode), n_values)
@@ -131,7 +132,7 @@ def pattern_from(
     n_components: int | None,
     decompose: Callable[..., Any],
 ) -> Pattern:
-    """The pattern of `pattern_of`, with a decomposition that the caller makes.
+    """The pattern of `pattern_of`, with a decomposition from the caller.
 
     So the coordinates need not be on this machine.
 
@@ -144,7 +145,7 @@ def pattern_from(
         ``decompose(n_values)`` returns up to `n_values` largest singular values of the
         scaled incidence, and its right singular vectors for the rows that have entries.
         ``decompose(n_values, at_random=True)`` does so for a random pattern with the
-        same numbers of entries; of this, only the values are used.
+        same numbers of entries; only the values are used.
 
     Returns
     -------
@@ -203,7 +204,7 @@ def _pattern_vectors(
 def _normalised(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows divided by the root mean square of their norm and the typical norm.
 
-    Where a row has few entries, its norm is small and its direction uncertain.
+    If a row has few entries, its norm is small and its direction uncertain.
     """
     squares = np.sum(vectors**2, axis=1, keepdims=True)
     typical = squares.sum() / max(np.count_nonzero(squares), 1)
@@ -212,20 +213,20 @@ def _normalised(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def leading_pattern(
-    incidence: Any, n_values: int
+    incidence: SplitMatrix, n_values: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Largest singular values of a scaled incidence, and right singular vectors.
 
     Parameters
     ----------
     incidence : LocalMatrix or ChunkedMatrix
-        With the rows of the larger mode.
+        Its rows are those of the larger mode.
     n_values : int
     """
     weights, _ = weights_of(incidence)
     gram = partial(incidence.gram, weights, flipped=False)
-    # With few vectors and many passes, the same time finds the values more exactly: as
-    # many stand out as in a full decomposition, and not a few less.
+    # In the same time, few vectors and many passes find the values more exactly: then
+    # as many stand out as in a full decomposition, rather than a few less.
     n_vectors, n_passes = max(10, math.ceil(n_values / 6)), 12
     size = len(weights[1])
     values, vectors = leading_vectors(gram, size, n_values, n_vectors, n_passes)

@@ -13,5 +13,5 @@ INTERACTION_VARIANCE = 0.045
 RESIDUAL_VARIANCE = 0.2
 # Standard deviation, in e-folds, of log-normal priors of variances.
 E_FOLDS = 1.5
-# Keeps divisions finite where there is neither noise nor signal.
+# Keeps divisions finite if there is neither noise nor signal.
 LEAST_NOISE = 1e-12

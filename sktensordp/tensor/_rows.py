@@ -3,19 +3,19 @@
 A value is the sum over columns of the product of one row of each mode, plus noise. The
 posterior of a row is Gaussian, and rows are independent of one another (mean field),
 except where a mode ties neighbours. So the rows of one mode, given those of all others,
-are the posterior of a linear regression: of the values on the products of the other
-rows, whose second moments take the place of squares.
+are the posterior of a linear regression of the values on the products of the other
+rows, with second moments instead of squares.
 
 Columns are free in some modes and fixed in others. A column that is free in one mode,
 and one in all others, is a bias of that mode. A column that is free in all modes is a
-term. A column that is free in the first mode, and a feature of the rows of the second,
-holds the weights that rows of the first mode give to the feature. What is fixed is
-known exactly, so its covariance is neither stored nor summed.
+term. A column that is free in the first mode, and a feature of the rows in the second,
+holds the weights that rows of the first mode give to the feature. Fixed columns are
+known exactly, so their covariances are neither stored nor summed.
 
-`Rows` is a frozen state. `update`, `learn` and `weigh` return another one; `sums` and
-`spread` read it, and what they return for chunks of the entries can be added up. A
-chunk may have all entries of some rows of a mode; then only it needs these rows.
-`renewed` updates a mode wherever its rows and its entries are.
+`Rows` is a frozen state. `solve_mode`, `update_prior` and `with_row_weights` return
+another one. `sums` and `row_moments` read it; their results for chunks of the entries
+can be added up. If a chunk has all entries of some rows of a mode, only this chunk
+needs these rows. `sweep_mode` updates a mode, wherever its rows and entries are.
 """
 
 import math
@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial, reduce
 from itertools import combinations, pairwise
-from typing import Any, NamedTuple, Self, TypeGuard
+from typing import Any, NamedTuple, Protocol, Self, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,31 +32,32 @@ from scipy.linalg import lapack
 from ._algebra import cp_to_dense, upper_triangle
 from ._average_row import average_row
 from ._chain import path_eigenvalues, solve_chain
-from ._observations import Observations, places_of
+from ._leading_terms import SplitMatrix
+from ._observations import Observations, Total, places_of
 from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
 from ._threads import in_threads, one_blas_thread
 
-# Numbers that sums of a mode may take in memory at a time.
+# Largest size of the sums of a mode in memory at a time.
 _BLOCK = 2**20
 # Number of entries that are predicted at a time.
 _CHUNK = 2**14
-# Of weights of rows: the least variance of a row, as a share of the residual variance,
-# and the least numbers of entries as which the average counts, where the mechanism adds
-# nothing; see `weighing`.
+# For weights of rows: the least variance of a row, as a share of the residual variance,
+# and the numbers of entries that the average counts as if the mechanism adds nothing;
+# see `row_weighting`.
 _LEAST_RESIDUAL, _FITTED_AS, _STATED_AS = 0.05, 100.0, 3.0
 
 
 class Sums(NamedTuple):
     """Expected sums over the entries of some rows of a mode.
 
-    With y the value of an entry and b its regressors, the columns of b being those that
-    are free in this mode and, after them, the fixed ones.
+    Let y be the value of an entry and b its regressors. The columns of b are those that
+    are free in this mode, and then the fixed ones.
 
     Attributes
     ----------
     gram : ndarray of shape (n_rows, n_needed, n_columns)
-        Sum of b b^T, of which only the upper triangle is written. The first rows are
-        there: those of free columns, or all of them in the first mode.
+        Sum of b b^T; only the upper triangle is written. It has the first rows only:
+        those of free columns, or all rows in the first mode.
     projection : ndarray of shape (n_rows, n_columns)
         Sum of y b.
     """
@@ -65,8 +66,8 @@ class Sums(NamedTuple):
     projection: NDArray[np.float64]
 
 
-class Spread(NamedTuple):
-    """Sums over the rows of a mode that have entries; see `spread`.
+class RowMoments(NamedTuple):
+    """Sums over the rows of a mode that have entries; see `row_moments`.
 
     Attributes
     ----------
@@ -74,12 +75,12 @@ class Spread(NamedTuple):
     means : ndarray of shape (n_columns,)
         Sum of the posterior means.
     squares : ndarray of shape (n_columns,)
-        Sum of the squared distances of these from the prior mean.
+        Sum of the squared distances of the posterior means from the prior mean.
     variances : ndarray of shape (n_columns,)
         Sum of the posterior variances.
     errors, squared_errors : float
-        In the first mode, sums of the rows' squared errors, and of the squares of these
-        over the numbers of entries.
+        In the first mode, the sum of the rows' squared errors, and the sum of the
+        squares of these over the numbers of entries.
     """
 
     n_rows: int
@@ -90,7 +91,7 @@ class Spread(NamedTuple):
     squared_errors: float = 0.0
 
 
-class OfMode(NamedTuple):
+class ModeRows(NamedTuple):
     """The rows of one mode; see `Rows`."""
 
     used: NDArray[np.integer]
@@ -100,10 +101,39 @@ class OfMode(NamedTuple):
     stated_weights: NDArray[np.float64] | None = None
     errors: NDArray[np.float64] | None = None
 
-    def taken(self, places: slice | NDArray[Any]) -> "OfMode":
+    def taken(self, places: slice | NDArray[Any]) -> "ModeRows":
         """Some of these rows."""
-        some: Any = (None if rows is None else rows[places] for rows in self)
-        return OfMode(*some)
+        return ModeRows._make(None if rows is None else rows[places] for rows in self)
+
+
+class Form(Protocol):
+    """Form of a decomposition: `CPForm` or `TuckerForm`."""
+
+    @property
+    def rank(self) -> int:
+        """Number of terms."""
+
+
+class FittedModel(Protocol):
+    """A fitted model of a tensor that predicts at coordinates.
+
+    `Rows` and `TuckerRows` are the models that fits release. `OwnModel` and
+    `UnitModel` of completions answer users, or other units, from their own rows.
+    """
+
+    def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
+        """Predictions at coordinates; -1 stands for an unknown index."""
+
+    def slices(
+        self, coordinates: NDArray[np.integer], mode: int, every: NDArray[np.floating]
+    ) -> NDArray[np.floating]:
+        """Predictions at all indices of one mode; see `Rows.slices`."""
+
+    def every_row(self, mode: int) -> NDArray[np.floating]:
+        """Posterior means of the rows at all indices of a mode."""
+
+    def dense(self) -> NDArray[np.floating]:
+        """Predictions of all entries: an array of the tensor's shape."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +143,7 @@ class Rows:
     Attributes
     ----------
     shape : tuple of int
-        Of the tensor.
+        Shape of the tensor.
     used : tuple by mode of ndarray of shape (n_rows,), int
         The index of every row, ascending. Other indices have the row `unknown`.
     fixed : ndarray of shape (n_modes, n_columns), bool
@@ -122,7 +152,7 @@ class Rows:
         The prior of free columns. `precision` pulls a row to the prior mean; `tie`
         pulls it to its neighbours, and is zero in modes that are not smooth.
     means : tuple by mode of ndarray of shape (n_rows, n_columns)
-        Posterior means; fixed columns hold what is known.
+        Posterior means; fixed columns hold their known values.
     covariances : tuple by mode of ndarray of shape (n_rows, P)
         Posterior covariances of the free columns: upper triangles, row by row.
     noise : float
@@ -130,15 +160,15 @@ class Rows:
     unknown : ndarray of shape (n_modes, n_columns)
         The row of an index without entries; see `with_average_rows`.
     features : ndarray of shape (n_indices + 1, n_features)
-        Features of the indices of the second mode and, last, of an unknown one; they
+        Features of the indices of the second mode and, last, of an unknown index; they
         are the last columns.
     weights, stated_weights : ndarray of shape (n_rows of the first mode,) or None
         `noise` over the variance of the values of a row of the first mode; None if all
-        are one. The first serve the fit, and the second, which are shrunk less, tell
-        the variance.
+        are one. The fit uses `weights`; stated variances use `stated_weights`, which
+        are shrunk less.
     errors : ndarray of shape (n_rows of the first mode,) or None
-        Expected squared error of the entries of every row of the first mode, when these
-        rows were updated last.
+        Expected squared error of the entries of every row of the first mode, as of the
+        last update of these rows.
     """
 
     shape: tuple[int, ...]
@@ -162,7 +192,7 @@ class Rows:
         return len(self.means)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone, so that a pickle does not tell what the rows were asked."""
+        """The fields alone, so that a pickle does not reveal what is cached."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
@@ -176,7 +206,7 @@ class Rows:
         return tuple(bool(ties.any()) for ties in self.tie)
 
     @property
-    def single(self) -> NDArray[np.bool_]:
+    def in_one_mode(self) -> NDArray[np.bool_]:
         """Columns that are free in one mode alone: biases and weights of features."""
         n_free = np.count_nonzero(~self.fixed, axis=0)
         return n_free == 1
@@ -198,10 +228,10 @@ class Rows:
         """Whether the first columns are biases, one for every mode."""
         # Weights of features are free in one mode alone, too.
         is_own = np.eye(self.n_modes, dtype=bool)
-        return np.array_equal(~self.fixed[:, : self.n_modes], is_own)
+        return bool(np.array_equal(~self.fixed[:, : self.n_modes], is_own))
 
     def has_columns(
-        self, form: Any, biases: bool, smooth_modes: Collection[int]
+        self, form: Form, biases: bool, smooth_modes: Collection[int]
     ) -> bool:
         """Whether a fit with these options would have the same columns and ties."""
         # A mode without free columns has no ties to show.
@@ -212,13 +242,13 @@ class Rows:
         )
         return self._has_terms(form) and self.has_biases == biases and has_ties
 
-    def _has_terms(self, form: Any) -> bool:
+    def _has_terms(self, form: Form) -> bool:
         """Whether the terms are those of a fit with this form.
 
-        A fit of a matrix may have dropped some.
+        A fit of a matrix may have dropped some terms.
         """
         n_terms = np.count_nonzero(self.terms)
-        return n_terms == form.rank or (n_terms < form.rank and self.n_modes == 2)
+        return bool(n_terms == form.rank or (n_terms < form.rank and self.n_modes == 2))
 
     @property
     def factors(self) -> list[NDArray[np.floating]]:
@@ -253,24 +283,24 @@ class Rows:
     def with_mode(
         self, mode: int, means: NDArray[Any], covariances: NDArray[Any]
     ) -> Self:
-        """Another posterior of one mode."""
+        """Replace the posterior of one mode."""
         before = self.of_mode(mode)
         return self.with_rows(
             mode, before._replace(means=means, covariances=covariances)
         )
 
-    def of_mode(self, mode: int) -> OfMode:
-        """All that these rows hold for every row of a mode."""
+    def of_mode(self, mode: int) -> ModeRows:
+        """Everything that is stored for the rows of a mode."""
         of_first = self.weights, self.stated_weights, self.errors
-        return OfMode(
+        return ModeRows(
             self.used[mode],
             self.means[mode],
             self.covariances[mode],
             *(of_first if mode == 0 else ()),
         )
 
-    def with_rows(self, mode: int, of_mode: OfMode) -> Self:
-        """Other rows of a mode; there may be more or fewer of them."""
+    def with_rows(self, mode: int, of_mode: ModeRows) -> Self:
+        """Replace the rows of a mode; the number of rows may change."""
         changed: dict[str, Any] = of_mode._asdict() if mode == 0 else {}
         for name in ("used", "means", "covariances"):
             of_modes = list(getattr(self, name))
@@ -307,7 +337,7 @@ class Rows:
             The column of the mode is not read.
         mode : int
         every : ndarray of shape (shape[mode], n_columns)
-            `every_row` of the mode.
+            The result of `every_row` for the mode.
 
         Returns
         -------
@@ -328,8 +358,10 @@ class Rows:
         """The regressors of entries in a mode, from their rows in the others."""
         return reduce(np.multiply, (r for m, r in enumerate(rows) if m != mode))
 
-    def with_core(self, entries: Any, is_learned: bool, n_threads: int = 1) -> Self:
-        """The same with another core, given all rows; a CP has none."""
+    def with_core(
+        self, entries: "ObservedValues", is_learned: bool, n_threads: int = 1
+    ) -> Self:
+        """Update the core, given all rows; a CP has none."""
         return self
 
     def summing(
@@ -380,7 +412,7 @@ class Rows:
         self, coordinates: NDArray[np.integer], linear: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Variances of predictions, given those of the linearised model."""
-        # Of other pairs of columns, no more than one mode has a covariance.
+        # For other pairs of columns, at most one mode has a covariance.
         shared = np.flatnonzero(np.sum(~self.fixed, axis=0) > 1)
         one, other = (shared[k] for k in upper_triangle(len(shared)))
         twice, modes = np.where(one == other, 1.0, 2.0), range(self.n_modes)
@@ -409,7 +441,7 @@ class Rows:
     def _linear(
         self, mode: int, coordinates: NDArray[np.integer]
     ) -> NDArray[np.float64]:
-        """What the covariances of one mode's rows add to variances of predictions."""
+        """The contribution of one mode's covariances to variances of predictions."""
         free = self.free[mode]
         one, other = upper_triangle(len(free))
         twice = np.where(one == other, 1.0, 2.0)
@@ -432,7 +464,7 @@ class Rows:
     def packed_places(
         self, mode: int, one: NDArray[np.integer], other: NDArray[np.integer]
     ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Which pairs of columns are free in a mode, and where these are packed.
+        """Which pairs of columns are free in a mode, and their packed positions.
 
         A column beyond the last counts as fixed.
         """
@@ -451,23 +483,22 @@ class Rows:
         return (1 / (self.precision[mode] + path * self.tie[mode])).mean(axis=0)
 
     def with_average_rows(self, counts: Sequence[NDArray[Any] | None]) -> Self:
-        """The same model, with the row of the average entry where nothing is known.
+        """The same model, with the row of the average entry for unknown indices.
 
-        An index without entries is unknown, and not unpopular. A guess for it should be
-        right for the entries that will come, and these are more often in rows that have
-        many. So an unknown row is an average over the entries, not over the rows.
-        Features stay as they are. Over the entries, rows of different modes are
-        correlated: people choose what they like. So the value of the average rows is
-        not the average value, which is zero. If there are biases, and no mode is left
-        as it is, the bias of an unknown row makes up for that.
+        An index without entries is unknown, not unpopular. A guess for it should suit
+        future entries, and most of these will be in rows that have many entries. So an
+        unknown row is an average over the entries, not over the rows. Features stay as
+        they are. Over the entries, rows of different modes are correlated: people
+        choose what they like. So the value of the average rows is not the average
+        value, which is zero. If there are biases, and no mode is left as it is, the
+        bias of an unknown row compensates for that.
 
         Parameters
         ----------
         counts : sequence by mode of ndarray of shape (n_rows,) or None
             Number of entries of every row, or an estimate of it, not negative. Rows
-            without entries are dropped, unless the mode ties them: then their
-            neighbours tell something about them. None, or zeros alone, leave a mode as
-            it is.
+            without entries are dropped, unless the mode ties its rows: then neighbours
+            provide information about them. None, or only zeros, leave a mode as it is.
 
         Returns
         -------
@@ -482,12 +513,12 @@ class Rows:
         return replace(rows, unknown=unknown)
 
     def with_average_factors(self, counts: Sequence[NDArray[Any] | None]) -> Self:
-        """The same as `with_average_rows`, if biases are good guesses already.
+        """Like `with_average_rows`, but keep biases, which are good guesses already.
 
         Biases of unknown indices, and of indices without entries, come from the average
-        entry and from what declared features say of an index. So they stay, up to one
-        shift: they make up for the value of the average rows. All other columns of
-        these rows become those of the average entry, and no row is dropped.
+        entry and from declared features. So they stay, up to one shift, which
+        compensates for the value of the average rows. All other columns of these rows
+        become those of the average entry, and no row is dropped.
 
         Parameters
         ----------
@@ -519,15 +550,15 @@ class Rows:
         counts : sequence by mode of ndarray of shape (n_rows,) or None
             See `with_average_rows`.
         columns : ndarray of shape (n_modes, n_columns), bool
-            The columns that are averaged; others stay those of `unknown`.
+            The columns that are averaged; the other columns keep those of `unknown`.
 
         Returns
         -------
         unknown : ndarray of shape (n_modes, n_columns)
-            Biases make up for the value of the averages.
+            Biases compensate for the value of the averages.
         excess : float
-            By how much each bias is lowered for that. It is 0 if there are no biases,
-            or if a mode is left as it is.
+            How much this lowers each bias. It is 0 if there are no biases, or if a mode
+            is left as it is.
         """
         unknown = self.unknown.copy()
         for mode, number in enumerate(counts):
@@ -544,20 +575,96 @@ class Rows:
     def _without_entries(
         self, mode: int, number: NDArray[Any] | None
     ) -> NDArray[np.bool_]:
-        """Rows of a mode of which nothing is known: an array of shape (n_rows,)."""
+        """Which rows of a mode are unknown: an array of shape (n_rows,)."""
         if self.is_smooth[mode] or not _tells(number):
             return np.zeros(len(self.means[mode]), dtype=bool)
         return np.equal(number, 0)
 
 
 def _tells(number: NDArray[Any] | None) -> TypeGuard[NDArray[Any]]:
-    """Whether there are counts of the rows of a mode, and not zeros alone."""
+    """Whether there are counts of the rows of a mode that are not all zero."""
     return number is not None and bool(number.any())
 
 
+SomeRows = TypeVar("SomeRows", bound=Rows)
+
+
+class ObservedValues(Protocol):
+    """Values at coordinates, wherever they are.
+
+    `Observations` are in memory, and `ChunkedObservations` of completions in the
+    memory of Dask workers. `Observations` says what the methods do.
+    """
+
+    @property
+    def used(self) -> tuple[NDArray[np.integer], ...]:
+        """The index of every row, ascending, by mode."""
+
+    @property
+    def counts(self) -> Sequence[NDArray[np.integer]]:
+        """Number of entries of every row, by mode."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+
+    @property
+    def n_entries(self) -> int:
+        """Number of entries."""
+
+    @property
+    def energy(self) -> float:
+        """Sum of the squared values."""
+
+    def has_rows(self, mode: int) -> bool:
+        """Whether each row of a mode has all of its entries in one chunk."""
+
+    def total(
+        self,
+        function: Callable[..., Total],
+        rows: Rows,
+        *arguments: object,
+        reads: Collection[int] | None = None,
+    ) -> Total:
+        """Sums over chunks of ``function(rows, chunk, *arguments)``."""
+
+    def change_rows(
+        self,
+        function: Callable[..., tuple[SomeRows, Total]],
+        rows: SomeRows,
+        *arguments: object,
+        reads: Collection[int] | None = None,
+    ) -> tuple[SomeRows, Self, Total]:
+        """Change the rows that are with the entries."""
+
+    def change_values(
+        self,
+        function: Callable[..., tuple[NDArray[np.floating], Total]],
+        rows: Rows,
+        *arguments: object,
+    ) -> tuple[Self, Total]:
+        """Change the values."""
+
+    def residuals(self, rows: Rows) -> SplitMatrix:
+        """What rows leave of a matrix."""
+
+    def with_rows(self, rows: SomeRows) -> tuple[SomeRows, Self]:
+        """Leave the rows of which one chunk has all entries with this chunk."""
+
+    def gathered(self, rows: SomeRows) -> SomeRows:
+        """Undo `with_rows`: rows that have those of all modes."""
+
+    def here(self) -> Observations:
+        """All entries, in the memory of this process."""
+
+
+Values = TypeVar("Values", bound=ObservedValues)
+
+
 def rescaled(rows: Rows, scale: float) -> Rows:
-    """The same model of values that are multiplied by `scale`."""
-    # Terms are multiplied in the first mode, and other columns where they are free.
+    """The model of the values multiplied by `scale`."""
+    # Terms are multiplied in the first mode, and other columns in the mode where they
+    # are free.
     factor, where = np.ones(rows.fixed.shape), np.argmin(rows.fixed, axis=0)
     where[rows.terms] = 0
     factor[where, np.arange(rows.fixed.shape[1])] = scale
@@ -591,9 +698,10 @@ def sums(
 
     Each entry counts with the weight of its row of the first mode.
 
-    The second moment of regressors is that of their means wherever none of the other
-    modes has a covariance. If most pairs of columns are so, the Gram matrices of means
-    are products of matrices, and moments are summed for the other pairs alone.
+    If none of the other modes has a covariance for a pair of columns, the second moment
+    of the regressors is that of their means. If this holds for most pairs, the Gram
+    matrices of means are products of matrices, and moments are summed only for the
+    other pairs.
     """
     if some is None:
         some = slice(0, len(rows.means[mode]))
@@ -607,7 +715,7 @@ def sums(
         varies |= ~(rows.fixed[other, order[x]] | rows.fixed[other, order[y]])
     means = [rows.means[m][:, order].astype(float, copy=False) for m in others]
     weights = rows.weights if mode else None
-    # In units of a column of sums: matrices are multiplied that many times as fast.
+    # Both sides count columns of sums; matrix products are 8 times as fast.
     if np.count_nonzero(varies) + n_columns * (n_columns + 24) / 8 < len(x):
         squares = entries.squares(mode, some, means, weights)
         gram, projection = squares[:, :n_needed, :-1], squares[:, :-1, -1]
@@ -615,8 +723,8 @@ def sums(
     else:
         gram, projection = np.zeros((n, n_needed, n_columns)), np.zeros((n, n_columns))
         with_values = True
-    # Columns that are summed at a time: by the kernel, which gathers every row once for
-    # all of them, or by SciPy, where more would not fit into the caches (three times
+    # Number of columns that are summed at a time: all by the kernel, which then gathers
+    # every row only once; in SciPy, more would not fit into the caches (three times
     # slower at 1,400).
     width = 256 if entries.is_compiled else 64
     for begin in range(0, max(len(x), with_values), width):
@@ -655,11 +763,11 @@ def moments(
     rows : Rows
     mode : int
     means : ndarray of shape (n_rows, n_columns)
-        Of this mode, with columns in another order.
+        Means of this mode, with the columns in another order.
     order : ndarray of shape (n_columns,), int
-        This order.
+        The order of the columns of `means`.
     x, y : ndarray of shape (n_pairs,), int
-        Places of the columns in this order, ascending.
+        Positions of the pairs' columns in this order, ascending.
     n_means : int, default=0
         Number of columns of means that follow the moments: all or none.
     """
@@ -668,7 +776,7 @@ def moments(
     both, packed_at = rows.packed_places(mode, order[x], order[y])
     at, counts = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
     at[both], counts[both] = packed_at, 1.0
-    # Blocks of rows, so that what is multiplied stays in the caches.
+    # In blocks of rows, so that the factors of products stay in the caches.
     for begin in range(0, len(table), 256):
         block = slice(begin, begin + 256)
         own, some = table[block, : len(x)], means[block]
@@ -686,7 +794,7 @@ def _runs(numbers: NDArray[np.integer]) -> list[slice]:
     return [slice(*pair) for pair in pairwise([0, *changes.tolist(), len(numbers)])]
 
 
-def _range(numbers: NDArray[np.integer]) -> Any:
+def _range(numbers: NDArray[np.integer]) -> slice | NDArray[np.integer]:
     """Ascending numbers as a slice, if they have no gaps."""
     first, last = int(numbers[0]), int(numbers[-1])
     return slice(first, last + 1) if last - first + 1 == len(numbers) else numbers
@@ -695,14 +803,14 @@ def _range(numbers: NDArray[np.integer]) -> Any:
 # --- one mode, given all others ------------------------------------------------------
 
 
-def update(
-    rows: Rows,
+def solve_mode(
+    rows: SomeRows,
     entries: Observations,
     mode: int,
     *,
     before: Sums | None = None,
     n_threads: int = 1,
-) -> tuple[Rows, NDArray[np.float64] | None]:
+) -> tuple[SomeRows, NDArray[np.float64] | None]:
     """Posterior of the rows of one mode, given those of all others.
 
     Parameters
@@ -712,7 +820,8 @@ def update(
         Their rows are those of `rows`.
     mode : int
     before : Sums, default=None
-        Sums that stand for earlier entries, as from `as_sums`; the prior is theirs.
+        Sums that represent earlier entries, as from `as_sums`; they then contain the
+        prior.
     n_threads : int, default=1
         Threads that share the rows.
 
@@ -725,7 +834,7 @@ def update(
     """
     n_rows, n_columns = rows.means[mode].shape
     sums_of = rows.summing(entries, mode, n_threads)
-    # Rows that are not tied are solved by themselves, so blocks of them bound the
+    # Rows that are not tied are solved independently, so blocks of rows limit the
     # memory.
     size = max(min(_BLOCK // max(n_columns, 1) ** 2, -(-n_rows // n_threads)), 1)
     size = max(n_rows, 1) if rows.is_smooth[mode] else size
@@ -745,19 +854,19 @@ def update(
         return cross
 
     crosses = in_threads(solve_some, blocks, n_threads)
-    updated = rows.with_mode(mode, means, covariances)
+    solved = rows.with_mode(mode, means, covariances)
     if mode == 0:
-        updated = replace(updated, errors=entries.energies + fitted)
-    return updated, crosses[0] if rows.is_smooth[mode] else None
+        solved = replace(solved, errors=entries.energies + fitted)
+    return solved, crosses[0] if rows.is_smooth[mode] else None
 
 
-def renewed(
-    rows: Rows, entries: Any, mode: int, n_threads: int = 1
-) -> tuple[Rows, Any, Spread, NDArray[np.float64] | None]:
+def sweep_mode(
+    rows: SomeRows, entries: Values, mode: int, n_threads: int = 1
+) -> tuple[SomeRows, Values, RowMoments, NDArray[np.float64] | None]:
     """Posterior of the rows of one mode, wherever these rows and the entries are.
 
-    Rows of which one chunk has all entries are updated there. For others, sums over the
-    entries of every chunk are added up.
+    If a chunk has all entries of a row, the row is updated there. For other rows, the
+    sums of all chunks are added up.
 
     Parameters
     ----------
@@ -770,46 +879,50 @@ def renewed(
     -------
     rows : Rows
     entries : Observations or ChunkedObservations
-    found : Spread
-        Of the new rows, around their old prior mean.
+    found : RowMoments
+        Spread of the new rows around their old prior mean.
     cross : ndarray or None
-        See `update`.
+        See `solve_mode`.
     """
     if entries.has_rows(mode) and not rows.is_smooth[mode]:
-        *new, found = entries.change_rows(_renewed_here, rows, mode, n_threads)
-        return *new, Spread(*found), None
+        new, entries, found = entries.change_rows(
+            _sweep_mode_here, rows, mode, n_threads
+        )
+        return new, entries, RowMoments(*found), None
     others = [m for m in range(rows.n_modes) if m != mode]
     totals = entries.total(_sums_and_energies, rows, mode, reads=others)
     means, covariances, fitted, cross = solve(rows, mode, Sums(*totals[:2]))
     new = rows.with_mode(mode, means, covariances)
     if mode == 0:
         new = replace(new, errors=totals[2] + fitted)
-    return new, entries, spread(new, mode, entries.counts[mode]), cross
+    return new, entries, row_moments(new, mode, entries.counts[mode]), cross
 
 
-def _renewed_here(
-    rows: Rows, entries: Observations, mode: int, n_threads: int
-) -> tuple[Rows, Spread]:
-    rows, _ = update(rows, entries, mode, n_threads=n_threads)
-    return rows, spread(rows, mode, entries.counts[mode])
+def _sweep_mode_here(
+    rows: SomeRows, entries: Observations, mode: int, n_threads: int
+) -> tuple[SomeRows, RowMoments]:
+    rows, _ = solve_mode(rows, entries, mode, n_threads=n_threads)
+    return rows, row_moments(rows, mode, entries.counts[mode])
 
 
 def _sums_and_energies(
     rows: Rows, entries: Observations, mode: int
 ) -> tuple[NDArray[np.float64], ...]:
-    """The sums of all rows of a mode; those of the first mode have energies, too."""
+    """The sums of all rows of a mode, and the energies of rows of the first mode."""
     found = rows.summing(entries, mode)(slice(0, len(entries.used[mode])))
     return (*found, entries.energies) if mode == 0 else found
 
 
-def continued(rows: Rows, entries: Any, *, n_sweeps: int, n_threads: int = 1) -> Rows:
-    """Rows after further sweeps, which leave the prior and the noise as they are."""
+def run_sweeps(
+    rows: SomeRows, entries: "ObservedValues", *, n_sweeps: int, n_threads: int = 1
+) -> SomeRows:
+    """Rows after further sweeps, which do not change the prior or the noise."""
     rows, entries = entries.with_rows(rows)
     with one_blas_thread:
         for _ in range(n_sweeps):
             rows = rows.with_core(entries, False, n_threads)
             for mode in range(rows.n_modes):
-                rows, entries, *_ = renewed(rows, entries, mode, n_threads)
+                rows, entries, *_ = sweep_mode(rows, entries, mode, n_threads)
     return entries.gathered(rows)
 
 
@@ -833,8 +946,7 @@ def solve(
     mode : int
     found : Sums
     some : slice, default=None
-        The rows whose sums these are; by default, all. A mode that ties its rows needs
-        all.
+        The rows of the sums; by default, all. A mode that ties its rows needs all.
     compiled : bool, default=False
         See `inverses`.
 
@@ -843,10 +955,10 @@ def solve(
     means : ndarray of shape (n_rows, n_columns)
     covariances : ndarray of shape (n_rows, P)
     fitted : ndarray of shape (n_rows,)
-        Expected squared error of the entries of a row, less their sum of y^2 and not
-        weighted; zeros in other modes than the first.
+        Expected squared error of the entries of a row, less their sum of y^2, without
+        weights; zeros except in the first mode.
     cross : ndarray of shape (n_rows - 1, n_free) or None
-        See `update`.
+        See `solve_mode`.
     """
     if some is None:
         some = slice(0, len(rows.means[mode]))
@@ -860,7 +972,7 @@ def solve(
     shift = (projection[:, :n_free] - moved[..., 0]) / rows.noise
     shift += prior * rows.prior_mean[mode, free]
     if rows.is_smooth[mode]:
-        # Sums write the upper triangles alone.
+        # Sums write only the upper triangles.
         precision = unpacked(packed(precision), n_free)
         means[:, free], covariance, cross = solve_chain(
             precision, shift, rows.tie[mode, free]
@@ -902,7 +1014,7 @@ def fitted_errors(
 def inverses(
     matrices: NDArray[np.float64], prior: NDArray[np.float64], compiled: bool
 ) -> NDArray[np.float64]:
-    """Inverses of positive definite matrices, of which upper triangles are read.
+    """Inverses of positive definite matrices; only their upper triangles are read.
 
     Parameters
     ----------
@@ -910,7 +1022,7 @@ def inverses(
         Gram matrices to whose diagonals `prior` has been added. Overwritten.
     prior : ndarray of shape (F,)
     compiled : bool
-        Whether to use the compiled loop, several times as fast once it is loaded.
+        Whether to use the compiled loop, which is several times as fast once loaded.
     """
     n_columns = matrices.shape[1]
     if compiled:
@@ -919,7 +1031,7 @@ def inverses(
         invert_all(matrices, prior)
     else:
         diagonal = np.arange(n_columns)
-        # Otherwise rounding might make a factorisation fail.
+        # Without this, rounding might make a factorisation fail.
         matrices[:, diagonal, diagonal] *= 1 + 1e-13
         factorise, invert = lapack.dpotrf, lapack.dpotri
         # LAPACK works in place on transposed views: lower=1, clean=0, overwrite_a=1.
@@ -952,7 +1064,7 @@ def unpacked(triangles: NDArray[np.floating], n_columns: int) -> NDArray[np.floa
 
 
 def _added(one: Sums, other: Sums) -> Sums:
-    """Sums over the entries of both."""
+    """The sums over the entries of both together."""
     return Sums(*(a + b for a, b in zip(one, other, strict=True)))
 
 
@@ -984,15 +1096,15 @@ def as_sums(rows: Rows, mode: int) -> Sums:
 # --- prior, noise and weights --------------------------------------------------------
 
 
-def spread(rows: Rows, mode: int, counts: NDArray[np.integer]) -> Spread:
-    """How the rows of a mode that have entries vary; those of chunks can be added up.
+def row_moments(rows: Rows, mode: int, counts: NDArray[np.integer]) -> RowMoments:
+    """How the rows of a mode with entries vary; results for chunks can be added up.
 
     Parameters
     ----------
     rows : Rows
     mode : int
     counts : ndarray of shape (n_rows,), int
-        Numbers of entries. All rows count where the mode ties its rows.
+        Numbers of entries. If the mode ties its rows, all rows count.
     """
     means, own, seen = rows.means[mode], rows.variances(mode), counts > 0
     if not (rows.is_smooth[mode] or seen.all()):
@@ -1001,17 +1113,17 @@ def spread(rows: Rows, mode: int, counts: NDArray[np.integer]) -> Spread:
     variances = np.zeros(rows.fixed.shape[1])
     variances[rows.free[mode]] = own.sum(axis=0, dtype=float)
     squares = ((means - rows.prior_mean[mode]) ** 2).sum(axis=0)
-    found = Spread(len(means), means.sum(axis=0), squares, variances)
+    found = RowMoments(len(means), means.sum(axis=0), squares, variances)
     if mode or rows.errors is None:
         return found
     squared = np.sum(rows.errors**2 / np.maximum(counts, 1))
     return found._replace(errors=rows.errors.sum(), squared_errors=squared)
 
 
-def learn(
+def update_prior(
     rows: Rows,
     mode: int,
-    found: Spread,
+    found: RowMoments,
     columns: NDArray[np.bool_],
     *,
     prunes: NDArray[np.bool_],
@@ -1019,8 +1131,8 @@ def learn(
 ) -> Rows:
     """Learn the prior precisions of a mode's free columns from how its rows vary.
 
-    A precision is multiplied by the ratio of two expectations of a sum of squares:
-    under the prior, over that under the posterior. Without ties, this is the step of
+    A precision is multiplied by the expectation of a sum of squares under the prior,
+    over its expectation under the posterior. Without ties, this is the step of
     expectation maximisation; with ties, it increases the same bound. Under heavy noise
     that step hardly moves, so columns in `prunes` take MacKay's fixed point instead:
     the prior expectation less the posterior variances, over the squares of the
@@ -1032,12 +1144,12 @@ def learn(
     ----------
     rows : Rows
     mode : int
-    found : Spread
+    found : RowMoments
     columns : ndarray of shape (n_columns,), bool
         The columns whose precisions are learned.
     prunes : ndarray of shape (n_columns,), bool
     cross : ndarray of shape (n_rows - 1, n_free), default=None
-        Covariances of neighbouring rows, where the mode ties them.
+        Covariances of neighbouring rows, if the mode ties them.
 
     Returns
     -------
@@ -1057,22 +1169,22 @@ def learn(
         change = (np.diff(means, axis=0) ** 2).sum(axis=0)
         apart, own = np.zeros(len(tie[mode])), rows.variances(mode).astype(float)
         apart[free] = (own[1:] + own[:-1] - 2 * cross).sum(axis=0)
-        learned = _learned(tie[mode], of_change, change, apart, prunes)
+        learned = _updated_precision(tie[mode], of_change, change, apart, prunes)
         tie[mode] = np.where(columns, learned, tie[mode])
         expected = (1 / strength).sum(axis=0)
-    learned = _learned(precision[mode], expected, squares, variances, prunes)
+    learned = _updated_precision(precision[mode], expected, squares, variances, prunes)
     precision[mode] = np.where(columns, learned, precision[mode])
     return replace(rows, precision=precision, tie=tie)
 
 
-def _learned(
+def _updated_precision(
     precision: NDArray[np.float64],
     expected: NDArray[np.float64],
     squares: NDArray[np.float64],
     variances: NDArray[np.float64],
     prunes: NDArray[np.bool_],
 ) -> NDArray[np.float64]:
-    """Precisions after one step; see `learn`."""
+    """Precisions after one step; see `update_prior`."""
     least = 1e-9 * expected
     learned = precision * np.where(
         prunes,
@@ -1082,16 +1194,17 @@ def _learned(
     return np.clip(learned, SMALLEST_PRECISION, LARGEST_PRECISION)
 
 
-class Weighing(NamedTuple):
-    """How weights of rows follow from their squared errors; see `weighing`.
+class RowWeighting(NamedTuple):
+    """How weights of rows follow from their squared errors; see `row_weighting`.
 
     Attributes
     ----------
     noise, least : float
-        Variance of the values, averaged over all entries, and the least one of a row.
+        Variance of the values, averaged over all entries, and the least variance of a
+        row.
     fitted, stated : float
-        Number of entries as which the average counts, in the weights of the fit, and in
-        those that tell the variance.
+        Number of entries that the average counts as: in the weights of the fit, and in
+        the stated weights.
     """
 
     noise: float
@@ -1100,24 +1213,25 @@ class Weighing(NamedTuple):
     stated: float
 
 
-def weighing(
-    noise: float, found: Spread, counts: NDArray[np.integer], floor: float
-) -> Weighing | None:
-    """How to learn the weights of the first mode's rows from their squared errors.
+def row_weighting(
+    noise: float, found: RowMoments, counts: NDArray[np.integer], floor: float
+) -> RowWeighting | None:
+    """The rule for weights of the first mode's rows, from their squared errors.
 
-    The variance of an entry is that of its mechanism, which is known and the same for
-    all, plus a residual that depends on the row. With n entries, whose squared errors
-    add up to s, the estimate of the sum is ``noise + (s - n noise) / (n + a)``: the
-    mean squared error, shrunk to that of all entries as if ``a`` further entries had
-    that one. An error's square varies as the square of the variance, of which the
-    residual is a part only; so ``a`` grows with the square of the ratio.
+    The variance of an entry is that of the mechanism, which is known and the same for
+    all, plus a residual variance that depends on the row. For a row with n entries,
+    whose squared errors add up to s, this variance is estimated as
+    ``noise + (s - n noise) / (n + a)``: the mean squared error, shrunk towards that of
+    all entries as if ``a`` further entries had the latter. The square of an error
+    varies as the square of the whole variance, and the residual variance is only a part
+    of that; so ``a`` grows with the square of the ratio.
 
     Parameters
     ----------
     noise : float
         Variance of the values around the model, averaged over all entries.
-    found : Spread
-        Of the first mode.
+    found : RowMoments
+        Spread of the first mode.
     counts : ndarray of shape (n_rows,), int
         Numbers of entries of the first mode's rows.
     floor : float
@@ -1126,17 +1240,18 @@ def weighing(
     Returns
     -------
     weighing : Weighing or None
-        None if what is left is rounding, or noise of the mechanism.
+        None if only rounding errors, or noise of the mechanism, are left.
     """
     residual, n_entries = noise - floor, counts.sum()
     if residual <= 1e-3 * noise:
         return None
     ratio, total = (noise / residual) ** 2, noise**2 * n_entries
-    # Method of moments: how much rows differ, beyond the squares of normal errors.
+    # By the method of moments, how much rows differ beyond the squares of normal
+    # errors.
     differ = found.squared_errors - 2 * noise * found.errors + total
     differ -= 2 * noise**2 * np.count_nonzero(counts)
     strength = 2 * total / max(differ, 1e-6 * total)
-    return Weighing(
+    return RowWeighting(
         noise,
         floor + _LEAST_RESIDUAL * residual,
         _FITTED_AS * ratio,
@@ -1144,10 +1259,12 @@ def weighing(
     )
 
 
-def weigh(rows: Rows, entries: Any, how: Weighing) -> tuple[Rows, tuple[()]]:
-    """The same rows with weights of those of the first mode; see `weighing`.
+def with_row_weights(
+    rows: SomeRows, entries: "ObservedValues", how: RowWeighting
+) -> tuple[SomeRows, tuple[()]]:
+    """Weigh the rows of the first mode; see `row_weighting`.
 
-    And nothing to add up; see `Observations.change_rows`.
+    The empty tuple is the total that `Observations.change_rows` adds up.
     """
     assert rows.errors is not None
     counts = entries.counts[0]
@@ -1163,19 +1280,19 @@ def weigh(rows: Rows, entries: Any, how: Weighing) -> tuple[Rows, tuple[()]]:
 
 
 def with_indices(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:
-    """Rows that also have those at given indices; new ones have the prior.
+    """Add rows at given indices; new rows have the prior.
 
     Parameters
     ----------
     rows : Rows
     indices : sequence by mode of ndarray of int
-        Where a mode ties its rows, new ones come after the others, without gaps.
+        If a mode ties its rows, new rows follow the others without gaps.
 
     Returns
     -------
     rows : Rows
-        A new row is the unknown one, with the variances of the prior; or it is what the
-        last row tells, where the mode ties neighbours.
+        A new row is the unknown row with the variances of the prior or, if the mode
+        ties neighbours, a prediction from the last row.
     """
     for mode, index in enumerate(indices):
         new = np.unique(index[places_of(index, rows.used[mode]) < 0])
@@ -1193,15 +1310,15 @@ def with_indices(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:
         added += [None if w is None else np.ones(len(new)) for w in before[3:5]]
         order = np.argsort(np.append(before.used, new), kind="stable")
         pairs = zip(before[:5], added, strict=True)
-        parts: Any = (None if a is None else np.concatenate([a, b]) for a, b in pairs)
-        rows = rows.with_rows(mode, OfMode(*parts).taken(order))
+        parts = (None if a is None else np.concatenate([a, b]) for a, b in pairs)
+        rows = rows.with_rows(mode, ModeRows._make((*parts, None)).taken(order))
     return rows
 
 
 def _next_rows(
     rows: Rows, mode: int, new: NDArray[np.integer]
 ) -> tuple[NDArray[np.floating], NDArray[np.float64]]:
-    """What the last row of a mode that ties neighbours tells of those after it."""
+    """Predict the rows after the last row of a mode that ties neighbours."""
     free, means = rows.free[mode], rows.rows_at(mode, new)
     tie, centre = rows.tie[mode, free], rows.prior_mean[mode, free]
     total = rows.precision[mode, free] + tie
@@ -1216,7 +1333,7 @@ def _next_rows(
     return means, covariances
 
 
-def updated(
+def add_entries(
     rows: Rows,
     coordinates: NDArray[np.integer],
     values: NDArray[np.floating],
@@ -1226,10 +1343,10 @@ def updated(
     modes: Sequence[int] | None = None,
     n_threads: int = 1,
 ) -> Rows:
-    """Rows after further entries, with their posterior as the prior.
+    """Update rows with further entries; the current posterior is the prior.
 
-    Only the rows that the entries touch are read and written. With the first mode as
-    the only one, these are the rows of users from their own entries.
+    Only the rows of these entries are read and written. If only the first mode is
+    updated, this computes the rows of users from their own entries.
 
     Parameters
     ----------
@@ -1241,8 +1358,8 @@ def updated(
     noise : float, default=None
         Variance of these values around the model; by default, that of `rows`.
     modes : sequence of int, default=None
-        The modes whose rows are updated; by default, all. Others keep their rows, and
-        their new indices get none.
+        The modes whose rows are updated; by default, all. Other modes keep their rows
+        and get none for new indices.
     n_threads : int, default=1
 
     Returns
@@ -1254,13 +1371,15 @@ def updated(
     rows = replace(rows, shape=tuple(extent.tolist()))
     touched = [np.unique(index) for index in coordinates.T]
     own = replace(_at(rows, touched), noise=rows.noise if noise is None else noise)
-    entries = Observations.of(coordinates, values.astype(own.means[0].dtype), touched)
+    entries = Observations.from_arrays(
+        coordinates, values.astype(own.means[0].dtype), touched
+    )
     flat = np.zeros_like(own.precision)
     before = {mode: as_sums(own, mode) for mode in modes}
     own = replace(own, precision=flat, tie=flat)
     with one_blas_thread:
         for mode in [*modes] * n_sweeps:
-            own, _ = update(
+            own, _ = solve_mode(
                 own, entries, mode, before=before[mode], n_threads=n_threads
             )
     result = with_indices(
@@ -1299,10 +1418,10 @@ class Evidence(NamedTuple):
 
 def own_rows(
     rows: Rows, own: Evidence, others: Sequence[Evidence] = (), n_threads: int = 1
-) -> OfMode:
-    """Rows of the first mode from values of their own, given those of other modes.
+) -> ModeRows:
+    """Rows of the first mode from their own values, given the rows of other modes.
 
-    The prior is that of all rows of the mode. What `rows` hold for these rows in
+    The prior is that of all rows of the mode. What `rows` holds for these rows in
     particular is not read.
 
     Parameters
@@ -1312,12 +1431,12 @@ def own_rows(
     own : Evidence
         All indices of the first mode get rows. Indices of other modes may be new.
     others : sequence of Evidence, default=()
-        Further values of the same indices of the first mode, of other variances.
+        Further values of the same indices of the first mode, with other variances.
     n_threads : int, default=1
 
     Returns
     -------
-    of_mode : OfMode
+    of_mode : ModeRows
     """
     where = np.concatenate([own.coordinates, *(each.coordinates for each in others)])
     units, *touched = (np.unique(index) for index in where.T)
@@ -1325,7 +1444,7 @@ def own_rows(
     n, dtype = len(units), rows.means[0].dtype
     means = np.repeat(rows.unknown[:1].astype(dtype), n, axis=0)
     covariances = np.empty((n, rows.covariances[0].shape[1]), dtype)
-    rows = rows.with_rows(0, OfMode(units, means, covariances))
+    rows = rows.with_rows(0, ModeRows(units, means, covariances))
     rows = replace(rows, noise=own.noise)
     before = None
     for each in others:
@@ -1334,7 +1453,7 @@ def own_rows(
         scaled = Sums(found.gram * share, found.projection * share)
         before = scaled if before is None else _added(before, scaled)
     with one_blas_thread:
-        rows, _ = update(
+        rows, _ = solve_mode(
             rows, _observed(own, rows), 0, before=before, n_threads=n_threads
         )
     return rows.of_mode(0)
@@ -1343,11 +1462,11 @@ def own_rows(
 def _observed(evidence: Evidence, rows: Rows) -> Observations:
     """Values at some of the rows."""
     values = evidence.values.astype(rows.means[0].dtype)
-    return Observations.of(evidence.coordinates, values, rows.used)
+    return Observations.from_arrays(evidence.coordinates, values, rows.used)
 
 
 def _at(rows: Rows, indices: Sequence[NDArray[np.integer]]) -> Rows:
-    """The rows at given indices, ascending, and no others; see `with_indices`."""
+    """Only the rows at given ascending indices; see `with_indices`."""
     rows = with_indices(rows, indices)
     for mode, index in enumerate(indices):
         places = places_of(index, rows.used[mode])

@@ -1,7 +1,7 @@
 """Posterior of rows, given noisy weighted sums of their values.
 
-A row x_j has values h . x_j + residual. What is released of them are sums b_j over its
-values, with weights, plus noise.
+A row x_j has values h . x_j + residual. Of these values, weighted sums b_j plus noise
+are released.
 
 If the regressors h and the weights q of residuals r are known, as in
 b_j = sum q r + noise, this is Gaussian with mean A x_j, where A = sum q h^T, and with
@@ -10,15 +10,15 @@ of mean zero. Its covariance is learned from all rows: first the multiple of the
 identity that makes the sums most likely, then by expectation maximisation.
 
 If the regressors are not known, then b_j = sum w r h + noise, where the r are the
-residuals around an earlier row s_j. Known, approximately, are the second moment M of
-the regressors, which all rows share, and the sums c_j of the weights w. So b_j is taken
-as Gaussian with mean c_j M (x_j - s_j), and with the covariance of the noise and of the
-residuals. Where M is wrong for a row, so is the step from s_j to x_j, but a row that
-has no step left is right. Priors are Gaussian. The counts from which such sums follow
-are estimated from noisy ones.
+residuals around an earlier row s_j. The second moment M of the regressors, which all
+rows share, and the sums c_j of the weights w are known approximately. So b_j is assumed
+to be Gaussian with mean c_j M (x_j - s_j), and with the covariance of the noise and of
+the residuals. If M is wrong for a row, so is the step from s_j to x_j, but once no step
+is left, the row is right. Priors are Gaussian. The sums c_j are estimated from noisy
+counts.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +84,7 @@ def row_posterior(
     # Limits of the logarithm of the prior variance.
     least, most = -25.0, 5.0
     best = minimize_scalar(cost, bounds=(least, most), method="bounded").x
-    # Twice the gain in log-likelihood tells whether rows are taken for non-zero.
+    # Twice the gain in log-likelihood decides whether rows are treated as non-zero.
     has_signal = cost(least) - cost(best) > 12.0
     variance = np.exp(best if has_signal else least)
     prior = variance * identity
@@ -123,14 +123,15 @@ def biases_from_sums(
     noise: NDArray[np.float64],
     explaining: NDArray[np.float64],
     of_prior: NDArray[np.float64],
-    known: NDArray[np.float64],
+    known_counts: NDArray[np.float64],
 ) -> Biases:
     """Posterior of biases whose prior is learned from the sums of all rows.
 
     The prior mean is linear in explanatory variables, whose coefficients have a
-    Gaussian prior. These, and the variance around it, follow from the marginal
-    likelihood of the sums, whose noise is known. The prior mean of a row that counts as
-    unknown also has what the average entry's bias is above that.
+    Gaussian prior. The coefficients, and the variance around the prior mean, follow
+    from the marginal likelihood of the sums, whose noise is known. For a row that
+    counts as unknown, the prior mean is raised by the excess of the average entry's
+    bias over its own prior mean.
 
     Parameters
     ----------
@@ -141,11 +142,11 @@ def biases_from_sums(
     noise : ndarray of shape (n,)
         Variance of b_j around c_j times the bias.
     explaining : ndarray of shape (n, K)
-        Explanatory variables: a column of ones first.
+        Explanatory variables; the first column is ones.
     of_prior : ndarray of shape (n, K)
-        Those from which a row's prior mean follows. In rows that count as unknown, they
-        are those of the average entry, where they are not declared.
-    known : ndarray of shape (n,)
+        The explanatory variables for a row's prior mean. In rows that count as unknown,
+        undeclared ones are those of the average entry.
+    known_counts : ndarray of shape (n,)
         Counts of the rows; zero for rows that count as unknown.
     """
     noise = np.maximum(noise, LEAST_NOISE)
@@ -179,12 +180,12 @@ def biases_from_sums(
         return prior_means + variances * weights * left / noise
 
     def average(of_rows: NDArray[np.float64]) -> float:
-        return float(average_row(of_rows[:, np.newaxis], known)[0])
+        return float(average_row(of_rows[:, np.newaxis], known_counts)[0])
 
     before, means = given(explaining @ mean), given(explained)
-    lift = np.where(known > 0, 0.0, average(means - explained))
+    lift = np.where(known_counts > 0, 0.0, average(means - explained))
     means = given(explained + lift)
-    # The mean over the entries is known well, whatever is unknown of single rows.
+    # The mean over the entries is known well, even if single rows are not.
     means += float(average_row((before - means)[:, np.newaxis], weights)[0])
     return Biases(means, variances, average(means), spread)
 
@@ -197,7 +198,7 @@ def row_information(
     residual: NDArray[np.float64],
     start: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What noisy sums tell about rows.
+    """The information of noisy sums about rows.
 
     Parameters
     ----------
@@ -210,8 +211,8 @@ def row_information(
     noise : float
         Variance of the noise in each sum.
     residual : ndarray of shape (n,)
-        Variance of a residual times the sum of w^2 over the row's values: times M,
-        this is the covariance that the residuals add to b_j.
+        Variance of a residual times the sum of w^2 over the row's values. Multiplied by
+        M, this is the covariance that the residuals add to b_j.
     start : ndarray of shape (n, Q)
 
     Returns
@@ -231,7 +232,7 @@ def row_information(
 
 
 def inverse_of(moment: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The inverse of a moment whose small eigenvalues are raised."""
+    """The inverse of a moment, after small eigenvalues have been raised."""
     strengths, vectors = _spectrum(moment)
     return (vectors / strengths) @ vectors.T
 
@@ -239,7 +240,7 @@ def inverse_of(moment: NDArray[np.float64]) -> NDArray[np.float64]:
 def _spectrum(
     moment: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenvalues of a moment, of which small ones are raised, and eigenvectors."""
+    """Eigenvalues of a moment, with small ones raised, and eigenvectors."""
     strengths, vectors = np.linalg.eigh(moment)
     return np.maximum(strengths, 1e-6 * max(strengths[-1], 1e-300)), vectors
 
@@ -249,9 +250,9 @@ def drifted(
     shift: NDArray[np.float64],
     drift: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What is known about rows after they have moved at random.
+    """The information about rows after they have moved at random.
 
-    The prediction step of a filter of Kalman (1960), in terms of precisions.
+    This is the prediction step of Kalman's filter (1960), in terms of precisions.
 
     Parameters
     ----------
@@ -279,8 +280,8 @@ def rows_from_information(
     bias_variance: NDArray[np.float64],
     covariance: NDArray[np.float64],
     *,
-    learn: bool = True,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    update_covariance: bool = True,
+) -> tuple[NDArray[np.float64], NDArray[np.floating], NDArray[np.float64]]:
     """Posterior of rows that have factors and, optionally, a bias first.
 
     Parameters
@@ -293,7 +294,7 @@ def rows_from_information(
         Prior variances of the bias; B is 0 or 1.
     covariance : ndarray of shape (Q - B, Q - B)
         Prior covariance of the factors; a starting value if it is learned.
-    learn : bool, default=True
+    update_covariance : bool, default=True
         Whether to learn the covariance from all rows, by expectation maximisation.
 
     Returns
@@ -306,11 +307,11 @@ def rows_from_information(
     """
     n, size = shift.shape
     first = bias_variance.shape[1]
-    for rounds_left in range(_ROUNDS if learn else 0, -1, -1):
+    for rounds_left in range(_ROUNDS if update_covariance else 0, -1, -1):
         prior = np.zeros((n, size, size))
         prior[:, range(first), range(first)] = 1 / bias_variance
         prior[:, first:, first:] = np.linalg.inv(covariance)
-        spread: Any = np.linalg.inv(precision + prior)
+        spread: NDArray[np.floating] = np.linalg.inv(precision + prior)
         pull = shift + np.einsum("jab,jb->ja", prior, prior_mean)
         means = np.einsum("jab,jb->ja", spread, pull)
         if not rounds_left or first == size:
@@ -332,10 +333,9 @@ def rows_from_information(
 def expected_counts(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
     """Posterior means of counts, given the counts plus Gaussian noise.
 
-    The prior is the distribution that best fits all the noisy counts. It lives on a
-    grid, finer where counts are smaller, and is found by expectation maximisation
-    (Kiefer and Wolfowitz 1956). Counts many times larger than the noise are returned
-    unchanged.
+    The prior is the distribution that best fits all the noisy counts. Its support is a
+    grid, finer for smaller counts, and expectation maximisation finds it (Kiefer and
+    Wolfowitz 1956). Counts many times larger than the noise are returned unchanged.
 
     Parameters
     ----------

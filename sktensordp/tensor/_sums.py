@@ -5,8 +5,8 @@ entries and rows, and K = A^T A, the sums are S = A^T y + noise. They are jointl
 Gaussian with the biases b: given b, their mean is K b plus the offset times the
 counts, and their covariance is sigma^2 K plus that of the noise. The posterior mean
 solves one system of linear equations, by conjugate gradients. The variances of each
-mode's biases, and sigma^2, are the most probable ones given the sums, which are taken
-as independent for this. Biases of the second mode may have a prior mean that is linear
+mode's biases, and sigma^2, are the most probable ones given the sums; this step treats
+the sums as independent. Biases of the second mode may have a prior mean that is linear
 in features of its rows. The weights of the features are Gaussian too, so they only add
 to the covariance of the biases.
 """
@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -31,8 +31,22 @@ from ._priors import BIAS_VARIANCE, E_FOLDS, RESIDUAL_VARIANCE
 from ._rows import Rows
 
 
+class Gram(Protocol):
+    """Numbers of entries that two rows of any modes share, as a symmetric operator.
+
+    `SharedCounts` has them in memory, and `SharedEntries` of completions asks the
+    entries in Dask collections.
+    """
+
+    def diagonal(self) -> NDArray[np.float64]:
+        """Number of entries of every row, one mode after the other."""
+
+    def __matmul__(self, vectors: NDArray[np.floating], /) -> NDArray[np.float64]:
+        """The product with a vector, or with the columns of an array."""
+
+
 def fit_biases_to_sums(
-    gram: Any,
+    gram: Gram,
     sums: NDArray[np.float64],
     noise_variance: float,
     shape: tuple[int, ...],
@@ -45,8 +59,8 @@ def fit_biases_to_sums(
     Parameters
     ----------
     gram : SharedCounts or object
-        The `shared_entries`, or an object that acts as these, with a method
-        ``diagonal()`` and the operator ``@``.
+        The result of `shared_entries`, or an object with the same method ``diagonal()``
+        and operator ``@``.
     sums : ndarray of shape (sum of shape,), float
         Noisy sum of the values in every row, one mode after the other.
     noise_variance : float
@@ -95,13 +109,17 @@ def fit_biases_to_sums(
             spread = posterior_variances.copy()
             spread[r] = 0.0
             rest = sums[r] - offset * counts[r] - (gram @ others)[r]
-            known = noise_variance + (gram @ spread)[r]
+            known_variance = noise_variance + (gram @ spread)[r]
             seen = counts[r] > 0
             learned[mode] = _most_likely_variances(
-                rest[seen], counts[r][seen], known[seen], np.log(learned[mode]), start
+                rest[seen],
+                counts[r][seen],
+                known_variance[seen],
+                np.log(learned[mode]),
+                start,
             )
-    # Over the entries, biases have a mean of zero, and so have those of rows without
-    # entries: their features tell how far from that they are.
+    # Over the entries, biases get a mean of zero. A row without entries gets the part
+    # that its features explain, less the mean of that part over the entries.
     by_mode = []
     for mode, r in enumerate(rows):
         average, explained = average_row(np.stack([biases, means], 1)[r], counts[r])
@@ -123,7 +141,7 @@ class SharedCounts:
     counts : list by mode of ndarray of shape (size,), float
         The diagonal: the number of entries of every row.
     pairs : dict of (int, int) to csr_array
-        The numbers that rows of a mode share with those of an earlier mode.
+        The numbers of entries that rows of a mode share with rows of an earlier mode.
     """
 
     counts: list[NDArray[np.float64]]
@@ -133,7 +151,7 @@ class SharedCounts:
         """Number of entries of every row, one mode after the other."""
         return np.concatenate(self.counts)
 
-    def __matmul__(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __matmul__(self, vectors: NDArray[np.floating]) -> NDArray[np.float64]:
         """The product with a vector, or with the columns of an array."""
         ends = np.cumsum([len(counts) for counts in self.counts])[:-1]
         parts = np.split(vectors, ends)
@@ -178,7 +196,7 @@ def shared_entries(
 
 
 class _Prior(NamedTuple):
-    """Prior of offset and biases, where biases may have weights of features.
+    """Prior of the offset and the biases, which may depend on weights of features.
 
     Attributes
     ----------
@@ -196,7 +214,7 @@ class _Prior(NamedTuple):
 
     def posterior(
         self,
-        gram: Any,
+        gram: Gram,
         sums: NDArray[np.float64],
         residual: float,
         noise_variance: float,
@@ -204,12 +222,13 @@ class _Prior(NamedTuple):
     ) -> tuple[NDArray[np.float64], float, NDArray[np.float64], NDArray[np.float64]]:
         """Posterior means of the offset, of the weights and of the biases.
 
-        They come after the solution of the linear equations, where the next conjugate
-        gradients may start.
+        The first result is the solution of the linear equations, from which the next
+        conjugate gradients may start.
         """
         counts = gram.diagonal()
         of_weights = 0.1 * self.scale**2
-        # That of a uniform distribution: the offset may be anywhere in the range.
+        # The variance of a uniform distribution: the offset may be anywhere in the
+        # range.
         of_offset = 1 / 3 * self.scale**2
 
         def weights_and_biases(
@@ -254,7 +273,7 @@ class _Prior(NamedTuple):
             M=LinearOperator(size, matvec=inverse, dtype=float),
         )
         error = np.linalg.norm(sums - operator @ solution)
-        # A residual this large would show in predictions.
+        # A larger residual would show in predictions.
         if failed and error > 1e-2 * np.linalg.norm(sums):
             warnings.warn(
                 "The biases are only approximately the posterior means: conjugate "
@@ -269,22 +288,22 @@ class _Prior(NamedTuple):
 def _most_likely_variances(
     rest: NDArray[np.float64],
     counts: NDArray[np.float64],
-    known: NDArray[np.float64],
+    known_variance: NDArray[np.float64],
     log_start: NDArray[np.float64],
     log_prior: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The most likely variances of bias and residual, for sums taken as independent.
+    """The most likely variances of bias and residual, treating sums as independent.
 
     Parameters
     ----------
     rest : ndarray of shape (n,)
-        The sums of one mode, less what offset and other biases explain.
+        The sums of one mode, less the part that the offset and other biases explain.
     counts : ndarray of shape (n,)
         Number of entries of every row.
-    known : ndarray of shape (n,)
+    known_variance : ndarray of shape (n,)
         Variance of the sums from other sources.
     log_start, log_prior : ndarray of shape (2,)
-        Logarithms of the two variances: where to start, and medians of their priors.
+        Logarithms of the two variances: starting values, and medians of their priors.
 
     Returns
     -------
@@ -293,7 +312,7 @@ def _most_likely_variances(
 
     def cost(log_variances: NDArray[np.float64]) -> float:
         bias, residual = np.exp(log_variances)
-        variance = bias * counts**2 + residual * counts + known
+        variance = bias * counts**2 + residual * counts + known_variance
         penalty = np.sum((log_variances - log_prior) ** 2) / E_FOLDS**2
         return np.sum(np.log(variance) + rest**2 / variance) + penalty
 

@@ -1,4 +1,4 @@
-"""Threads that share work, and one thread of BLAS for what gains from no more."""
+"""Threads that share work, and a limit of BLAS to one thread."""
 
 import os
 import threading
@@ -18,7 +18,7 @@ def in_threads(
 ) -> list[_Result]:
     """Results of a function for all tasks, in their order.
 
-    One task, or one thread, needs no other thread: to start it costs more than many a
+    For one task or one thread, no thread is started: starting one takes longer than a
     release of a few numbers.
     """
     tasks = list(tasks)
@@ -38,8 +38,8 @@ def _blas_libraries() -> ThreadpoolController:
 class _OneThread:
     """A context that limits BLAS to one thread, shared by all threads of the process.
 
-    The limit belongs to the process. If each thread restored the limit that it met on
-    entry, one could restore the limit set by another, and leave it in force for good.
+    The limit belongs to the process. If each thread restored the limit that it found on
+    entry, one could restore the limit set by another, which would then stay for good.
     So the first thread to enter sets the limit, and the last one to leave lifts it.
     """
 
@@ -60,7 +60,7 @@ class _OneThread:
                 self._limits.restore_original_limits()
 
     def reset_after_fork(self) -> None:
-        """Lift the limit in a forked child, where none of the threads inside exists."""
+        """Lift the limit in a forked child, which has none of the threads inside."""
         if self._n_inside:
             self._limits.restore_original_limits()
         _OneThread.__init__(self)

@@ -1,11 +1,12 @@
-"""Tuckers on Gaussian rows: a core combines the terms of the modes.
+"""Tucker models on Gaussian rows: a core combines the terms of the modes.
 
-A Tucker has the columns of a CP: biases, terms, and weights of features. The value of
-an entry is the sum of its biases and weighted features, as in a CP, plus the core
-contracted with the terms of its rows, of which every mode may have another number. The
-core is one more Gaussian row, whose regressors are the Kronecker products of the terms.
-So the regressors of a term are the core contracted with the terms of the other modes.
-Their second moments are those of the core contracted with those of the terms.
+A Tucker model has the columns of a CP: biases, terms, and weights of features. The
+value of an entry is the sum of its biases and weighted features, as in a CP, plus the
+core contracted with the terms of its rows. Every mode may have a different number of
+terms. The core is one more Gaussian row, whose regressors are the Kronecker products of
+the terms. The regressors of a term are the core contracted with the terms of the other
+modes. Their second moments are the second moments of the core contracted with those of
+the terms.
 
 The blocks of a Tucker decomposition are its factors and, last, the core as a block of
 one row; see `CPForm`.
@@ -19,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
 
 from ._algebra import mode_products, upper_triangle
 from ._cp import no_covariances, point_model
@@ -36,18 +38,29 @@ from ._leading_terms import leading_vectors
 from ._likelihood import TableLikelihood
 from ._observations import Observations, places_of
 from ._priors import CORE_PRECISION, LARGEST_PRECISION, SMALLEST_PRECISION
-from ._rows import Rows, Sums, fitted_errors, inverses, moments, packed, sums, unpacked
+from ._rows import (
+    Form,
+    ObservedValues,
+    Rows,
+    Sums,
+    fitted_errors,
+    inverses,
+    moments,
+    packed,
+    sums,
+    unpacked,
+)
 from ._threads import one_blas_thread
 
 # Number of elements of the core that are solved for at a time.
 _CORE_BLOCK = 1024
-# A fit starts at leading singular vectors of the whole tensor up to this size.
+# For tensors of up to this size, a fit starts at leading singular vectors of the whole.
 _LARGEST_START = 2**24
 
 
 @dataclass(frozen=True)
 class TuckerForm:
-    """A Tucker as a form: the product of a core with an entry's rows.
+    """A Tucker decomposition as a form: the product of a core with an entry's rows.
 
     Attributes
     ----------
@@ -78,8 +91,8 @@ class TuckerForm:
         self, block: int, factors: Sequence[Any], rows: Sequence[NDArray[np.integer]]
     ) -> NDArray[Any]:
         """The regressors of entries; see `CPForm.regressors`."""
-        # Elementwise operations: in matrix products, the result for one entry could
-        # depend on the other entries. Entries are the last axis, so that these
+        # The operations are elementwise: in matrix products, the result for one entry
+        # could depend on the other entries. Entries are the last axis, so that the
         # operations run on long vectors.
         n_modes, n = len(self.ranks), len(rows[0])
         gathered: list[Any] = [
@@ -181,10 +194,10 @@ class Core:
     ----------
     mean, prior_mean : ndarray of shape (rank of every mode)
     precision : float
-        Of every element, in the prior.
+        Prior precision of every element.
     covariances : tuple of ndarray of shape (n, n)
-        Of consecutive elements; blocks are independent of one another. Zero if there
-        are none.
+        Of blocks of consecutive elements, which are independent. Zero if there are
+        none.
     """
 
     mean: NDArray[np.float64]
@@ -196,8 +209,8 @@ class Core:
     def squares(self) -> NDArray[np.float64]:
         """The core of the expected squared model: an array of shape (P of every mode).
 
-        The expected square of its part of a value is this core, contracted with the
-        upper triangles of the second moments of the terms.
+        The expected square of the core's part of a value is this core, contracted with
+        the upper triangles of the second moments of the terms.
         """
         ranks, n_modes = self.mean.shape, self.mean.ndim
         square, begin = np.outer(self.mean, self.mean), 0
@@ -210,10 +223,10 @@ class Core:
         # From the last mode to the first, two axes become one axis of pairs.
         for mode in reversed(range(n_modes)):
             one, other = upper_triangle(ranks[mode])
-            before: Any = (slice(None),) * (2 * mode)
-            lower = square[*before, other, one]
-            lower[*before, one == other] = 0.0
-            square = square[*before, one, other] + lower
+            before: list[Any] = [slice(None)] * (2 * mode)
+            lower = square[(*before, other, one)]
+            lower[(*before, one == other)] = 0.0
+            square = square[(*before, one, other)] + lower
         return np.ascontiguousarray(square)
 
 
@@ -242,7 +255,7 @@ class TuckerRows(Rows):
         return (column >= last - max(self.ranks)) & (column < last)
 
     @property
-    def single(self) -> NDArray[np.bool_]:
+    def in_one_mode(self) -> NDArray[np.bool_]:
         """All other columns: biases and weights of features."""
         return ~self.terms
 
@@ -271,8 +284,9 @@ class TuckerRows(Rows):
         if self.has_biases:
             for index in np.eye(len(ranks), dtype=int):
                 core[tuple(index)] = 1.0
-        weights: Any = [rank + places + np.arange(n_features) for rank in ranks[:2]]
-        core[*weights, *[0] * (len(ranks) - 2)] = 1.0
+        at: list[NDArray[np.int64] | int] = [0] * len(ranks)
+        at[:2] = [rank + places + np.arange(n_features) for rank in ranks[:2]]
+        core[tuple(at)] = 1.0
         return core
 
     @property
@@ -312,16 +326,16 @@ class TuckerRows(Rows):
         """Predictions of all entries: an array of the tensor's shape."""
         return mode_products(self.core[np.newaxis], self.factors)[0]
 
-    def _has_terms(self, form: Any) -> bool:
+    def _has_terms(self, form: Form) -> bool:
         """Whether the terms are those of a fit with this form."""
-        return bool(form.ranks == self.ranks)
+        return isinstance(form, TuckerForm) and form.ranks == self.ranks
 
     def regressors(self, mode: int, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """The regressors of entries in a mode, from their rows in the others."""
         form, every = TuckerForm(self.ranks), np.arange(len(rows[0]))
         terms = [r[:, self.terms_of(m)] for m, r in enumerate(rows)]
         blocks = [*terms, self.posterior_core.mean.reshape(1, -1)]
-        found = super().regressors(mode, rows) * self.single
+        found = super().regressors(mode, rows) * self.in_one_mode
         found[:, self.terms_of(mode)] = form.regressors(
             mode, blocks, [every] * len(rows)
         )
@@ -331,8 +345,8 @@ class TuckerRows(Rows):
         self, coordinates: NDArray[np.integer], linear: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Variances of predictions; see `Rows.variance`."""
-        # Every entry has a row of its own in the first mode. What is expected of the
-        # square of its value is then the fitted error of this row.
+        # Here every entry has a row of its own in the first mode, so the expected
+        # square of its value is the fitted error of this row.
         every, at, means, covariances = np.arange(len(coordinates)), [], [], []
         for mode, index in enumerate(coordinates.T):
             places = every
@@ -346,7 +360,9 @@ class TuckerRows(Rows):
             means.append(self.rows_at(mode, index).astype(float))
             covariances.append(covariance)
         used = [np.arange(len(m)) for m in means]
-        entries = Observations.of(np.column_stack(at), np.zeros(len(every)), used)
+        entries = Observations.from_arrays(
+            np.column_stack(at), np.zeros(len(every)), used
+        )
         own = replace(
             self,
             used=tuple(used),
@@ -368,7 +384,8 @@ class TuckerRows(Rows):
         Parameters
         ----------
         skipped : int, default=None
-            A mode without tables. Otherwise those of the first one are weighted.
+            A mode without tables. If it is not the first mode, the tables of the first
+            mode are weighted.
 
         Returns
         -------
@@ -378,25 +395,25 @@ class TuckerRows(Rows):
             Second moments of terms and all other columns and, last, means of terms.
         """
         squares, crosses = [], []
-        single = np.flatnonzero(self.single)
+        single = np.flatnonzero(self.in_one_mode)
         every = np.arange(self.fixed.shape[1])
         for mode, means in enumerate(self.means):
             if mode == skipped:
                 squares.append(np.empty((1, 0, 0)))
                 crosses.append(np.empty((len(single) + 1, 0, 0)))
                 continue
-            of, n = every[self.terms_of(mode)], len(means)
+            terms, n = every[self.terms_of(mode)], len(means)
             double = means.astype(float)
             own = partial(moments, self, mode, double, every)
-            one, other = upper_triangle(len(of))
-            square = own(of[one], of[other])
-            cross = own(np.tile(of, len(single)), np.repeat(single, len(of)))
-            cross = np.append(cross, double[:, of], axis=1)
+            one, other = upper_triangle(len(terms))
+            square = own(terms[one], terms[other])
+            cross = own(np.tile(terms, len(single)), np.repeat(single, len(terms)))
+            cross = np.append(cross, double[:, terms], axis=1)
             if mode == 0 and self.weights is not None:
                 square *= self.weights[:, np.newaxis]
                 cross *= self.weights[:, np.newaxis]
             squares.append(square[np.newaxis])
-            cross = cross.reshape(n, -1, len(of)).transpose(1, 0, 2)
+            cross = cross.reshape(n, -1, len(terms)).transpose(1, 0, 2)
             crosses.append(np.ascontiguousarray(cross))
         return squares, crosses
 
@@ -411,7 +428,7 @@ class TuckerRows(Rows):
         order = np.append(self.free[mode], np.flatnonzero(self.fixed[mode]))
         place, n_columns = np.argsort(order), len(order)
         n_needed = n_columns if mode == 0 else len(self.free[mode])
-        at, single = place[self.terms_of(mode)], place[self.single]
+        at, single = place[self.terms_of(mode)], place[self.in_one_mode]
         # Off the diagonal, a pair of terms stands for two products.
         share = np.where(np.equal(*upper_triangle(len(at))), 1.0, 0.5)
 
@@ -440,14 +457,16 @@ class TuckerRows(Rows):
 
         return of_some
 
-    def with_core(self, entries: Any, is_learned: bool, n_threads: int = 1) -> Self:
-        """The same rows with the posterior of the core, given those of all modes.
+    def with_core(
+        self, entries: ObservedValues, is_learned: bool, n_threads: int = 1
+    ) -> Self:
+        """Replace the core by its posterior, given the rows of all modes.
 
         Parameters
         ----------
         entries : Observations or ChunkedObservations
         is_learned : bool
-            Whether the precision of the prior is learned; see `learn`.
+            Whether the precision of the prior is learned; see `update_prior`.
         n_threads : int, default=1
         """
         gram, right = entries.total(_core_sums, self, n_threads)
@@ -514,7 +533,7 @@ def check_tucker_size(ranks: Sequence[int]) -> None:
 
 
 def combined(rows: Rows, core: Core) -> TuckerRows:
-    """The rows of a CP with a core that combines the first of their terms."""
+    """Combine the first terms of the rows of a CP by a core."""
     values = {each.name: getattr(rows, each.name) for each in fields(Rows)}
     ranks, last = core.mean.shape, rows.of_features.start
     first = last - max(ranks)
@@ -533,7 +552,7 @@ def combined(rows: Rows, core: Core) -> TuckerRows:
 
 
 def fit_tucker(
-    entries: Any,
+    entries: ObservedValues,
     *,
     ranks: tuple[int, ...],
     biases: bool,
@@ -548,10 +567,10 @@ def fit_tucker(
 ) -> tuple[TuckerRows, int]:
     """Fit biases, a Tucker and weights of features to entries.
 
-    Few noise-free values are tried to be fitted exactly. Otherwise, the fit to a matrix
-    starts at a CP. That to a tensor starts at leading singular vectors of what biases
-    leave of it, if enough is observed; or else, near a matrix factorisation of the
-    first two modes, which the others modulate.
+    For few noise-free values, it first tries an exact fit. Otherwise, the fit to a
+    matrix starts at a CP. The fit to a tensor starts at the leading singular vectors of
+    the residuals of biases, if enough is observed; if not, near a matrix factorisation
+    of the first two modes, which the other modes modulate.
 
     Parameters
     ----------
@@ -598,20 +617,21 @@ def fit_tucker(
             if is_small and is_dense and floor < MOST_NOISE * noise:
                 linear = rows.linear
                 if linear.fixed.size:
-                    # A few sweeps find most of what they explain.
+                    # A few sweeps find most of the variance that they explain.
                     first, _ = run(fits(linear), 3)
                     linear = first.entries.gathered(first.rows)
                 rows = _at_leading_vectors(rows, linear, entries.here())
         fit = fits(rows, likelihood=likelihood, n_learned=n_learned)
         fit, _ = run(fit, max_iter, on_sweep)
-    rows = fit.entries.gathered(fit.rows)
-    return rows.with_average_rows(entries.counts), fit.n_iter
+    fitted = fit.entries.gathered(fit.rows)
+    assert isinstance(fitted, TuckerRows)
+    return fitted.with_average_rows(entries.counts), fit.n_iter
 
 
 def _random_start(
     start: Callable[..., Rows], ranks: tuple[int, ...], noise: float, seed: int
 ) -> TuckerRows:
-    """Where a fit of noise-free values may start to become exact."""
+    """A start from which a fit of noise-free values may become exact."""
     mean = np.random.default_rng(seed).standard_normal(ranks)
     rows = start(noise=noise, seed=seed, scales=(0.5, 0.5))
     return _centred(rows, Core(mean, np.zeros(ranks), precision=1.0))
@@ -630,24 +650,27 @@ def _centred(rows: Rows, core: Core) -> TuckerRows:
 def _at_leading_vectors(
     rows: TuckerRows, linear: Rows, entries: Observations
 ) -> TuckerRows:
-    """The rows at the leading singular vectors of what biases and features leave."""
+    """The rows at the leading singular vectors of residuals of biases and features."""
     means = [own.copy() for own in rows.means]
     for mode, (own, rank) in enumerate(zip(means, rows.ranks, strict=True)):
-        own[:, rows.single] = linear.means[mode]
+        own[:, rows.in_one_mode] = linear.means[mode]
         matrix = entries.residual_matrix(linear, mode)
         gram = partial(_squared, matrix)
         _, vectors = leading_vectors(gram, len(own), rank)
-        # Scaled to mean square one, as under the prior. There may be fewer than terms.
+        # Vectors are scaled to mean square one, as under the prior. There may be fewer
+        # vectors than terms.
         first = rows.terms_of(mode).start
         own[:, first : first + vectors.shape[1]] = vectors * math.sqrt(len(own))
     core = Core(rows.posterior_core.mean, np.zeros(rows.ranks), precision=1.0)
     return replace(rows, means=tuple(means), posterior_core=core)
 
 
-def _squared(matrix: Any, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def _squared(
+    matrix: sparse.csr_array, vectors: NDArray[np.float64]
+) -> NDArray[np.float64]:
     return matrix @ (matrix.T @ vectors)
 
 
 def _largest(block: NDArray[np.floating]) -> float:
-    """The largest absolute value of a block, and positive."""
+    """The largest absolute value of a block; always positive."""
     return max(np.abs(block).max(), 1e-150)

@@ -15,9 +15,9 @@ class UnitEntries:
     """Entries sorted by unit, with an order by row for every other mode.
 
     The entries of a unit are sorted by their coordinates and then by their values, so
-    that the order in which they came does not matter. In a tensor of two modes, an
-    entry takes 5 bytes if the values are numbers of up to 256 levels, and 12 if not;
-    every further mode takes 8 bytes more. A unit takes 12 bytes.
+    that their original order does not matter. In a tensor of two modes, an entry takes
+    5 bytes if the values are numbers of up to 256 levels, and 12 bytes otherwise. Every
+    further mode adds 8 bytes. A unit takes 12 bytes.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class UnitEntries:
     values : ndarray of shape (n,), float or int
         With `levels`, the numbers of their levels.
     levels : ndarray of shape (n_levels,), float, default=None
-        Values that occur, ascending.
+        The distinct values, ascending.
 
     Attributes
     ----------
@@ -69,11 +69,11 @@ class UnitEntries:
 
         Each is an array of shape (n,).
         """
-        # They are sorted by their row in the first of the other modes.
+        # The entries are sorted by their row in the first of the other modes.
         return [np.arange(len(self.others)), *self._later_orders]
 
     def __sizeof__(self) -> int:
-        """Bytes of the arrays, from which Dask expects how long a copy takes."""
+        """Bytes of the arrays, from which Dask estimates how long a copy takes."""
         arrays = self.units, self.starts, self.others, self._kept, *self._later_orders
         return sum(array.nbytes for array in arrays)
 
@@ -88,14 +88,14 @@ class UnitEntries:
         return np.repeat(np.arange(len(self.units)), self.sizes)
 
     def sums(self, numbers: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Sums over the entries of every unit, each a function of its own alone.
+        """Sums over the entries of every unit, each a function of that unit's alone.
 
         Parameters
         ----------
         numbers : ndarray of shape (n, C)
         """
         n, shape = len(numbers), (len(self.units), len(numbers))
-        # SciPy adds up row by row, in order. (Sums of NumPy may depend on where numbers
+        # SciPy adds up row by row, in order. (Sums in NumPy may depend on where numbers
         # lie in memory, and so on other units.)
         by_unit = sparse.csr_array((np.ones(n), np.arange(n), self.starts), shape=shape)
         return by_unit @ numbers
@@ -111,24 +111,24 @@ class UnitEntries:
         own = np.repeat(self.units, self.sizes)
         return np.column_stack([self.others[:, :unit], own, self.others[:, unit:]])
 
-    def of(self, units: NDArray[np.integer]) -> "UnitEntries":
-        """The entries of those of the given units that have any."""
+    def only_of(self, units: NDArray[np.integer]) -> "UnitEntries":
+        """The entries of the given units; some of these may have none."""
         numbers = self.numbers
         own = np.flatnonzero(np.isin(self.units, units)[numbers])
         coordinates = self.units[numbers[own]], *self.others[own].T
         return UnitEntries(np.stack(coordinates).T, self._kept[own], self._levels)
 
     def summed(
-        self, contribute: Callable[..., Any], question: Any
+        self, contribute: Callable[..., Sequence[NDArray[Any]]], question: object
     ) -> tuple[Sequence[NDArray[Any]], None]:
-        """What all units contribute to a release; see `People` of the door."""
+        """Sum the contributions of all units to a release; see `People` of the door."""
         return contribute(self, question), None
 
-    def chunks(self, many: int = 1) -> Iterator["UnitEntries"]:
-        """Yield the units in order, in chunks of whole units; `many` chunks as one."""
+    def chunks(self, chunks_at_once: int = 1) -> Iterator["UnitEntries"]:
+        """Yield the units in order, so many chunks of whole units at once."""
         first = 0
         while first < len(self.units):
-            limit = self.starts[first] + many * _CHUNK
+            limit = self.starts[first] + chunks_at_once * _CHUNK
             last = int(np.searchsorted(self.starts, limit, side="right")) - 1
             last = max(last, first + 1)
             yield self._chunk(first, last)
@@ -162,9 +162,9 @@ def _sorted(columns: list[NDArray[Any]]) -> list[NDArray[Any]]:
 def _sorted_integers(
     columns: list[NDArray[Any]], n_bits: list[int]
 ) -> list[NDArray[Any]]:
-    """The columns sorted as numbers, of which every column gives some bits."""
+    """Sort the columns as single numbers, to which every column gives some bits."""
     numbers = np.zeros(len(columns[0]), dtype=np.uint64)
-    # Converted by NumPy in small blocks: no column is copied as a whole.
+    # NumPy converts in small blocks, so no column is copied as a whole.
     options: dict[str, Any] = {"dtype": np.uint64, "casting": "unsafe"}
     for column, bits in zip(columns, n_bits, strict=True):
         numbers <<= np.uint64(bits)

@@ -103,7 +103,9 @@ def recalls(path, epsilon, seed):
     model.fit(pairs)
     held = held[np.isin(held[:, 0], pairs[:, 0])]
     found = {
-        "private model": make_ranking_scorer("recall", k=K, history=0)(model, held)
+        "private model": make_ranking_scorer("recall", k=K, fold_in_fraction=0)(
+            model, held
+        )
     }
     chosen = train
     if np.isfinite(epsilon):

@@ -168,7 +168,7 @@ def of_choices(data, options, split):
     ((train, test),) = holdout.split(data.X)
     model = ImplicitCompletion(**data.options, **options, random_state=split)
     test = test[np.isin(data.X[test, 0], data.X[train, 0])]
-    scorer = make_ranking_scorer("recall", k=20, history=0)
+    scorer = make_ranking_scorer("recall", k=20, fold_in_fraction=0)
     return -math.log(scorer(model.fit(data.X[train]), data.X[test]))
 
 
@@ -252,7 +252,7 @@ COMPONENTS = Fits(
 CENTRED = Fits(
     ("samples",),
     of_components,
-    settings([0.5, 2.0, 8.0], delta=1e-6, n_components=12, centre=True),
+    settings([0.5, 2.0, 8.0], delta=1e-6, n_components=12, center=True),
 )
 TARGETS = Fits(("samples",), of_targets, settings([0.5, 2.0, 8.0], delta=1e-6))
 CODES = Fits(("features",), of_codes, settings([1.0, 10.0]))

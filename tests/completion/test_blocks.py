@@ -174,7 +174,7 @@ def test_solutions_are_those_of_ridge_regressions():
          for i, j in WHERE[2]]
     )  # fmt: skip
     left = np.clip(left / 0.25, -1, 1)
-    ridge = first.noise_variance_ / 0.5**2 / 0.05
+    ridge = first.model_variance_ / 0.5**2 / 0.05
     start = np.random.default_rng(0)
     start.standard_normal((3, 2))
     columns = start.standard_normal((4, 2))

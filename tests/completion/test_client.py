@@ -52,7 +52,7 @@ def test_the_same_as_a_fit_with_the_same_draws(kind, dtype, epsilon, domain):
     np.testing.assert_array_equal(other.predict(X), one.predict(X))
     assert np.std(one.predict(X)) > 0.05
     sent_once = "if clients randomised each value once, with these parameters"
-    assert other.privacy_guarantee_ == one.privacy_guarantee_.under(sent_once)
+    assert other.privacy_guarantee_ == one.privacy_guarantee_.with_conditions(sent_once)
     assert other.residual_variance_ == one.residual_variance_
     assert other.perturbation_ == "input"
 

@@ -33,7 +33,7 @@ def problem_of(form, n=40, epsilon=math.inf, **params):
     rng = np.random.default_rng(0)
     where = np.column_stack([rng.integers(0, size, n) for size in SHAPE])
     entries = Entries(where.astype(np.int32), None, SHAPE)
-    return Problem.of(model, SHAPE, entries)
+    return Problem.from_estimator(model, SHAPE, entries)
 
 
 def descent_of(form, noise_variance=0.0, **params):

@@ -21,7 +21,7 @@ def expectation_of(variances=OF, n_features=0):
     )
     entries = Entries(where.astype(np.int32), None, SHAPE)
     counts = [np.bincount(column, minlength=6) for column in where.T]
-    return Expectation(Problem.of(model, SHAPE, entries), variances), counts
+    return Expectation(Problem.from_estimator(model, SHAPE, entries), variances), counts
 
 
 def left(prior, covariance, variance):

@@ -39,7 +39,9 @@ CLIPS = {"no biases": 0.03, "wide clip": 3.0}
 def shapes_of(model, order):
     """Shapes of the blocks of sums, in the order in which they are released."""
     entries = Entries(WHERE[order].astype(np.int32), None, SHAPES[order])
-    return _Blocks.of(Problem.of(model, SHAPES[order], entries)).shapes
+    return _Blocks.from_problem(
+        Problem.from_estimator(model, SHAPES[order], entries)
+    ).shapes
 
 
 def blocks_of(sums, shapes):
@@ -89,8 +91,8 @@ def test_one_value_moves_the_sums_by_one(monkeypatch, form, domain, order, facto
     assert len(largest) == model.max_iter
     shapes = shapes_of(model, order)
     assert len(shapes) == order + (form == "Tucker" and domain != "biases alone")
-    n_changed = sum(n_columns for _, n_columns in shapes)
-    assert np.all(largest <= 1 + start.step * math.sqrt(n_changed) + 1e-12)
+    n_moved = sum(n_columns for _, n_columns in shapes)
+    assert np.all(largest <= 1 + start.step * math.sqrt(n_moved) + 1e-12)
     # Each release is about as sensitive as it may be, so that nothing is wasted; with
     # noise, the mean may be at an end of the range, where residuals have one sign.
     if domain != "wide clip" and factor == 0.0:
@@ -165,7 +167,7 @@ def descent_of(form, order, **params):
     """The descent itself, before its first step."""
     model = make(form, order, epsilon=math.inf, **params)
     entries = Entries(WHERE[order].astype(np.int32), None, SHAPES[order])
-    problem = Problem.of(model, SHAPES[order], entries)
+    problem = Problem.from_estimator(model, SHAPES[order], entries)
     return _Descent(problem, 0.0)
 
 

@@ -452,7 +452,7 @@ def test_the_diagonal_is_given_back_whole():
     released_sums = []
     for epsilon in (FREE, 300.0):
         noise = plan_noise(epsilon, 1e-3, SHAPE, 30)
-        chosen = Choices.of(X[:, 0] * 30 + X[:, 1], 30)
+        chosen = Choices.from_keys(X[:, 0] * 30 + X[:, 1], 30)
         released_sums.append(release_sums(chosen, noise, source_of(0), SHAPE[0], 30))
     free, noisy = released_sums
     place = np.argsort(free.items)[noisy.items]
@@ -788,7 +788,10 @@ def test_malformed_queries_are_refused():
 
 def test_with_noise_it_beats_popularity():
     """And it is hardly worse if co-occurrences carry no information."""
-    scorer, cv = make_ranking_scorer(k=20, history=0), ItemHoldout(random_state=0)
+    scorer, cv = (
+        make_ranking_scorer(k=20, fold_in_fraction=0),
+        ItemHoldout(random_state=0),
+    )
     for affinity, least in ((0.7, 1.15), (0.0, 0.94)):
         data = make_choices(3000, 400, 60_000, affinity=affinity, random_state=0)
         ((train, test),) = cv.split(data.data)
@@ -810,7 +813,7 @@ def test_it_is_no_worse_than_popularity_on_any_kind_of_choices(kind):
     size, exponents = KINDS_OF_CHOICES[kind]
     data = make_choices(*size, **exponents, random_state=0)
     ((train, test),) = ItemHoldout(random_state=0).split(data.data)
-    scorer, scores = make_ranking_scorer(k=20, history=0), {}
+    scorer, scores = make_ranking_scorer(k=20, fold_in_fraction=0), {}
     for epsilon in (0.3, 8.0):
         for max_items in (0, min(1500, size[1])):
             model = make(

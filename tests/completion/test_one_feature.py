@@ -15,7 +15,7 @@ def test_weights_are_fitted_where_there_is_a_feature(n_features, rank):
     model = CPCompletion(
         2, shape=(6, 5), value_bounds=(0, 1), n_pattern_components=0, **declared
     )
-    problem = Problem.of(model, (6, 5), Entries(where, None, (6, 5)))
+    problem = Problem.from_estimator(model, (6, 5), Entries(where, None, (6, 5)))
     measurement = StatisticsPerturbation(problem)
     assert measurement.uses_features == (n_features > 0)
     assert measurement._form.rank == rank

@@ -54,7 +54,7 @@ def shared(model):
         copies = [pickle.loads(pickle.dumps(model)), copy.deepcopy(model)]
         found = [each.predict(everywhere(range(-1, 12))) for each in copies]
         found += [each.recommend(range(-1, 12), 9) for each in copies]
-    found += [*model.factors_, model.offset_, model.noise_variance_, model.shape_]
+    found += [*model.factors_, model.offset_, model.model_variance_, model.shape_]
     return [*found, pickle.dumps(model), repr(model), model._fitted.dense()]
 
 
@@ -306,7 +306,7 @@ def test_a_recommender_tells_of_unknown_items_and_not_of_new_users():
     rows = [["zoe", "i0"], ["zoe", "a new film"]]
     with pytest.warns(UserWarning, match="1 rows are left out"):
         model.fold_in(rows, [5.0, 1.0])
-    strict = recommender().set_params(unknown="error")
+    strict = recommender().set_params(handle_unknown="error")
     with pytest.raises(ValueError, match="1 rows have an id"):
         strict.fold_in(rows, [5.0, 1.0])
     strict.fold_in(rows[:1], [5.0])

@@ -54,9 +54,11 @@ def summed(server=None):
 
 def assert_same(found, expected):
     trusted = "if nobody but a trusted server sees the exact sums"
-    assert found.privacy_guarantee_ == expected.privacy_guarantee_.under(trusted)
+    assert found.privacy_guarantee_ == expected.privacy_guarantee_.with_conditions(
+        trusted
+    )
     assert_array_equal(found.factors_[1], expected.factors_[1])
-    assert found.noise_variance_ == expected.noise_variance_
+    assert found.model_variance_ == expected.model_variance_
     assert np.std(found.factors_[1]) > 0.01
 
 

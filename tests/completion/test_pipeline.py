@@ -87,7 +87,9 @@ def make(rank=0, **params):
 def test_history_is_folded_in_and_the_rest_predicted():
     model = make().fit(X[~NEW], Y[~NEW])
     before = model.predict(X)
-    score = make_fold_in_scorer(history=0.7, random_state=3)(model, X[NEW], Y[NEW])
+    score = make_fold_in_scorer(fold_in_fraction=0.7, random_state=3)(
+        model, X[NEW], Y[NEW]
+    )
     np.testing.assert_array_equal(model.predict(X), before)
     folded_in = []
 
@@ -98,7 +100,7 @@ def test_history_is_folded_in_and_the_rest_predicted():
 
     watching = copy.copy(model)
     watching.__class__ = Watching
-    assert make_fold_in_scorer(history=0.7, random_state=3)(
+    assert make_fold_in_scorer(fold_in_fraction=0.7, random_state=3)(
         watching, X[NEW], Y[NEW]
     ) == pytest.approx(score, rel=1e-12)
     pairs = set(map(tuple, folded_in[0].tolist()))
@@ -126,7 +128,7 @@ def test_scores_of_other_names():
 @pytest.mark.parametrize("history", [0.0, 1.0, np.nan])
 def test_history_must_leave_something(history):
     with pytest.raises(ValueError, match="between 0 and 1"):
-        make_fold_in_scorer(history=history)
+        make_fold_in_scorer(fold_in_fraction=history)
 
 
 def test_a_search_with_whole_users_held_out():

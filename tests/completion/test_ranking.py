@@ -51,14 +51,14 @@ class Fixed:
 def test_recall_and_ndcg_by_hand():
     pairs = np.array([[0, 1], [0, 2], [0, 9], [3, 5], [3, 5], [7, 8]])
     model = Fixed([1, 5, 2, 4])
-    recall = make_ranking_scorer("recall", k=3, history=0)(model, pairs)
+    recall = make_ranking_scorer("recall", k=3, fold_in_fraction=0)(model, pairs)
     assert recall == pytest.approx((2 / 3 + 1 + 0) / 3)
     gains = 1 / np.log2([2, 3, 4])
-    ndcg = make_ranking_scorer("ndcg", k=3, history=0)(model, pairs)
+    ndcg = make_ranking_scorer("ndcg", k=3, fold_in_fraction=0)(model, pairs)
     expected = ((gains[0] + gains[2]) / gains.sum() + gains[1] / gains[0] + 0) / 3
     assert ndcg == pytest.approx(expected)
     # With more held-out items than k, the first k can still be perfect.
-    ndcg = make_ranking_scorer("ndcg", k=1, history=0)(model, pairs[:3])
+    ndcg = make_ranking_scorer("ndcg", k=1, fold_in_fraction=0)(model, pairs[:3])
     assert ndcg == 1.0
 
 
@@ -77,15 +77,17 @@ def test_the_history_is_folded_in_and_left_out():
 
 def test_users_without_an_item_to_find_do_not_count():
     pairs = np.array([[u, i] for u in range(40) for i in range(2)])
-    scorer, model = make_ranking_scorer(k=2, history=0.8), Fixed([0, 1])
+    scorer, model = make_ranking_scorer(k=2, fold_in_fraction=0.8), Fixed([0, 1])
     assert scorer(model, pairs) == 1.0
     # Most users have both items folded in, and do not count.
     assert 0 < len(model.asked[0]) < 40
     assert math.isnan(scorer(Fixed([1]), pairs[:0]))
-    nothing_left = make_ranking_scorer(history=1 - 1e-12)
+    nothing_left = make_ranking_scorer(fold_in_fraction=1 - 1e-12)
     assert math.isnan(nothing_left(Fixed([1]), pairs))
     # Unknown users and items are left out.
-    assert math.isnan(make_ranking_scorer(history=0)(Fixed([1]), [[-1, 1], [2, -1]]))
+    assert math.isnan(
+        make_ranking_scorer(fold_in_fraction=0)(Fixed([1]), [[-1, 1], [2, -1]])
+    )
 
 
 def test_a_model_of_groups_beats_popularity():
@@ -93,7 +95,7 @@ def test_a_model_of_groups_beats_popularity():
     for cv, history in (
         (UserHoldout(random_state=0), 0.8), (ItemHoldout(random_state=0), 0.0),
     ):  # fmt: skip
-        scorer = make_ranking_scorer("recall", k=5, history=history)
+        scorer = make_ranking_scorer("recall", k=5, fold_in_fraction=history)
         score = cross_val_score(model, X, cv=cv, scoring=scorer)[0]
         popular = clone(model).set_params(epsilon=0.02, delta=0.1, random_state=0)
         assert score > 1.3 * cross_val_score(popular, X, cv=cv, scoring=scorer)[0]
@@ -144,7 +146,7 @@ def test_ratings_are_scored_as_choices(unit):
     cv, history = ItemHoldout(random_state=0), 0.0
     if unit == 0:
         cv, history = UserHoldout(random_state=0), 0.5
-    scorer = make_ranking_scorer("ndcg", k=10, history=history)
+    scorer = make_ranking_scorer("ndcg", k=10, fold_in_fraction=history)
     scores = cross_val_score(model, ratings.data, ratings.target, cv=cv, scoring=scorer)
     assert 0 < scores[0] < 1
 
@@ -194,7 +196,13 @@ def test_splits_repeat_with_their_seed_and_take_ids(splitter):
 
 @pytest.mark.parametrize(
     "options",
-    [{"metric": "precision"}, {"k": 0}, {"k": True}, {"history": 1.0}, {"history": -1}],
+    [
+        {"metric": "precision"},
+        {"k": 0},
+        {"k": True},
+        {"fold_in_fraction": 1.0},
+        {"fold_in_fraction": -1},
+    ],
 )
 def test_wrong_parameters_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):

@@ -88,15 +88,15 @@ def test_counts_are_scaled_to_what_all_units_add():
     items, days = found
     assert items.counts[0] == pytest.approx(4 * items.counts[1])
     assert days.counts[0] == pytest.approx(1.5 * days.counts[1])
-    assert_array_equal(items.known, [*items.counts[:2], 0, 0])
-    assert_array_equal(days.known, days.counts)
+    assert_array_equal(items.known_counts, [*items.counts[:2], 0, 0])
+    assert_array_equal(days.known_counts, days.counts)
     # Logarithms of very small counts are those of a twentieth of the noise, or of a
     # thousandth of the largest count.
     assert_allclose(items.logs, np.log(np.maximum(items.counts, 0.05 * 5)))
     releases = Answering(lambda _: [(np.array([[400.0], [0.0]]), 0.0)])
     (exact,) = units_first.release_counts(None, releases, (2,), totals_of(80.0, 25.0))
     assert_allclose(exact.logs, np.log([400, 0.4]))
-    assert_array_equal(exact.known, [400, 0])
+    assert_array_equal(exact.known_counts, [400, 0])
 
 
 # --- the pattern ---------------------------------------------------------------------
@@ -221,10 +221,12 @@ def first_of(kind=CPCompletion, rank=2, shape=(50, 6, 3), **params):
         rank, unit=0, shape=shape, value_bounds=(0, 1), perturbation="statistics",
         **params,
     )  # fmt: skip
-    problem = Problem.of(model, shape)
+    problem = Problem.from_estimator(model, shape)
     rows = [1e3 * np.arange(1.0, size + 1) / size for size in shape[1:]]
     counts = [units_first.RowCounts(each, np.log(each), each) for each in rows]
-    return units_rounds.First(problem, totals_of(), counts, np.zeros((shape[1], 0)))
+    return units_rounds.FirstResults(
+        problem, totals_of(), counts, np.zeros((shape[1], 0))
+    )
 
 
 @pytest.mark.parametrize("name", ["sums", "statistics"])
@@ -282,7 +284,7 @@ def test_biases_are_those_of_the_sums_where_these_have_no_noise():
     # the biases may have changed by since.
     error = 1e5
     again = units_rounds._with_biases(found, 1, np.zeros(6), error, 1e-6)
-    sums, noise = again.known[1]
+    sums, noise = again.information[1]
     assert_allclose(sums, counts * truth, rtol=1e-3, atol=1e-3)
     drift = 0.03 * found.model.uncertainty[0][-1] * counts**2
     assert_allclose(1 / noise, 1 / drift + 1 / error**2)
@@ -467,7 +469,7 @@ def test_totals_are_those_of_every_unit_by_itself():
         residuals, row, known = (
             solved.residuals[own],
             solved.rows[unit],
-            solved.known[unit],
+            solved.explained[unit],
         )
         weight = 1 / math.sqrt(max(n, first.totals.typical_size))
         of_fit = [

@@ -54,7 +54,7 @@ def test_values_with_laplace_noise_tell_it_in_any_unit():
     ]
     one, other = (model.residual_variance_ for model in found)
     assert one == pytest.approx(0.4**2, rel=0.3)
-    assert found[0].noise_variance_ > 5 * one
+    assert found[0].model_variance_ > 5 * one
     assert other == pytest.approx(128**2 * one, rel=1e-3)
 
 
@@ -66,7 +66,7 @@ def test_randomised_levels_tell_it():
     model = fitted(X, y, 4.0, levels=levels)
     # Rounding to levels adds about a twelfth. Over 20 seeds, .247 to .308.
     assert model.residual_variance_ == pytest.approx(0.4**2 + 1 / 12, rel=0.3)
-    assert model.noise_variance_ > 0.3
+    assert model.model_variance_ > 0.3
 
 
 def test_squared_distances_of_randomised_levels_are_unbiased():

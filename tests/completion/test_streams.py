@@ -57,7 +57,7 @@ def assert_same(one, two):
     for first, second in zip(one.factors_, two.factors_, strict=True):
         assert first.dtype == second.dtype
         np.testing.assert_array_equal(first, second)
-    for name in ("offset_", "noise_variance_", "residual_variance_", "value_bounds_"):
+    for name in ("offset_", "model_variance_", "residual_variance_", "value_bounds_"):
         assert getattr(one, name) == getattr(two, name)
     assert one.shape_ == two.shape_
     assert one.n_features_in_ == two.n_features_in_
@@ -693,7 +693,7 @@ def test_untouched_rows_stay_as_they_are(dtype, epsilon):
     X, y = entries()
     model = make(epsilon=epsilon).fit(X, y.astype(dtype))
     before, first = [factor.copy() for factor in model.factors_], model.predict(X, True)
-    stated = (model.offset_, model.residual_variance_, model.noise_variance_)
+    stated = (model.offset_, model.residual_variance_, model.model_variance_)
     new = np.array([[2, 3, 1], [2, 4, 1], [5, 4, 3]])
     model.partial_fit(new, [3.0, -3.0, 3.0])
     same = np.ones(len(X), dtype=bool)
@@ -707,7 +707,7 @@ def test_untouched_rows_stay_as_they_are(dtype, epsilon):
     for one, other in zip(first, model.predict(X, True), strict=True):
         np.testing.assert_array_equal(one[same], other[same])
         assert np.any(one[~same] != other[~same])
-    assert stated == (model.offset_, model.residual_variance_, model.noise_variance_)
+    assert stated == (model.offset_, model.residual_variance_, model.model_variance_)
     assert model.shape_ == SHAPE
 
 

@@ -203,7 +203,7 @@ def test_products_are_those_that_a_fit_releases(free):
 def test_public_lengths_are_drawn_from_and_reported():
     model = ImplicitCompletion(epsilon=8.0, shape=SHAPE).fit(CHOICES)
     before = privacy_of(model).unprotected
-    table = model.sample_users(200, lengths=[3, 7, 60], random_state=0)
+    table = model.sample_users(200, items_per_user=[3, 7, 60], random_state=0)
     sizes, number = np.unique(np.bincount(table[:, 0]), return_counts=True)
     assert_array_equal(sizes, [3, 7, 60])
     assert number.min() > 40
@@ -221,11 +221,11 @@ def test_public_lengths_are_drawn_from_and_reported():
         ({"n_users": True}, "n_users"),
         ({"random_state": -1}, "random_state"),
         ({"random_state": np.random.default_rng(0)}, "random_state"),
-        ({"lengths": []}, "lengths"),
-        ({"lengths": [0]}, "between 1"),
-        ({"lengths": [SHAPE[1] + 1]}, "between 1"),
-        ({"lengths": [1.5]}, "integers"),
-        ({"lengths": 3}, "integers"),
+        ({"items_per_user": []}, "items_per_user"),
+        ({"items_per_user": [0]}, "between 1"),
+        ({"items_per_user": [SHAPE[1] + 1]}, "between 1"),
+        ({"items_per_user": [1.5]}, "integers"),
+        ({"items_per_user": 3}, "integers"),
     ],
 )
 def test_arguments_out_of_range_are_refused(free, arguments, message):

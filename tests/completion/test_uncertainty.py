@@ -150,7 +150,7 @@ def test_the_noise_variance_is_that_of_randomised_values(epsilon):
     mean, std = model.predict(X[n:], return_std=True)
     error = np.mean((noisy[n:] - mean) ** 2)
     unexplained = np.mean(std**2) - model.residual_variance_
-    stated = model.noise_variance_ + unexplained
+    stated = model.model_variance_ + unexplained
     assert stated == pytest.approx(error, rel=0.05)
 
 
@@ -356,3 +356,24 @@ def test_nearly_constant_values_in_single_precision(smooth_modes, spread):
         mean, std = model.predict(where, return_std=True)
         assert np.all(np.abs(mean - y) < 0.01 + 5 * spread)
         assert np.all(np.isfinite(std))
+
+
+@pytest.mark.parametrize(
+    ("options", "has_variance"),
+    [
+        ({"perturbation": "sums"}, True),
+        ({"perturbation": "statistics"}, True),
+        ({"perturbation": "gradient"}, False),
+        # Without biases, one sum is released.
+        ({"perturbation": "statistics", "biases": False}, False),
+    ],
+)
+def test_a_variance_that_is_not_estimated_is_not_stated(options, has_variance):
+    X, y = normal_values((30, 20), 400, 1, seed=1)
+    model = CPCompletion(
+        1, epsilon=5.0, delta=1e-6, value_bounds=(-3, 3), shape=(30, 20), **options
+    ).fit(X, y)
+    assert hasattr(model, "model_variance_") == has_variance
+    if not has_variance:
+        with pytest.raises(AttributeError, match="model_variance_ is not estimated"):
+            _ = model.model_variance_

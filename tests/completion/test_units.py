@@ -680,7 +680,7 @@ def test_a_fit_with_another_unit_leaves_nothing_of_the_first(before):
     with recorded(start):
         model.set_params(unit=0).fit(*other_data(2, 0, 5))
     assert vars(model).keys() == vars(fresh).keys()
-    for name in vars(fresh).keys() - {"_releases", "_so_far"}:
+    for name in vars(fresh).keys() - {"_releases", "_release_tally"}:
         assert pickle.dumps(vars(model)[name]) == pickle.dumps(vars(fresh)[name]), name
     model.set_params(unit="entry").fit(where, values)
     assert model._fitted.local.rows is None
@@ -964,7 +964,7 @@ def test_rows_are_fitted_to_the_sums_of_all_passes(monkeypatch):
     fit = original("fit of rows to sums over units")
 
     def forgetful(state, *args, **kwargs):
-        return fit(replace(state, known={}), *args, **kwargs)
+        return fit(replace(state, information={}), *args, **kwargs)
 
     monkeypatch.setattr(*POINTS["fit of rows to sums over units"], forgetful)
     assert np.mean(np.divide(of_all, errors())) < 0.997
@@ -1094,7 +1094,7 @@ def test_a_problem_holds_no_value_and_of_units_no_coordinate(unit):
     where = np.array([[0, 1], [2, 0]], np.int32)
     model = CPCompletion(1, unit=unit, levels=[1, 2], shape=(3, 2))
     entries = Entries(where, np.array([1.0, 2.0]), (3, 2))
-    problem = Problem.of(model, entries.shape, entries)
+    problem = Problem.from_estimator(model, entries.shape, entries)
     if unit == 0:
         assert problem.entries is problem.features.entries is None
     else:

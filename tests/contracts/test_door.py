@@ -43,6 +43,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     # Of samples that are pandas' or of other types, nothing is said here.
     pytest.mark.filterwarnings("ignore:.*at one end|.*end of the declared range"),
+    pytest.mark.filterwarnings("ignore:The fit got:UserWarning"),
 ]
 
 
@@ -149,8 +150,8 @@ MOMENTS = {
     "PCA, any": of_samples(PCA, (2, 2, 2), 0.999, epsilon=0.1),
     "PCA, all of a core": of_samples(PCA, (2, 2), 0.7, n_components=4),
     "PCA, flat": of_samples(PCA, (6,), 0.999, batched=True),
-    "PCA, centred": of_samples(PCA, (3, 5), 0.8, n_components=(1, 1), centre=True),
-    "PCA, centred core": of_samples(PCA, (3, 3), 0.5, n_components=2, centre=True),
+    "PCA, centred": of_samples(PCA, (3, 5), 0.8, n_components=(1, 1), center=True),
+    "PCA, centred core": of_samples(PCA, (3, 3), 0.5, n_components=2, center=True),
     "PCA, batches": of_samples(PCA, (3, 5), 0.7, batched=True, n_components=2),
     "PCA, tiny": of_samples(PCA, (3, 2), 0.999, bound=1e-50, n_components=(1, 1)),
     "PCA, huge": of_samples(PCA, (3, 2), 0.999, bound=1e50, n_components=(1, 1)),
@@ -159,6 +160,16 @@ MOMENTS = {
     "ridge, any": of_samples(RIDGE, (4, 2), 0.5, 40, batched=True),
     "ridge, tiny": of_samples(RIDGE, (2, 2), 0.999, bound=1e-50, n_components=4),
     "ridge, huge": of_samples(RIDGE, (2, 2), 0.999, bound=1e50, n_components=(2, 2)),
+    "ridge, centred": of_samples(RIDGE, (3, 2), 0.7, n_components=6, center=True),
+    "ridge, centred core": of_samples(
+        RIDGE, (3, 4), 0.5, 40, batched=True, center=True
+    ),
+    "ridge, units": of_samples(
+        RIDGE, (3, 4), 0.999, n_components=(3, 4), offset=0.0, scale=1e-3
+    ),
+    "classes, centred": of_samples(
+        CLASSIFIER, (3, 2), 0.7, n_components=6, center=True, offset=0.5, scale=2.0
+    ),
     "classes": of_samples(CLASSIFIER, (3, 2), 0.999, n_components=(3, 2)),
     "classes, core": of_samples(CLASSIFIER, (3, 4), 0.5, 30, n_components=3),
     "classes, batches": of_samples(
@@ -446,7 +457,7 @@ def test_a_kind_without_a_case_is_noticed(monkeypatch):
     class Asking:
         """A kind of questions without one."""
 
-        sums, many = (), 1
+        sums, chunks_at_once = (), 1
 
         def add(self, chunk, *totals):
             """Add nothing."""
@@ -477,8 +488,8 @@ def samples_in_halves(monkeypatch):
     """Every sample is read in two halves, as two people."""
     chunks = Samples.chunks
 
-    def halves(self, many=1):
-        for rows, further in chunks(self, many):
+    def halves(self, chunks_at_once=1):
+        for rows, further in chunks(self, chunks_at_once):
             yield from ((rows * part, further) for part in (0.5, 0.5))
 
     monkeypatch.setattr(Samples, "chunks", halves)

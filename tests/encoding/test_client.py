@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LogisticRegression
 
+from sktensordp.completion import CompletionClient
 from sktensordp.encoding import EncoderClient, TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.papers import PublishedTaskAwareEncoder
 from tests.support.noise import drawing
 from tests.support.refusing import assert_hostile_texts_are_refused, refused
+from tests.support.seams import make_client
 
 X, Y = make_classification(120, 5, random_state=0)
 X[:, 3] = 2.0  # a column that does not vary enters no code
@@ -203,6 +205,13 @@ class Shown:
         return self._show("estimates", *args)
 
 
+def test_clients_are_made_by_others():
+    with pytest.raises(TypeError, match="`client` method of a fitted encoder"):
+        EncoderClient(None, (2,), None, "laplace")
+    with pytest.raises(TypeError, match="`client` method of a completion, or from"):
+        CompletionClient(1.0)
+
+
 def showing(client):
     """The same client; what shows its map; and its codes as they are randomised."""
     noise = client.randomizer.noise
@@ -210,8 +219,13 @@ def showing(client):
     encoder, shown = Shown(client.randomizer.encoder), Shown(getattr(noise, inner))
     noise = replace(noise, **{inner: shown})
     randomizer = replace(client.randomizer, encoder=encoder, noise=noise)
-    other = EncoderClient(
-        randomizer, client.sample_shape, client.privacy_guarantee_, client.mechanism, 7
+    other = make_client(
+        EncoderClient,
+        randomizer,
+        client.privacy_guarantee_,
+        7,
+        sample_shape=client.sample_shape,
+        mechanism=client.mechanism,
     )
     return other, encoder, shown
 

@@ -262,7 +262,7 @@ def test_passed_a_sparse_array_to_predict_and_score(ratings, form):
     array = as_sparse(ratings, sparse.csr_array)
     options = {"value_bounds": (0, 5)} if hasattr(form, "score") else {}
     model = form(**options, shape=ratings.shape, epsilon=8.0).fit(array)
-    scorer = make_ranking_scorer(k=5, history=0)
+    scorer = make_ranking_scorer(k=5, fold_in_fraction=0)
     n_users, n_items = ratings.shape
     calls, entries = [model.predict, lambda X: scorer(model, X)], [ratings.data]
     if hasattr(model, "score"):

@@ -608,17 +608,20 @@ def test_sums_and_noise_are_added_exactly(monkeypatch, far):
 @given(
     epsilon=powers(1e-7, 1e4),
     n_releases=st.integers(1, 1000),
-    n_changed=st.integers(1, 10**5),
+    n_moved=st.integers(1, 10**5),
     n_entries=st.sampled_from([1, 10**6, 10**9]),
 )
-def test_laplace_sums(epsilon, n_releases, n_changed, n_entries):
+def test_laplace_sums(epsilon, n_releases, n_moved, n_entries):
     try:
         sums = plan_laplace_sums(
-            epsilon, n_releases=n_releases, n_changed=n_changed, n_entries=n_entries
+            epsilon,
+            n_releases=n_releases,
+            n_cells_per_entry=n_moved,
+            n_entries=n_entries,
         )
     except ValueError:
         return
-    apart = math.floor(1 / Fraction(sums.lattice.step)) + n_changed
+    apart = math.floor(1 / Fraction(sums.lattice.step)) + n_moved
     assert n_releases * exact_epsilon(sums.lattice, apart) <= Fraction(epsilon)
 
 
@@ -707,17 +710,17 @@ def test_gaussian_mechanisms_keep_epsilon_and_delta(make, domain):
 @pytest.mark.parametrize("n_entries", [1, 10**6, 10**9])
 @pytest.mark.parametrize(("epsilon", "delta"), KEPT)
 def test_gaussian_sums_keep_epsilon_and_delta(epsilon, delta, n_entries):
-    for n_releases, n_changed in (1, 0), (1, 5), (50, 10**4):
+    for n_releases, n_moved in (1, 0), (1, 5), (50, 10**4):
         n_cells = 100 * n_releases
         try:
             sums = plan_gaussian_sums(
-                epsilon, delta, within=epsilon, n_releases=n_releases,
-                n_cells=n_cells, n_changed=n_changed, n_entries=n_entries,
+                epsilon, delta, total_epsilon=epsilon, n_releases=n_releases,
+                n_cells=n_cells, n_moved=n_moved, n_entries=n_entries,
             )  # fmt: skip
         except ValueError:
             continue
         with mpmath.workdps(60):
-            apart = 1 + exact(sums.lattice.step) * mpmath.sqrt(n_changed)
+            apart = 1 + exact(sums.lattice.step) * mpmath.sqrt(n_moved)
             mu = apart / exact(sums.lattice.sigma) * mpmath.sqrt(n_releases)
             assert gaussian_truth(sums.lattice, n_cells, mu, epsilon) <= delta
 

@@ -295,7 +295,7 @@ def search_of(kind, **options):
     numbers = LogUniform() if kind == "entries" else range(10**6, 10**6 + 99)
     return PrivateSearchCV(
         SEARCHED[kind].fresh(**params), {PARAMETERS[kind]: numbers},
-        score_bounds=(-1, 0), law="poisson", random_state=1, **options,
+        score_bounds=(-1, 0), n_iter_distribution="poisson", random_state=1, **options,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from sktensordp.mechanisms import (
     MatrixMechanism,
     TensorRandomizedResponse,
     TensorVariateGaussian,
-    mean,
+    estimate_mean,
 )
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.papers import BiScaler
@@ -43,7 +43,7 @@ MASKED_WHERE = np.ma.array(WHERE, mask=WHERE == 2)
         lambda: LaplaceMechanism(bounds=(0, 1)).fit(MASKED_ROWS),
         lambda: ENCODER.privatize(MASKED_ROWS),
         lambda: ENCODER.decode(MASKED_ROWS),
-        lambda: mean(MASKED_ROWS),
+        lambda: estimate_mean(MASKED_ROWS),
         lambda: MODEL.fit(MASKED_WHERE, VALUES),
         lambda: MODEL.fit(WHERE, MASKED_VALUES),
         lambda: MODEL.fit(MASKED_ROWS),

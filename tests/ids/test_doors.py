@@ -28,7 +28,7 @@ from sktensordp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
     TensorRandomizedResponse,
-    mean,
+    estimate_mean,
 )
 from sktensordp.moments import MultilinearPCA, MultilinearRidge
 from sktensordp.moments import MultilinearRidgeClassifier as Classifier
@@ -247,8 +247,8 @@ def test_means_are_those_of_each_number(container):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                found = mean(container([[value] for value in values]))
+                found = estimate_mean(container([[value] for value in values]))
             except (TypeError, ValueError):
                 continue
-        expected = mean(np.array([[float(value)] for value in values]))
+        expected = estimate_mean(np.array([[float(value)] for value in values]))
         assert_array_equal(found.mean, expected.mean)

@@ -24,10 +24,12 @@ N_RELEASES = 3
 
 
 def plan(norm):
-    options = {"n_releases": N_RELEASES, "n_changed": 3, "n_entries": 100}
+    options = {"n_releases": N_RELEASES, "n_entries": 100}
     if norm == "l1":
-        return plan_laplace_sums(1.0, **options)
-    return plan_gaussian_sums(1.0, 1e-6, within=1.0, n_cells=30, **options)
+        return plan_laplace_sums(1.0, n_cells_per_entry=3, **options)
+    return plan_gaussian_sums(
+        1.0, 1e-6, total_epsilon=1.0, n_cells=30, n_moved=3, **options
+    )
 
 
 def most_steps(noise):

@@ -38,12 +38,19 @@ from tests.support.seams import (
 
 # Most units of a mode, whose indices are below 2^31 - 1.
 MOST_UNITS = 2**31 - 1
-OPTIONS = {"n_releases": 1, "n_changed": 3}
 PLANS = {
     "gaussian": lambda epsilon, n: plan_gaussian_sums(
-        epsilon, 1e-6, within=epsilon, n_cells=9, n_entries=n, **OPTIONS
+        epsilon,
+        1e-6,
+        total_epsilon=epsilon,
+        n_cells=9,
+        n_entries=n,
+        n_releases=1,
+        n_moved=3,
     ),
-    "laplace": lambda epsilon, n: plan_laplace_sums(epsilon, n_entries=n, **OPTIONS),
+    "laplace": lambda epsilon, n: plan_laplace_sums(
+        epsilon, n_entries=n, n_releases=1, n_cells_per_entry=3
+    ),
 }
 
 
@@ -196,7 +203,9 @@ def test_noise_in_shares_fits_53_bits():
     "event", [dp_event.GaussianDpEvent(1e9), dp_event.LaplaceDpEvent(1e18)]
 )
 def test_counts_of_releases_are_exact_or_without_limit(event):
-    one = PrivacyGuarantee.of(event, delta=1e-6, unit="entry", statement="", source="")
+    one = PrivacyGuarantee.from_event(
+        event, delta=1e-6, unit="entry", statement="", source=""
+    )
     most = one.repeated(2**53).epsilon
     assert 0 < one.repeated(2**53 - 1).epsilon <= most < 1
     assert math.isinf(one.repeated(2**53 + 1).epsilon)

@@ -198,7 +198,7 @@ def law_of_sum(noise, n_answers, shift):
 
 
 def stated(noise):
-    return PrivacyGuarantee.of(
+    return PrivacyGuarantee.from_event(
         noise.event, delta=1e-6, unit=0, statement="-", source="-"
     )
 
@@ -567,7 +567,7 @@ def test_the_rounding_of_products_is_accounted_for():
         one = parties_of(model())[0]
         events = [*leaves(one.privacy_guarantee_.event)]
     noise = one._noise
-    assert noise.n_changed == 20 * 21 // 2
+    assert noise.n_moved == 20 * 21 // 2
     (multiplier,) = [
         event.noise_multiplier
         for event, _ in events
@@ -575,7 +575,7 @@ def test_the_rounding_of_products_is_accounted_for():
     ]
     variance = SHARES.n_honest * noise.scale**2 - _ROUNDING
     spread = noise.step * math.sqrt(variance)
-    assert spread / multiplier >= 1 + noise.step * math.sqrt(noise.n_changed)
+    assert spread / multiplier >= 1 + noise.step * math.sqrt(noise.n_moved)
 
 
 def test_more_or_larger_products_than_planned_are_refused():

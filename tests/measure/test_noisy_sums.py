@@ -110,10 +110,12 @@ def released(noise, rows, own, shape, seed=0):
 
 
 def plan_of(kind, epsilon, n_releases=3, n_entries=100, n_cells=10**4):
-    sizes = {"n_releases": n_releases, "n_changed": 4, "n_entries": n_entries}
+    sizes = {"n_releases": n_releases, "n_moved": 4, "n_entries": n_entries}
     if kind == "laplace":
         return plan_laplace_sums(epsilon, **sizes)
-    return plan_gaussian_sums(epsilon, 1e-6, within=epsilon, n_cells=n_cells, **sizes)
+    return plan_gaussian_sums(
+        epsilon, 1e-6, total_epsilon=epsilon, n_cells=n_cells, **sizes
+    )
 
 
 def noise_of(kind, epsilon):
@@ -150,12 +152,12 @@ def test_noise_has_the_law_that_is_accounted_for(kind):
     ],
 )  # fmt: skip
 def test_gaussian_plans_keep_their_budget(epsilon, delta, n_releases, n_cells):
-    n_changed = 9
+    n_moved = 9
     plan = plan_gaussian_sums(
-        epsilon, delta, within=epsilon, n_releases=n_releases, n_cells=n_cells,
-        n_changed=n_changed, n_entries=1000,
+        epsilon, delta, total_epsilon=epsilon, n_releases=n_releases, n_cells=n_cells,
+        n_moved=n_moved, n_entries=1000,
     )  # fmt: skip
-    guarantee = PrivacyGuarantee.of(
+    guarantee = PrivacyGuarantee.from_event(
         plan.event, delta=delta, unit="entry", statement="", source=""
     )
     # To the last digit, since a fit promises it; and nothing is wasted.
@@ -163,7 +165,7 @@ def test_gaussian_plans_keep_their_budget(epsilon, delta, n_releases, n_cells):
     assert guarantee.epsilon_at(delta) > epsilon * (1 - 1e-3)
     # From the step, sigma and the numbers of sums and releases alone.
     lattice = plan.lattice
-    mu = (1 + lattice.step * math.sqrt(n_changed)) / lattice.sigma
+    mu = (1 + lattice.step * math.sqrt(n_moved)) / lattice.sigma
     found = accounted(plan)[1]
     assert mu * math.sqrt(n_releases) <= found
     assert found < 1.001 * mu * math.sqrt(n_releases)
@@ -173,18 +175,20 @@ def test_gaussian_plans_keep_their_budget(epsilon, delta, n_releases, n_cells):
 
 
 @pytest.mark.parametrize(("epsilon", "n_releases"), [(1e-4, 1), (0.5, 3), (40.0, 50)])
-@pytest.mark.parametrize("n_changed", [1, 40])
-def test_laplace_plans_keep_their_budget(epsilon, n_releases, n_changed):
+@pytest.mark.parametrize("n_moved", [1, 40])
+def test_laplace_plans_keep_their_budget(epsilon, n_releases, n_moved):
     plan = plan_laplace_sums(
-        epsilon, n_releases=n_releases, n_changed=n_changed, n_entries=1000
+        epsilon, n_releases=n_releases, n_cells_per_entry=n_moved, n_entries=1000
     )
     lattice = plan.lattice
     # Contributions 1 apart in L1 are so many whole steps apart, each sum being rounded.
-    steps = 1 / Fraction(lattice.step) + n_changed
+    steps = 1 / Fraction(lattice.step) + n_moved
     spent = n_releases * steps * Fraction(lattice.numerator, lattice.denominator)
     assert spent <= Fraction(epsilon)
     assert spent > Fraction(epsilon) * Fraction(99, 100)
-    guarantee = PrivacyGuarantee.of(plan.event, unit="entry", statement="", source="")
+    guarantee = PrivacyGuarantee.from_event(
+        plan.event, unit="entry", statement="", source=""
+    )
     assert float(spent) * (1 - 1e-12) <= guarantee.epsilon <= epsilon
 
 
@@ -217,8 +221,8 @@ def test_rounding_adds_what_the_plans_say(step):
 
 
 def test_what_cannot_be_kept_is_refused():
-    sizes = {"n_releases": 2, "n_changed": 3}
-    gaussian = {"within": 1.0, **sizes}
+    gaussian = {"total_epsilon": 1.0, "n_releases": 2, "n_moved": 3}
+    laplace = {"n_releases": 2, "n_cells_per_entry": 3}
     with pytest.raises(ValueError, match="delta > 0"):
         plan_gaussian_sums(1.0, 0, n_cells=10, n_entries=9, **gaussian)
     with pytest.raises(ValueError, match="delta"):
@@ -226,13 +230,13 @@ def test_what_cannot_be_kept_is_refused():
     with pytest.raises(ValueError, match="summed exactly"):
         plan_gaussian_sums(1.0, 1e-6, n_cells=10, n_entries=2**52, **gaussian)
     with pytest.raises(ValueError, match="summed exactly"):
-        plan_laplace_sums(100.0, n_entries=2**52, **sizes)
+        plan_laplace_sums(100.0, n_entries=2**52, **laplace)
     # No noise needs no delta.
     assert (
         plan_gaussian_sums(math.inf, 0, n_cells=1, n_entries=1, **gaussian).event
         is None
     )
-    assert plan_laplace_sums(math.inf, n_entries=1, **sizes).noise_variance == 0
+    assert plan_laplace_sums(math.inf, n_entries=1, **laplace).noise_variance == 0
 
 
 # --- what all releases of a fit reveal ----------------------------------------------
@@ -360,15 +364,17 @@ def test_parts_of_a_source_are_apart():
 @pytest.mark.parametrize("n_cells", [100, 10**8])
 def test_what_is_planned_dominates_a_hundred_million_sums(n_cells):
     """Alone, and composed as in a search."""
-    event = planned_event(0.95, 1e-6, within=1.0)
+    event = planned_event(0.95, 1e-6, total_epsilon=1.0)
     real = plan_gaussian_sums(
-        0.95, 1e-6, within=1.0, n_releases=25, n_cells=n_cells, n_changed=20,
+        0.95, 1e-6, total_epsilon=1.0, n_releases=25, n_cells=n_cells, n_moved=20,
         n_entries=10**6,
     ).event  # fmt: skip
     fields = {"delta": 1e-6, "unit": "entry", "statement": "", "source": ""}
     for count in (1, 10, 100):
         planned, found = (
-            PrivacyGuarantee.of(dp_event.SelfComposedDpEvent(e, count), **fields)
+            PrivacyGuarantee.from_event(
+                dp_event.SelfComposedDpEvent(e, count), **fields
+            )
             for e in (event, real)
         )
         for delta in (1e-9, 1e-6, 1e-3):

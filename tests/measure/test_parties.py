@@ -96,7 +96,7 @@ def test_the_model_of_all_parties_is_that_of_fit(case):
     assert len(streams) == len(expected) > 0
     for found, arrays in zip(released(server), released(one), strict=True):
         assert_array_equal(found, arrays)
-    assert server.privacy_guarantee_ == one.privacy_guarantee_.under(EXACT)
+    assert server.privacy_guarantee_ == one.privacy_guarantee_.with_conditions(EXACT)
 
 
 def test_answers_are_integers_below_the_modulus_that_is_needed(case):
@@ -411,7 +411,7 @@ class Reached(Exception):
 def test_a_sample_at_its_bound_moves_moments_by_all_of_the_budget():
     """Two samples that have no cell in common: the distance that is accounted for."""
     model, asked = CASES["modes"].make(n_components=(1,), tensor_shape=(2,)), []
-    model.set_params(centre=False)
+    model.set_params(center=False)
 
     def ask(request):
         asked.append(request)
@@ -420,14 +420,14 @@ def test_a_sample_at_its_bound_moves_moments_by_all_of_the_budget():
     with pytest.raises(Reached):
         fit_aggregated(model, ask, n_samples=5)
     (request,) = asked
-    step, n_changed = header(request)["step"], 3
+    step, n_moved = header(request)["step"], 3
     for size in (3.0, 9e3, 1e300):
         found = []
         for sample in ([size, 0.0], [0.0, size]):
             one = party(model, [sample])
             found.append(steps_of(request, one.answer(request), one._agreed))
         length = np.linalg.norm(found[0] - found[1]) * step
-        assert 0.99 < length <= 1 + step * math.sqrt(n_changed)
+        assert 0.99 < length <= 1 + step * math.sqrt(n_moved)
 
 
 def test_a_refusal_of_noise_in_shares_asks_nobody(case):

@@ -31,7 +31,7 @@ N_CELLS, N_PRODUCTS = 12, 3
 
 def door(*streams):
     noise = plan_gaussian_sums(
-        1.0, 1e-6, within=1.0, n_releases=1, n_cells=N_CELLS, n_changed=N_PRODUCTS,
+        1.0, 1e-6, total_epsilon=1.0, n_releases=1, n_cells=N_CELLS, n_moved=N_PRODUCTS,
         n_entries=100,
     )  # fmt: skip
     return Releases(noise, *(streams or [source_of(0)])), Summed()
@@ -216,7 +216,7 @@ def test_nobody_gets_the_noise_of_a_release_again():
 def test_nothing_leaves_without_noise():
     # Parties that have not said how many of them added noise have added none.
     noise = plan_gaussian_sums(
-        1.0, 1e-6, within=1.0, n_releases=1, n_cells=4, n_changed=0, n_entries=100
+        1.0, 1e-6, total_epsilon=1.0, n_releases=1, n_cells=4, n_moved=0, n_entries=100
     )
     shared = Releases(plan_shared_noise(noise, NoiseShares(2)), None)
     with pytest.raises(RuntimeError, match="Nobody has added noise"):

@@ -96,16 +96,16 @@ def ask(parties, request):
     found, asked = header(request), read_request(request, one._agreed)
     share = math.fsum(sums["share"] for sums in found["sums"])
     half = 2 ** (found["n_bits"] - 1)
-    has_limbs = all(one.n_changed for one in asked.question.sums)
+    has_limbs = all(one.n_moved for one in asked.question.sums)
     if half <= (2**62 if has_limbs else math.sqrt(share) / found["step"]):
         return None  # It wraps around, which spoils the model.
     pairs = zip(
         asked.question.sums, asked.split(signed(answer, found["n_bits"])), strict=True
     )
     steps = np.concatenate([np.ravel(sums.rounded(part)) for sums, part in pairs])
-    n_changed = sum(sums.n_changed for sums in asked.question.sums)
+    n_moved = sum(sums.n_moved for sums in asked.question.sums)
     length = np.linalg.norm(steps.astype(float)) * found["step"]
-    most = math.sqrt(share) + found["step"] * math.sqrt(n_changed)
+    most = math.sqrt(share) + found["step"] * math.sqrt(n_moved)
     assert length <= most * (1 + 1e-6)
     return None
 

@@ -13,7 +13,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom, chi2
 
-from sktensordp.mechanisms import LaplaceMechanism, TensorRandomizedResponse, mean
+from sktensordp.mechanisms import (
+    LaplaceMechanism,
+    TensorRandomizedResponse,
+    estimate_mean,
+)
 from tests.support.seams import mechanisms_mean
 
 ALPHA = 1e-6
@@ -46,7 +50,7 @@ class TestMoments:
     @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
     def test_plain(self, dtype):
         samples = (100 * RNG.normal(size=(50, 3, 4))).astype(dtype)
-        found = mean(samples)
+        found = estimate_mean(samples)
         assert found.mean.dtype == found.standard_error.dtype == np.float64
         assert_allclose(found.mean, samples.mean(axis=0, dtype=float))
         spread = samples.astype(float).std(axis=0, ddof=1)
@@ -56,16 +60,16 @@ class TestMoments:
     @pytest.mark.parametrize("symmetric", [False, True])
     def test_chunks_do_not_matter(self, monkeypatch, chunk, symmetric):
         samples = RNG.normal(size=(11, 3, 3))
-        expected = mean(samples, symmetric=symmetric)
+        expected = estimate_mean(samples, symmetric=symmetric)
         monkeypatch.setattr(mechanisms_mean, "_CHUNK", chunk)
-        found = mean(samples, symmetric=symmetric)
+        found = estimate_mean(samples, symmetric=symmetric)
         assert_allclose(found.mean, expected.mean, rtol=1e-12)
         assert_allclose(found.standard_error, expected.standard_error, rtol=1e-12)
 
     def test_memory_is_that_of_a_chunk(self):
         samples = np.zeros((800, 16, 16, 16, 4), dtype=np.float32)
         tracemalloc.start()
-        mean(samples, symmetric=(0, 1, 2))
+        estimate_mean(samples, symmetric=(0, 1, 2))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 8 * 8 * mechanisms_mean._CHUNK < samples.nbytes * 2
@@ -75,7 +79,10 @@ class TestProjection:
     @pytest.mark.parametrize(("shape", "symmetric", "axes"), SYMMETRIES)
     def test_of_every_sample(self, shape, symmetric, axes):
         samples = RNG.normal(size=(7, *shape))
-        found, by_hand = mean(samples, symmetric=symmetric), projected(samples, axes)
+        found, by_hand = (
+            estimate_mean(samples, symmetric=symmetric),
+            projected(samples, axes),
+        )
         assert_allclose(found.mean, by_hand.mean(axis=0), rtol=0, atol=1e-14)
         error = by_hand.std(axis=0, ddof=1) / math.sqrt(7)
         assert_allclose(found.standard_error, error, rtol=1e-10)
@@ -91,7 +98,7 @@ class TestProjection:
         # Of i.i.d. noise every orbit keeps its variance once, whatever its size.
         total, n_releases = 0.0, 30
         for _ in range(n_releases):
-            found = mean(laplace.transform(X), symmetric=True)
+            found = estimate_mean(laplace.transform(X), symmetric=True)
             total += np.sum((found.mean - 0.5) ** 2)
         ratio = total / (n_releases * variance)
         limits = chi2.ppf([ALPHA, 1 - ALPHA], n_releases * n_free) / n_releases
@@ -120,7 +127,7 @@ class TestStandardError:
         samples, n_releases = np.tile(TENSOR, (2000, 1, 1, 1)), 25
         mechanism = response().fit(samples)
         for _ in range(n_releases):
-            found = mean(mechanism.transform(samples))
+            found = estimate_mean(mechanism.transform(samples))
             away = np.abs(found.mean - TENSOR)
             for factor in covered:
                 reach = 1.959964 * factor * found.standard_error
@@ -134,7 +141,7 @@ class TestStandardError:
         """False alarms below 1e-6: the sum of 60 variances is known to 1%."""
         samples = np.tile(TENSOR, (20_000, 1, 1, 1))
         mechanism = response()
-        found = mean(mechanism.fit_transform(samples))
+        found = estimate_mean(mechanism.fit_transform(samples))
         stated = np.sum(mechanism.variance(TENSOR[np.newaxis])) / len(samples)
         assert_allclose(np.sum(found.standard_error**2), stated, rtol=0.01)
 
@@ -147,7 +154,10 @@ class TestClipping:
         for _ in range(200):
             truth = RNG.uniform(low, high)
             released = truth + RNG.normal(size=(5, 3, 4))
-            plain, clipped = mean(released), mean(released, bounds=(low, high))
+            plain, clipped = (
+                estimate_mean(released),
+                estimate_mean(released, bounds=(low, high)),
+            )
             assert np.all(np.abs(clipped.mean - truth) <= np.abs(plain.mean - truth))
             assert_array_equal(clipped.standard_error, plain.standard_error)
             assert_array_equal(clipped.mean, np.clip(plain.mean, low, high))
@@ -157,7 +167,7 @@ class TestClipping:
     def test_projected_before_it_is_clipped(self):
         released = np.array([[[0.0, 4.0], [-2.0, 0.0]]] * 2)
         high = np.array([[1.0, 0.5], [3.0, 1.0]])
-        found = mean(released, symmetric=True, bounds=(-3, high)).mean
+        found = estimate_mean(released, symmetric=True, bounds=(-3, high)).mean
         assert_allclose(found, [[0, 0.5], [1, 0]])
 
 
@@ -182,12 +192,12 @@ BAD = [
 @pytest.mark.parametrize(("released", "params", "message"), BAD)
 def test_bad_input_is_refused(released, params, message):
     with pytest.raises(ValueError, match=message):
-        mean(released, **params)
+        estimate_mean(released, **params)
 
 
 @pytest.mark.parametrize("size", [1e308, 1e160, 1e-160, 1e-300])
 def test_numbers_whose_squares_are_none(size):
-    found = mean(np.array([[1.0], [0.5], [-0.5]]) * size)
-    expected = mean([[1.0], [0.5], [-0.5]])
+    found = estimate_mean(np.array([[1.0], [0.5], [-0.5]]) * size)
+    expected = estimate_mean([[1.0], [0.5], [-0.5]])
     assert_allclose(found.mean / size, expected.mean, rtol=1e-14)
     assert_allclose(found.standard_error / size, expected.standard_error, rtol=1e-14)

@@ -124,7 +124,8 @@ OF_TARGETS = {
         "100% of the labels are no class",
     ),
     "a class without samples": (
-        CLASSIFIER, LABELS, LABELS % 9, "Classes without samples, of which there is only noise: 1 of 10",
+        CLASSIFIER, LABELS, LABELS % 9,
+        "Classes without samples, of which there is only noise: 1 of 10",
     ),
 }  # fmt: skip
 

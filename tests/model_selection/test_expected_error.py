@@ -258,8 +258,8 @@ def test_auto_for_users_is_expected_to_choose_as_it_does():
 def test_the_trust_that_is_supposed_is_said(unit):
     model = CPCompletion(2, unit=unit, shape=(50, 40), levels=LEVELS)
     rows = np.zeros((200, 2), dtype=int)
-    supposing = expected_error(model, rows, epsilons=[1.0]).supposing
-    assert ("without noise" in supposing) == (unit != "entry")
+    assumptions = expected_error(model, rows, epsilons=[1.0]).assumptions
+    assert ("without noise" in assumptions) == (unit != "entry")
 
 
 @pytest.mark.parametrize("n_entries", [500, 3000, 5000])
@@ -316,7 +316,7 @@ def test_users_who_are_expected_count_and_not_the_room_for_them(kind):
     for table in (rows, [["ann", 3]] * 3000, np.full((3000, 2), "bob")):
         found = expected_error(recommender, table, n_users=50, **options)
         assert_array_equal(found.errors, expected)
-        assert found.supposing == known.supposing
+        assert found.assumptions == known.assumptions
     epsilon = epsilon_needed(recommender, rows, error=expected[1], n_users=50)
     assert epsilon == pytest.approx(1.0, rel=2e-3)
     household = expected_error(recommender, rows, group=4, n_users=50, **options)

@@ -200,7 +200,7 @@ def test_a_search_over_private_searches_is_not_undercounted(outer):
 
 # Another number has a probability below 2e-9.
 ONE_TRY = {"n_iter": 1 + 1e-9}
-NO_TRY = {"n_iter": 1e-9, "law": "poisson"}
+NO_TRY = {"n_iter": 1e-9, "n_iter_distribution": "poisson"}
 
 
 @pytest.fixture
@@ -251,7 +251,7 @@ def test_losers_and_their_number_stay_secret(scores, tmp_path, n_jobs, refit):
             file.write(f"{float(estimator[-1].C)!r}\n")
         return y == estimator.predict(X)
 
-    found, number = {}, {"law": "poisson", "n_iter": 12.5}
+    found, number = {}, {"n_iter_distribution": "poisson", "n_iter": 12.5}
     for seed in seeds_of(11, 13, scores=scores, cv=2, **number):
         (tmp_path / "tried").unlink(missing_ok=True)
         scores.clear()
@@ -353,7 +353,7 @@ GIVEN = {
         constant(param_distributions={"unit": ["sample", "entry"]}), "another guarantee"
     ),
     "one try": (constant(n_iter=1), "above 1"),
-    "too many": (constant(law="poisson", n_iter=31), "at most 30"),
+    "too many": (constant(n_iter_distribution="poisson", n_iter=31), "at most 30"),
     "no shape": (rated(unit_zero()), "declared shape"),
     "user folds": (rated(unit_zero(shape=(8, 6)), cv=3), "cv=None"),
     "no such mode": (

@@ -149,7 +149,7 @@ def test_a_choice_of_few_costs_less(mean, eta, epsilon):
 
 @pytest.mark.parametrize("mean", [0.5, 1.0, 5.0])
 def test_a_poisson_number_costs_its_mean_times_the_variation(mean):
-    made = search(law="poisson", n_iter=mean, score_epsilon=1.0)
+    made = search(n_iter_distribution="poisson", n_iter=mean, score_epsilon=1.0)
     expected = 1 + mean * math.tanh(0.5)
     assert planned(made).epsilon == pytest.approx(expected, rel=1e-5)
 
@@ -177,7 +177,8 @@ def test_gaussian_tries_follow_the_curve(law, mean):
     epsilon, delta, score = 1.0, 1e-6, 0.8
     noise = GaussianMechanism(epsilon, delta=delta, bounds=(0, 24))
     made = search(
-        make_pipeline(noise, Ridge()), {"ridge__alpha": [1.0]}, n_iter=mean, law=law,
+        make_pipeline(noise, Ridge()), {"ridge__alpha": [1.0]}, n_iter=mean,
+        n_iter_distribution=law,
         score_epsilon=score, score_bounds=(-1, 0), eta=1.0,
     )  # fmt: skip
     curve = fitted_or_scored(gaussian_mu(epsilon, delta), score)
@@ -344,7 +345,10 @@ def test_the_number_of_tries_has_its_law_and_candidates_are_independent():
 
 
 def test_a_poisson_number_of_tries_has_its_law():
-    counts = [len(one) for one in tries_of(search(law="poisson", n_iter=1.5), 150)]
+    counts = [
+        len(one)
+        for one in tries_of(search(n_iter_distribution="poisson", n_iter=1.5), 150)
+    ]
     assert follows(counts, poisson(1.5))
     for mean in (0.9, 2.5):
         assert not follows(counts, poisson(mean))

@@ -101,6 +101,26 @@ def test_no_sample_is_longer_than_the_bound(shape, bound, further):
         assert longest > 0.99 * 4**question.length_bits
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bound", [1e-50, 1.0, 1e50])
+@pytest.mark.parametrize("step", [STEP, 0.0])
+def test_a_long_sample_keeps_its_direction(shape, bound, step):
+    """One of ordinary length, others of which single cells are beyond the bound."""
+    rng = np.random.default_rng(0)
+    unit = rng.uniform(0, 16, (20, math.prod(shape)))
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    question = asked(shape, bound, (1.0,), is_mean=True, step=step)
+    lengths = [bound, 3 * bound, 1e6 * bound, 1e250, LARGEST]
+    for length in lengths:
+        cells = moments_sums._cells(unit * length, question, None)
+        cells = cells / (2.0**question.length_bits if step else bound)
+        assert np.abs(cells - unit).max() < 1e-4
+    # Less a mean, too, even where the difference is no number of floating point.
+    question = asked(shape, bound, (1.0,), np.full(len(unit[0]), -LARGEST), step=step)
+    cells = moments_sums._cells(np.full((1, len(unit[0])), LARGEST), question, None)
+    assert np.ptp(cells) == 0 < cells.min()
+
+
 def extremes(n_cells):
     """Samples of which every cell is at its bound, and others beyond it."""
     signs = np.resize([1.0, -1.0, 1.0], n_cells)

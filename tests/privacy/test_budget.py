@@ -210,7 +210,7 @@ def test_post_processing_counts_nothing(keys):
         users.fold_in(*ENTRIES).predict(WHERE)
         scaler.inverse_transform(scaler.transform(dense))
         encoder.decode(code)
-        mechanisms.mean(noisy)
+        mechanisms.estimate_mean(noisy)
         LaplaceMechanism(0.1, **BOX).fit(ROWS)
         clone(encoder).fit(ROWS)
     assert budget.spent is None

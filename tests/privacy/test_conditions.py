@@ -83,7 +83,7 @@ def in_a_part_of_a_budget(one):
 
 OPERATIONS = {
     "derived": lambda one: one.derived(E.Pure(1.0)),
-    "under": lambda one: one.under(OWN_ANSWERS),
+    "under": lambda one: one.with_conditions(OWN_ANSWERS),
     "replace": lambda one: dataclasses.replace(one, epsilon=9.0),
     "repeated": lambda one: one.repeated(3),
     "product": lambda one: 2 * one,
@@ -121,13 +121,13 @@ def test_no_operation_loses_a_condition(name, conditions):
 
 @pytest.mark.thorough
 def test_a_sample_keeps_conditions_and_adds_its_own():
-    found = QUERY.under(OWN_ANSWERS).subsampled(0.1)
+    found = QUERY.with_conditions(OWN_ANSWERS).subsampled(0.1)
     assert found.conditions == (OWN_ANSWERS, SECRET_SAMPLE)
 
 
 @pytest.mark.thorough
 def test_conditions_are_united():
-    shuffled, private = MESSAGE.shuffled(1000), MESSAGE.under(OWN_ANSWERS)
+    shuffled, private = MESSAGE.shuffled(1000), MESSAGE.with_conditions(OWN_ANSWERS)
     for found in (
         compose(shuffled, private, shuffled),
         compose_parallel(shuffled, private),
@@ -148,7 +148,9 @@ def test_a_file_of_a_budget_keeps_them(tmp_path, conditions):
 
 def test_a_file_of_a_budget_takes_no_other_text(tmp_path):
     path = tmp_path / "films.db"
-    PrivacyBudget(9.0, path=path, create=True).spend(MESSAGE.under(OWN_ANSWERS))
+    PrivacyBudget(9.0, path=path, create=True).spend(
+        MESSAGE.with_conditions(OWN_ANSWERS)
+    )
     with sqlite3.connect(path) as connection:
         connection.execute(
             "UPDATE releases SET guarantee = replace(guarantee, ?, 'if zoe agrees')",
@@ -202,7 +204,7 @@ def test_text_says_them():
         "(epsilon = 2, delta = 0)-differential privacy for one row of X "
         "(replace-one), if the shuffler is trusted."
     )
-    both = dataclasses.replace(one.under(OWN_ANSWERS), claimed=(1.0, 0.0))
+    both = dataclasses.replace(one.with_conditions(OWN_ANSWERS), claimed=(1.0, 0.0))
     assert text_of(both) == (
         "(epsilon = 2, delta = 0)-differential privacy for one row of X "
         "(replace-one), if answers for a person are shown to that person only and if "
@@ -220,7 +222,7 @@ def test_a_budget_says_them():
     budget.spend(MESSAGE)
     assert "for one row of X (replace-one) Spent" in text_of(budget)
     budget.spend(MESSAGE.shuffled(1000))
-    budget.spend(MESSAGE.under(OWN_ANSWERS))
+    budget.spend(MESSAGE.with_conditions(OWN_ANSWERS))
     said = f"for one row of X (replace-one), {OWN_ANSWERS} and {SHUFFLER} Spent"
     assert said in text_of(budget)
     assert f"(replace-one), {OWN_ANSWERS} and {SHUFFLER}" in budget._repr_html_()
@@ -410,5 +412,5 @@ def test_guarantees_are_made_from_others_by_one_method():
         for path in ROOT.rglob("*.py")
     }
     assert not {name: lines for name, lines in found.items() if lines}
-    wrong = "PrivacyGuarantee.of(event, unit=one.unit, relation=one.relation)"
+    wrong = "PrivacyGuarantee.from_event(event, unit=one.unit, relation=one.relation)"
     assert list(built_field_by_field(wrong)) == [1]

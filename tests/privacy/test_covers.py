@@ -237,8 +237,8 @@ def test_what_is_covered_refuses_elsewhere():
     one = mechanism()
     with PrivacyBudget(math.inf).covers(one):
         state = one.__getstate__()
-    (mark,) = state["_made_in"]
-    state["_made_in"] = frozenset({mark._replace(process="another")})
+    (mark,) = state["_budget_marks"]
+    state["_budget_marks"] = frozenset({mark._replace(process="another")})
     sent = LaplaceMechanism.__new__(LaplaceMechanism)
     sent.__setstate__(state)
     for release in partial(sent.transform, ROWS), partial(refit, sent):

@@ -370,7 +370,9 @@ BUILT = {
     "repeated": lambda one, _: one.repeated(2),
     "composed": lambda one, _: compose(pure(1.0), one),
     "parallel": lambda one, _: compose_parallel(one, pure(1.0)),
-    "under a condition": lambda one, _: one.under("if the shuffler is trusted"),
+    "under a condition": lambda one, _: one.with_conditions(
+        "if the shuffler is trusted"
+    ),
     "group": lambda one, _: one.for_group(2),
     "pickle": lambda one, _: pickle.loads(pickle.dumps(one)),
     "budget": lambda one, _: spent_by(one),

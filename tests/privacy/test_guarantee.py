@@ -29,7 +29,7 @@ FIELDS = {"unit": "entry", "statement": "Noise was added.", "source": "A theorem
 
 
 def guarantee(event, delta=0.0, **fields):
-    return PrivacyGuarantee.of(event, delta=delta, **FIELDS | fields)
+    return PrivacyGuarantee.from_event(event, delta=delta, **FIELDS | fields)
 
 
 @pytest.mark.thorough_after_one

@@ -591,7 +591,7 @@ GRIDS = {
     TaskAwareEncoder: OF_ALL | DELTAS | OF_CODES | ENCODERS | SIZES,
     TaskAgnosticEncoder: OF_ALL | DELTAS | OF_CODES,
     papers.PrivacyAgnosticEncoder: OF_ALL | DELTAS | OF_CODES | SIZES,
-    MultilinearPCA: OF_ALL | DELTAS | OF_PEOPLE | {"centre": [True, False]},
+    MultilinearPCA: OF_ALL | DELTAS | OF_PEOPLE | {"center": [True, False]},
     MultilinearRidge: OF_ALL | DELTAS | OF_PEOPLE | {
         "alpha": ["auto", 0.1, -1.0],
         "target_bounds": [None, (0, 1), (1, 0), (0, 1, 2)],

@@ -86,6 +86,16 @@ def test_every_release_of_every_estimator(case):
             assert_agree(estimator, budget)
 
 
+@pytest.mark.thorough_after_one
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", [p for p in RELEASING if p.values[0].has_epsilon])
+def test_a_release_without_noise_counts(case):
+    with unlimited() as budget:
+        estimator, _ = case.release(epsilon=math.inf)
+    assert budget.spent is not None
+    assert budget.spent.epsilon == privacy_of(estimator).guarantee.epsilon == math.inf
+
+
 def test_two_fits_are_not_twice_the_last():
     model = clone(ENTRIES).set_params(epsilon=10.0).fit(WHERE, VALUES)
     model.set_params(epsilon=0.1).fit(WHERE, VALUES)

@@ -438,7 +438,7 @@ def test_whatever_the_parameters_an_event_has_a_guarantee(seed):
                 E.Repeated(event, count),
                 E.Composed([event, previous]),
             ):
-                found = PrivacyGuarantee.of(whole, delta=delta, **fields)
+                found = PrivacyGuarantee.from_event(whole, delta=delta, **fields)
                 epsilons.append(found.epsilon)
                 assert 0 <= found.delta_at(1.0) <= 1
                 assert 0 <= found.delta_at(1e300) <= 1
@@ -489,7 +489,7 @@ def test_subsampled_guarantee(step):
         with pytest.raises(ValueError, match="rate"):
             step.subsampled(rate)
     words = {"unit": "sample", "statement": "A sum.", "source": "None."}
-    replacing = PrivacyGuarantee.of(E.Gaussian(1.0), delta=1e-6, **words)
+    replacing = PrivacyGuarantee.from_event(E.Gaussian(1.0), delta=1e-6, **words)
     with pytest.raises(ValueError, match="replace-one"):
         replacing.subsampled(0.1)
     with pytest.raises(ValueError, match="relation"):

@@ -606,7 +606,7 @@ def test_guarantees_that_no_theorem_covers_are_refused():
         budget.spent.shuffled(100)
     with pytest.raises(ValueError, match="already shuffled"):
         message.shuffled(100).shuffled(100)
-    central = PrivacyGuarantee.of(
+    central = PrivacyGuarantee.from_event(
         E.Pure(1.0), unit="sample", statement="A mean.", source="a theorem"
     )
     with pytest.raises(ValueError, match="one message per person"):

@@ -70,13 +70,13 @@ def for_entries(**options):
     return Recommender(CPCompletion(1, max_iter=3, **options))
 
 
-def for_users(kind=CPCompletion, films=FILMS, unknown="drop", **options):
+def for_users(kind=CPCompletion, films=FILMS, handle_unknown="drop", **options):
     if kind is not ImplicitCompletion:
         options = {"rank": 1, "unit": 0, "levels": LEVELS, **options}
     return Recommender(
         kind(**{"epsilon": 8.0, "random_state": 0, **options}),
         CoordinateEncoder(categories=[None, films]),
-        unknown=unknown,
+        handle_unknown=handle_unknown,
     )
 
 
@@ -410,7 +410,7 @@ def noise_of(completion):
     """Standard deviation of the noise on vectors of length one."""
     if isinstance(completion, ImplicitCompletion):
         return math.sqrt(completion._shape_and_noise()[1].noise_variance)
-    problem = Problem.of(completion, completion.shape)
+    problem = Problem.from_estimator(completion, completion.shape)
     return math.sqrt(completion._measurement(problem).noise.noise_variance)
 
 
@@ -468,7 +468,7 @@ def test_how_many_are_unknown_is_told_if_ids_are_public():
     assert [one.filename for one in shown] == [__file__]
     assert_array_equal(model.predict(TABLE), clone(model).fit(TABLE, Y).predict(TABLE))
     with refused("^3 rows have an id", secret="SECRET"):
-        model.set_params(unknown="error").fit(STRANGE, STRANGE_Y)
+        model.set_params(handle_unknown="error").fit(STRANGE, STRANGE_Y)
 
 
 # --- wrong input ---------------------------------------------------------------------
@@ -501,9 +501,9 @@ def test_a_missing_id_is_refused(make, missing):
         ({"encoder": CoordinateEncoder(categories=[None, None])}, "would learn some"),
         ({"encoder__freq": "M"}, "leave out time_bins and freq"),
         ({"completion__unit": 1}, "would learn some"),
-        ({"unknown": "error"}, "unknown='error' would reveal"),
+        ({"handle_unknown": "error"}, "handle_unknown='error' would reveal"),
         ({"completion__shape": (60, 20)}, "Leave its `shape` at None"),
-        ({"unknown": "ignore"}, "'unknown' parameter"),
+        ({"handle_unknown": "ignore"}, "'handle_unknown' parameter"),
         ({"encoder": FILMS}, "'encoder' parameter"),
         ({"completion": CoordinateEncoder()}, "'completion' parameter"),
         ({"completion__epsilon": -1.0}, "'epsilon' parameter"),
@@ -612,7 +612,7 @@ def test_cross_validation_with_whole_users(make):
 def test_scores_are_those_of_indices():
     """A search by ids measures what one by indices does, on the same sides."""
     folds, top = UserKFold(3, random_state=0), make_ranking_scorer(k=5)
-    ndcg = make_ranking_scorer("ndcg", k=5, history=0)
+    ndcg = make_ranking_scorer("ndcg", k=5, fold_in_fraction=0)
     for kind, data, scorer, cv in (
         (CPCompletion, (WHERE, Y), make_fold_in_scorer(), folds),
         (CPCompletion, (WHERE, Y), top, folds),
@@ -626,7 +626,10 @@ def test_scores_are_those_of_indices():
         )
         assert_allclose(one, two, rtol=1e-12)
     entries = for_entries()
-    scorer, cv = make_ranking_scorer(k=5, history=0), ItemHoldout(random_state=0)
+    scorer, cv = (
+        make_ranking_scorer(k=5, fold_in_fraction=0),
+        ItemHoldout(random_state=0),
+    )
     assert 0 < cross_val_score(entries, TABLE, Y, cv=cv, scoring=scorer)[0] < 1
 
 
@@ -637,7 +640,7 @@ def test_scores_tell_users_with_long_ids_apart():
     for first in (0, 2**60):
         rows = np.add(WHERE, [first, 0])
         model = for_users(films=range(N_FILMS)).fit(rows[fitted], Y[fitted])
-        scorer = make_ranking_scorer(k=5, history=0)
+        scorer = make_ranking_scorer(k=5, fold_in_fraction=0)
         scores.append(scorer(model, rows[scored], Y[scored]))
     assert_allclose(*scores, rtol=1e-12)
 
@@ -679,7 +682,7 @@ def test_private_searches_over_entries():
 @pytest.mark.parametrize(
     ("change", "data", "message"),
     [
-        ({"unknown": "error"}, (STRANGE, STRANGE_Y), "would reveal"),
+        ({"handle_unknown": "error"}, (STRANGE, STRANGE_Y), "would reveal"),
         ({"encoder": None}, (TABLE, Y), "all columns but"),
         ({}, (TABLE, np.where(np.arange(len(Y)) == 3, np.nan, Y)), "NaN"),
         ({}, (TABLE, Y[1:]), "inconsistent|same length"),
@@ -688,7 +691,9 @@ def test_private_searches_over_entries():
 )
 def test_private_searches_refuse_before_they_release(change, data, message):
     model = for_users(random_state=None).set_params(**change)
-    search = PrivateSearchCV(model, {"unknown": [model.unknown]}, n_iter=2)
+    search = PrivateSearchCV(
+        model, {"handle_unknown": [model.handle_unknown]}, n_iter=2
+    )
     with refused(message, secret=SECRET):
         search.fit(*data)
 

@@ -43,7 +43,7 @@ def quickly(monkeypatch):
 def table_of(X):
     """Synthetic users of a fresh release, as rows of zeros and ones."""
     model = ImplicitCompletion(epsilon=EPSILON, delta=DELTA, shape=SHAPE).fit(X)
-    drawn = model.sample_users(N_SYNTHETIC, lengths=[2, 4])
+    drawn = model.sample_users(N_SYNTHETIC, items_per_user=[2, 4])
     table = np.zeros((N_SYNTHETIC, SHAPE[1]), bool)
     table[tuple(drawn.T)] = True
     return table

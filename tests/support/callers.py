@@ -65,7 +65,9 @@ METHODS = {
     },
     "samples": {
         **dict.fromkeys(["fit", "transform", "fit_transform"], ("samples",)),
-        **dict.fromkeys(["privatize", "client", "variance", "mean"], ("samples",)),
+        **dict.fromkeys(
+            ["privatize", "client", "variance", "estimate_mean"], ("samples",)
+        ),
         "fit to y": ("samples", "targets"),
         "decode": ("codes",),
         "get_feature_names_out": ("names",),
@@ -74,7 +76,7 @@ METHODS = {
 # Forms of NaN and of infinity.
 LIKE_NAN = {"NA", "None", "huge Decimal", "long double", "signalling"}
 FITS = {"fit", "fit_batches", "partial_fit", "fit_transform", "fit to y", "parameters"}
-_ATTRIBUTES = {"predict, std": "predict", "fit to y": "fit", "mean": "fit"}
+_ATTRIBUTES = {"predict, std": "predict", "fit to y": "fit", "estimate_mean": "fit"}
 
 NAMES = [
     None, [], ["a"], ["a", "b", "c"], ["a", "b", "c", "d"], ("a", "b", "c"), "abc", 3,
@@ -144,7 +146,7 @@ class Subject:
         if not hasattr(self._fitted, "residual_variance_"):
             found.pop("predict, std", None)
         if not isinstance(self.estimator, mechanisms.LaplaceMechanism):
-            found.pop("mean", None)
+            found.pop("estimate_mean", None)
         if self.kind == "people" and len(self.data) == 2:
             for name in found.keys() & {"fit", "score"}:
                 found[name] = "samples", "targets"

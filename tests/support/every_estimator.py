@@ -191,7 +191,7 @@ def _cases():
     }  # fmt: skip
     yield "people", (MATRICES,), {
         "modes": MultilinearPCA((2, 1), norm_bound=1.0, delta=1e-3),
-        "centred": MultilinearPCA(norm_bound=1.0, centre=True, delta=1e-3),
+        "centred": MultilinearPCA(norm_bound=1.0, center=True, delta=1e-3),
         # More would be chosen by what is released, so that neighbours part.
         "in all": MultilinearPCA(6, norm_bound=1.0, delta=1e-3),
     }  # fmt: skip

@@ -7,7 +7,7 @@ from tests.support.events import Pure
 def guarantee(event, delta=0.0, **fields):
     """The guarantee of an event, for one sample unless the fields say otherwise."""
     said = {"unit": "sample", "statement": "A release.", "source": "A theorem"}
-    return PrivacyGuarantee.of(event, delta=delta, **said | fields)
+    return PrivacyGuarantee.from_event(event, delta=delta, **said | fields)
 
 
 def pure(epsilon, **fields):

@@ -24,7 +24,7 @@ from sktensordp.exceptions import (
     PrivacyLeakWarning,
     UnsoundClaimWarning,
 )
-from sktensordp.mechanisms import mean
+from sktensordp.mechanisms import estimate_mean
 from sktensordp.papers import BiScaler
 from tests.support.budgets import recording
 from tests.support.callers import SHAPE, inputs, must_be_refused
@@ -140,8 +140,8 @@ def _call(method, estimator, given):
         return estimator.recommend(*given, k=2)
     if method == "client":
         return estimator.client(0).privatize(*given)
-    if method == "mean":
-        return vars(mean(*given, bounds=MEAN_BOUNDS))
+    if method == "estimate_mean":
+        return vars(estimate_mean(*given, bounds=MEAN_BOUNDS))
     return getattr(estimator, method)(*given)
 
 

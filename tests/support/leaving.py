@@ -59,12 +59,12 @@ class Leaving:
     def planned(self):
         """How far neighbouring sums may be apart."""
         sums = self.question.sums
-        share, n_changed = (
-            sum(getattr(one, name) for one in sums) for name in ("share", "n_changed")
+        share, n_moved = (
+            sum(getattr(one, name) for one in sums) for name in ("share", "n_moved")
         )
         if self.norm == "l1":
-            return share + self.step * n_changed
-        return math.sqrt(share) + self.step * math.sqrt(n_changed)
+            return share + self.step * n_moved
+        return math.sqrt(share) + self.step * math.sqrt(n_moved)
 
     def distance(self, other):
         """How far apart the exact sums are."""
@@ -171,6 +171,6 @@ def kinds_of_questions():
         for kind in [*vars(module).values()]
         if inspect.isclass(kind)
         and kind.__module__ == module.__name__
-        and all(hasattr(kind, name) for name in ("many", "add"))
+        and all(hasattr(kind, name) for name in ("chunks_at_once", "add"))
         and not getattr(kind, "_is_protocol", False)
     }

@@ -98,8 +98,8 @@ def of_samples(kind, n_components, others=(), **options):
 CASES = {
     "cp": of_users(CPCompletion, 2),
     "tucker": of_users(TuckerCompletion, (2, 2)),
-    "modes": of_samples(MultilinearPCA, (2, 2), {"centre": False}, centre=True),
-    "core": of_samples(MultilinearPCA, 3, centre=True, epsilon=100.0),
+    "modes": of_samples(MultilinearPCA, (2, 2), {"center": False}, center=True),
+    "core": of_samples(MultilinearPCA, 3, center=True, epsilon=100.0),
     "regression": of_samples(
         MultilinearRidge, (2, 2), {"target_bounds": (0, 3)}, target_bounds=(0, 2)
     ),

@@ -91,7 +91,7 @@ def ours(delta, releases):
         dp_event.SelfComposedDpEvent(_event(kind, parameters), count)
         for kind, parameters, count in releases
     ]
-    guarantee = PrivacyGuarantee.of(
+    guarantee = PrivacyGuarantee.from_event(
         dp_event.ComposedDpEvent(events), delta=delta, relation="add-or-remove",
         unit="sample", statement="A comparison.", source="none",
     )  # fmt: skip

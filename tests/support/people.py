@@ -21,4 +21,4 @@ class Asking:
     """A question that nobody computes an answer to."""
 
     sums: tuple
-    many = 1
+    chunks_at_once = 1

@@ -21,7 +21,7 @@ def summed(rows, question, further=None):
 
 def steps_of(question, limbs):
     """The same in whole steps of the lattice."""
-    ends = np.cumsum([one.n_changed for one in question.sums])[:-1]
+    ends = np.cumsum([one.n_moved for one in question.sums])[:-1]
     parts = zip(question.sums, np.split(limbs, ends, axis=-1), strict=True)
     return np.concatenate([one.rounded(part) for one, part in parts])
 

@@ -17,6 +17,7 @@ from importlib import import_module
 # Modules below the package, with what tests use of each.
 PLACES = {
     # The package itself
+    "_client": "make_client",
     "_extras": "imported",
     "_noise_only": (
         "counts_are_noise errors_exceed moments_are_noise sums_are_noise "
@@ -31,6 +32,8 @@ PLACES = {
         "certified_bound _critical_sum curve_bound_of_guesses epsilon_of_mu Gaussian "
         "_LEAST_Z lower_epsilon_of_guesses _p_value Pure quick_bound"
     ),
+    # base
+    "base": "counted_by counting_for",
     # completion
     "completion._base as completion_base": "",
     "completion._dask as completion_dask": "partitioned_entries",
@@ -111,7 +114,8 @@ PLACES = {
     "model_selection._groups": "Rows Split use_counts Users",
     "model_selection._scores": "row_score STEPS",
     # moments
-    "moments._base as moments_base": "MomentsEstimator",
+    "moments._base as moments_base": "MomentsEstimator SampleReleases",
+    "moments._means": "FAR MOST_STEPS released_mean",
     "moments._pca as moments_pca": "",
     "moments._regression as moments_regression": "",
     "moments._requests as moments_requests": "",
@@ -196,7 +200,7 @@ PLACES = {
     "tensor._observations as tensor_observations": "places_of",
     "tensor._priors": "BIAS_VARIANCE E_FOLDS INTERACTION_VARIANCE RESIDUAL_VARIANCE",
     "tensor._rows as tensor_rows": (
-        "as_sums learn packed spread sums unpacked update weighing"
+        "as_sums packed row_moments row_weighting solve_mode sums unpacked update_prior"
     ),
     "tensor._shared_rows as tensor_shared_rows": (
         "biases_from_sums drifted expected_counts row_information rows_from_information"

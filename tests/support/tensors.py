@@ -92,7 +92,7 @@ def fit_of(coordinates, values, shape, *, scale=1.0, smooth_modes=(), **options)
     used = [np.arange(n) if m in smooth_modes else None for m, n in enumerate(shape)]
     options = {"rank": 2, "biases": True, "noise_floor": 0.0, **options}
     rows, n_iter = fit_cp(
-        Observations.of(coordinates, values / scale, used), shape=shape,
+        Observations.from_arrays(coordinates, values / scale, used), shape=shape,
         smooth_modes=smooth_modes, **{"max_iter": 40, **options},
     )  # fmt: skip
     return rescaled(rows, scale), n_iter

@@ -8,12 +8,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from sktensordp.tensor import Observations
 from tests.support.seams import (
-    learn,
     path_eigenvalues,
+    row_moments,
     solve_chain,
-    spread,
+    solve_mode,
     started,
-    update,
+    update_prior,
 )
 from tests.support.tensors import chain_by_hand, fit_of, laplacian
 
@@ -65,7 +65,7 @@ def smooth_rows(shape, mode, *, n=60, biases=True):
     coordinates = coordinates[coordinates[:, mode] != shape[mode] // 2]
     values = rng.standard_normal(len(coordinates))
     used = [np.arange(size) if m == mode else None for m, size in enumerate(shape)]
-    entries = Observations.of(coordinates, values, used)
+    entries = Observations.from_arrays(coordinates, values, used)
     rows = started(entries, rank=2, biases=biases, noise=0.6, smooth_modes=(mode,))
     tie = np.where(rows.tie > 0, rng.uniform(1, 9, rows.tie.shape), 0.0)
     precision = rng.uniform(0.5, 2, rows.precision.shape)
@@ -78,20 +78,22 @@ def test_a_tie_of_zero_is_a_mode_that_is_not_smooth():
     # Columns of almost no tie keep the solution by the chain.
     tied = replace(rows, tie=np.where(rows.tie > 0, 1e-12, 0.0))
     loose = replace(rows, tie=np.zeros_like(rows.tie))
-    found, expected = (update(each, entries, 2)[0] for each in (tied, loose))
+    found, expected = (solve_mode(each, entries, 2)[0] for each in (tied, loose))
     assert_allclose(found.means[2], expected.means[2], atol=1e-9)
     assert_allclose(found.covariances[2], expected.covariances[2], atol=1e-9)
 
 
 def posterior(rows, entries, mode):
     """Rows with one mode updated, how these vary, and covariances of neighbours."""
-    rows, cross = update(rows, entries, mode)
-    return rows, spread(rows, mode, entries.counts[mode]), cross
+    rows, cross = solve_mode(rows, entries, mode)
+    return rows, row_moments(rows, mode, entries.counts[mode]), cross
 
 
 def learned(rows, mode, found, cross):
     everything = np.ones(rows.fixed.shape[1], dtype=bool)
-    return learn(rows, mode, found, everything, prunes=rows.single, cross=cross)
+    return update_prior(
+        rows, mode, found, everything, prunes=rows.in_one_mode, cross=cross
+    )
 
 
 def test_precisions_of_a_smooth_mode():
@@ -161,7 +163,7 @@ def chain_of_biases(tied):
     values = truth[row] + np.sqrt(noise) * rng.standard_normal(150)
     used = np.arange(n_rows) if tied else np.unique(row)
     coordinates = np.column_stack([row, np.zeros_like(row)])
-    entries = Observations.of(coordinates, values, [used, None])
+    entries = Observations.from_arrays(coordinates, values, [used, None])
     rows = started(
         entries, rank=0, biases=True, noise=noise, smooth_modes=(0,) if tied else ()
     )

@@ -14,7 +14,7 @@ def drawn(seed, users=(1, 4, 5, 8)):
     rng = np.random.default_rng(seed)
     keys = rng.choice(users, 25) * N_ITEMS + rng.integers(0, N_ITEMS, 25)
     pairs = {divmod(key, N_ITEMS) for key in keys.tolist()}
-    return Choices.of(keys.astype(np.int64), N_ITEMS), pairs
+    return Choices.from_keys(keys.astype(np.int64), N_ITEMS), pairs
 
 
 def pairs_of(choices):
@@ -29,7 +29,7 @@ def test_every_pair_is_there_once():
     assert pairs_of(choices) == pairs
     assert_array_equal(choices.users, np.unique([user for user, _ in pairs]))
     assert choices.n_items == N_ITEMS
-    nobody = Choices.of(np.zeros(0, np.int64), N_ITEMS)
+    nobody = Choices.from_keys(np.zeros(0, np.int64), N_ITEMS)
     assert (len(nobody.users), nobody.starts.tolist()) == (0, [0])
 
 

@@ -59,7 +59,7 @@ def learned(epsilon, n_rounds=400):
             here = np.array([mean]), np.array([output], np.uint8)
             counts = counts + probability * likelihood.observe(*here)[1]
     for _ in range(n_rounds):
-        likelihood.learn(1e4 * counts)
+        likelihood.update_weights(1e4 * counts)
     return likelihood, channel
 
 
@@ -162,7 +162,7 @@ def ratings(epsilon, seed=0, n=9_000, shape=(150, 120)):
 def fitted(kind, where, values, plan, likelihood):
     """A model of rank two, from which predictions less the offset are taken."""
     drawn = np.searchsorted(plan.outputs, values)
-    entries = Observations.of(where, (values - 2.9) / 2.25, None, drawn)
+    entries = Observations.from_arrays(where, (values - 2.9) / 2.25, None, drawn)
     fit, size = fit_cp, {"rank": 2}
     if kind == "tucker":
         fit, size = fit_tucker, {"ranks": (2, 2)}

@@ -13,26 +13,26 @@ from sktensordp.tensor import (
     Evidence,
     Observations,
     TableLikelihood,
+    add_entries,
     fit_cp,
     own_rows,
     pattern_of,
-    updated,
 )
 from tests.support.seams import (
     Fit,
     as_sums,
-    learn,
     n_standing_out,
     places_of,
-    spread,
+    row_moments,
+    row_weighting,
+    solve_mode,
     started,
     sums,
     tensor_cp_rows,
     tensor_observations,
     tensor_rows,
     unpacked,
-    update,
-    weighing,
+    update_prior,
     with_terms,
     with_terms_that_stand_out,
 )
@@ -88,7 +88,7 @@ def random_state(shape, n_features=0, rank=2, biases=True, dtype=float, seed=0, 
     coordinates = np.column_stack([i[p] for i, p in zip(index, places.T, strict=True)])
     values = rng.standard_normal(n).astype(dtype)
     features = rng.standard_normal((10 * shape[1] + 1, n_features))
-    entries = Observations.of(coordinates, values)
+    entries = Observations.from_arrays(coordinates, values)
     rows = started(entries, rank=rank, biases=biases, noise=0.3, features=features)
     rows = with_random_rows(rows, rng, dtype)
     return rows, entries, places, coordinates, values
@@ -125,7 +125,7 @@ def test_rows_are_those_of_the_reference(shape, options, weighted):
         weights = np.random.default_rng(1).uniform(0.3, 3, len(rows.means[0]))
         rows = replace(rows, weights=weights)
     for mode in range(rows.n_modes):
-        found, _ = update(rows, entries, mode)
+        found, _ = solve_mode(rows, entries, mode)
         for r in range(len(rows.means[mode])):
             mean, covariance, error = reference(rows, places, values, mode, r)
             assert_allclose(found.means[mode][r], mean, rtol=1e-8, atol=1e-9)
@@ -156,7 +156,7 @@ def test_a_smooth_mode_is_one_gaussian():
     tie = np.zeros(rows.tie.shape)
     tie[2] = np.where(rows.fixed[2], 0, rng.uniform(1, 3, tie.shape[1]))
     smooth = replace(rows, tie=tie)
-    found, cross = update(smooth, entries, 2)
+    found, cross = solve_mode(smooth, entries, 2)
     n_rows, free = len(rows.means[2]), rows.free[2]
     blocks, shifts = [], []
     for r in range(n_rows):
@@ -192,7 +192,7 @@ def test_sums_over_parts_add_up():
     rows, entries, _, coordinates, values = random_state((9, 6, 4), n_features=3)
     part = np.random.default_rng(3).integers(0, 3, len(coordinates))
     parts = [
-        Observations.of(coordinates[part == k], values[part == k], rows.used)
+        Observations.from_arrays(coordinates[part == k], values[part == k], rows.used)
         for k in range(3)
     ]
     for mode in range(3):
@@ -202,8 +202,8 @@ def test_sums_over_parts_add_up():
         assert_allclose(sum(f.projection for f in found), whole.projection, atol=1e-10)
         halves = [np.arange(len(rows.means[mode])) % 2 == k for k in range(2)]
         for one, two, all_rows in zip(
-            *(spread(rows, mode, half) for half in halves),
-            spread(rows, mode, halves[0] | halves[1]),
+            *(row_moments(rows, mode, half) for half in halves),
+            row_moments(rows, mode, halves[0] | halves[1]),
             strict=True,
         ):
             assert_allclose(one + two, all_rows)
@@ -216,16 +216,16 @@ def test_a_row_alone_is_the_row_among_others(shape):
     rows, entries, places, coordinates, values = random_state(
         SHAPES[shape], n_features=3
     )
-    whole, _ = update(rows, entries, 0)
+    whole, _ = solve_mode(rows, entries, 0)
     own = places[:, 0] == 2
-    alone = Observations.of(
+    alone = Observations.from_arrays(
         coordinates[own], values[own], [rows.used[0][[2]], *rows.used[1:]]
     )
     at_home = replace(
         rows.with_mode(0, rows.means[0][[2]], rows.covariances[0][[2]]),
         used=alone.used,
     )
-    found, _ = update(at_home, alone, 0)
+    found, _ = solve_mode(at_home, alone, 0)
     assert_allclose(found.means[0][0], whole.means[0][2])
     assert_allclose(found.covariances[0][0], whole.covariances[0][2])
 
@@ -237,12 +237,14 @@ def test_the_posterior_is_the_prior_of_what_comes_later(dtype):
     early = np.arange(80) < 50
     flat = np.zeros_like(rows.precision)
     for mode in range(2):
-        whole, _ = update(rows, entries, mode)
-        first = Observations.of(coordinates[early], values[early], rows.used)
-        second = Observations.of(coordinates[~early], values[~early], rows.used)
-        before, _ = update(rows, first, mode)
+        whole, _ = solve_mode(rows, entries, mode)
+        first = Observations.from_arrays(coordinates[early], values[early], rows.used)
+        second = Observations.from_arrays(
+            coordinates[~early], values[~early], rows.used
+        )
+        before, _ = solve_mode(rows, first, mode)
         later = replace(before, precision=flat)
-        found, _ = update(later, second, mode, before=as_sums(before, mode))
+        found, _ = solve_mode(later, second, mode, before=as_sums(before, mode))
         rtol = 1e-7 if dtype is float else 1e-3
         assert_allclose(found.means[mode], whole.means[mode], rtol=rtol, atol=rtol)
         assert_allclose(
@@ -257,15 +259,17 @@ def test_rows_of_users_from_their_own_entries(shape):
     rows = replace(rows, precision=np.full_like(rows.precision, 2.0))
     at = coordinates[:6].copy()
     at[:, 0] = 10**8
-    found = updated(rows, at, values[:6], n_sweeps=1, modes=[0])
+    found = add_entries(rows, at, values[:6], n_sweeps=1, modes=[0])
     # As for a new row among all, whose prior is that of the others.
-    entries = Observations.of(at, values[:6], [np.array([10**8]), *rows.used[1:]])
+    entries = Observations.from_arrays(
+        at, values[:6], [np.array([10**8]), *rows.used[1:]]
+    )
     alone = replace(
         rows.with_mode(0, rows.rows_at(0, at[:1, 0]), rows.covariances[0][:1]),
         prior_mean=np.where(rows.fixed, rows.prior_mean, rows.unknown),
         used=entries.used,
     )
-    alone, _ = update(alone, entries, 0)
+    alone, _ = solve_mode(alone, entries, 0)
     assert_allclose(found.means[0][-1], alone.means[0][0], rtol=1e-7)
     assert_array_equal(found.used[0], [*rows.used[0], 10**8])
     for mode in range(1, rows.n_modes):
@@ -310,10 +314,10 @@ def test_own_rows_have_the_prior_of_all_and_read_no_row_of_their_own(shape):
 def test_threads_and_blocks_do_not_change_rows(monkeypatch):
     rows, entries, *_ = random_state((40, 9, 3), n=400)
     for mode in range(3):
-        alone, _ = update(rows, entries, mode)
-        shared, _ = update(rows, entries, mode, n_threads=3)
+        alone, _ = solve_mode(rows, entries, mode)
+        shared, _ = solve_mode(rows, entries, mode, n_threads=3)
         monkeypatch.setattr(tensor_rows, "_BLOCK", 2**8)
-        blocks, _ = update(rows, entries, mode, n_threads=2)
+        blocks, _ = solve_mode(rows, entries, mode, n_threads=2)
         monkeypatch.undo()
         assert_allclose(shared.means[mode], alone.means[mode], rtol=1e-12)
         assert_allclose(blocks.means[mode], alone.means[mode], rtol=1e-12)
@@ -327,7 +331,7 @@ def test_sums_of_single_precision_are_in_double(shape):
     coordinates = np.zeros((n, len(shape)), dtype=int)
     values = np.ones(n, np.float32)
     values[0] = 2.0**25
-    entries = Observations.of(coordinates, values)
+    entries = Observations.from_arrays(coordinates, values)
     rows = started(entries, rank=0, biases=True, noise=1.0)
     assert rows.means[0].dtype == np.float32
     assert sums(rows, entries, 0).projection[0, 0] == 2.0**25 + n - 1
@@ -339,10 +343,10 @@ def test_sums_of_single_precision_are_in_double(shape):
 @pytest.mark.thorough
 def test_precisions_are_learned_from_how_rows_vary():
     rows, entries, *_ = random_state((30, 6), rank=1)
-    found = spread(rows, 0, entries.counts[0])
+    found = row_moments(rows, 0, entries.counts[0])
     columns = np.ones(3, dtype=bool)
-    em = learn(rows, 0, found, columns, prunes=np.zeros(3, bool)).precision[0]
-    mackay = learn(rows, 0, found, columns, prunes=np.ones(3, bool)).precision[0]
+    em = update_prior(rows, 0, found, columns, prunes=np.zeros(3, bool)).precision[0]
+    mackay = update_prior(rows, 0, found, columns, prunes=np.ones(3, bool)).precision[0]
     free = rows.free[0]
     means = rows.means[0][:, free]
     variances = np.einsum("raa->a", covariance_of(rows, 0))[free]
@@ -350,7 +354,7 @@ def test_precisions_are_learned_from_how_rows_vary():
     assert_allclose(em[free], 30 / (squares + variances))
     expected = before * np.maximum(30 / before - variances, 30e-9 / before) / squares
     assert_allclose(mackay[free], np.maximum(expected, 1e-6))
-    kept = learn(rows, 0, found, ~columns, prunes=columns).precision
+    kept = update_prior(rows, 0, found, ~columns, prunes=columns).precision
     assert_array_equal(kept, rows.precision)
 
 
@@ -360,16 +364,16 @@ def test_rows_with_larger_errors_weigh_less():
     users, items = np.divmod(np.arange(60 * 50), 50)
     scale = np.where(np.arange(60) < 30, 0.1, 0.4)
     values = scale[users] * rng.standard_normal(len(users))
-    entries = Observations.of(np.column_stack([users, items]), values)
+    entries = Observations.from_arrays(np.column_stack([users, items]), values)
     rows, _ = fit_cp(entries, rank=0, biases=True, noise_floor=0.0, max_iter=10)
     assert rows.weights[:30].min() > 1.2 * rows.weights[30:].max()
     # What the model states is shrunk less.
     stated = rows.stated_weights
     assert stated[:30].min() > 2 * stated[30:].max()
     # What is left of noise that is known says nothing about rows.
-    found = spread(rows, 0, entries.counts[0])
-    assert weighing(rows.noise, found, entries.counts[0], 0.0) is not None
-    assert weighing(rows.noise, found, entries.counts[0], rows.noise) is None
+    found = row_moments(rows, 0, entries.counts[0])
+    assert row_weighting(rows.noise, found, entries.counts[0], 0.0) is not None
+    assert row_weighting(rows.noise, found, entries.counts[0], rows.noise) is None
 
 
 # --- indices without entries ---------------------------------------------------------
@@ -415,7 +419,7 @@ def ratings(noise=True, seed=0):
 @pytest.mark.thorough
 def test_terms_without_evidence_go_and_only_those_that_stand_out_come():
     X, y, _ = ratings(noise=False)
-    entries = Observations.of(X, y)
+    entries = Observations.from_arrays(X, y)
     rows, _ = fit_cp(entries, rank=20, biases=True, noise_floor=0.0, max_iter=25)
     assert np.count_nonzero(rows.terms) <= 1
     # A term that is planted beside the noise stands out.
@@ -450,7 +454,7 @@ def test_tries_end_where_values_have_noise(monkeypatch):
     # Of 24 tries of 200 sweeps, each ends when it makes no progress.
     rng = np.random.default_rng(6)
     X = np.argwhere(np.ones((6, 6, 6)))
-    entries = Observations.of(X, rng.standard_normal(len(X)))
+    entries = Observations.from_arrays(X, rng.standard_normal(len(X)))
     n_sweeps = []
     swept = tensor_cp_rows.swept
     monkeypatch.setattr(
@@ -468,7 +472,7 @@ def test_features_and_weights_of_a_fit():
     X, y, test = ratings()
     features = pattern_of(X[~test], (100, 150), None).features
     fit = partial(fit_cp, biases=True, noise_floor=0.0, max_iter=25)
-    entries = Observations.of(X[~test], y[~test])
+    entries = Observations.from_arrays(X[~test], y[~test])
     rows, n_iter = fit(entries, rank=5, features=features)
     assert n_iter == 25
     single = entries.with_values(y[~test].astype(np.float32))
@@ -492,11 +496,12 @@ def test_a_matrix_needs_nothing_compiled(monkeypatch):
     drawn = np.searchsorted(levels, y[~test])
     features = pattern_of(X[~test], (100, 150), None).features
     rows, _ = fit_cp(
-        Observations.of(X[~test], y[~test], outputs=drawn), rank=3, biases=True,
+        Observations.from_arrays(X[~test], y[~test], outputs=drawn), rank=3,
+        biases=True,
         noise_floor=0.1, max_iter=8, features=features,
         likelihood=TableLikelihood(levels, channel),
     )  # fmt: skip
-    found = updated(rows, X[test][:50], y[test][:50], n_sweeps=1)
+    found = add_entries(rows, X[test][:50], y[test][:50], n_sweeps=1)
     variance, linear = found.variance(X[test])
     assert np.all(variance > 0)
     assert np.all(linear <= variance * (1 + 1e-9))

@@ -9,13 +9,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sktensordp.tensor import (
     Observations,
     TuckerForm,
+    add_entries,
     fit_tucker,
     mode_products,
     rescaled,
-    updated,
 )
 from tests.support.points import POINTS
-from tests.support.seams import started, tensor_observations, tensor_tucker, update
+from tests.support.seams import solve_mode, started, tensor_observations, tensor_tucker
 from tests.support.tensors import (
     covariance_of,
     low_rank,
@@ -38,7 +38,7 @@ def random_state(shape, ranks, n_features, *, biases=True, n=60):
     X = np.column_stack([np.arange(n) % s for s in shape])
     X[:, 1:] = [[rng.integers(0, s) for s in shape[1:]] for _ in X]
     y, used = rng.standard_normal(n), [np.arange(s) for s in shape]
-    entries = Observations.of(X, y, used)
+    entries = Observations.from_arrays(X, y, used)
     features = rng.standard_normal((shape[1] + 1, n_features))
     rows = started(
         entries, rank=max(ranks), biases=biases, noise=0.3, features=features
@@ -55,7 +55,7 @@ def whole_core(rows):
     """The core that contracts all columns, and the mean of its outer square."""
     n_modes, n_columns = rows.fixed.shape
     core, block = np.zeros((n_columns,) * n_modes), rows.posterior_core
-    for column in np.flatnonzero(rows.single):
+    for column in np.flatnonzero(rows.in_one_mode):
         core[(column,) * n_modes] = 1.0
     at = tuple(rows.terms_of(mode) for mode in range(n_modes))
     core[at] = block.mean
@@ -89,10 +89,10 @@ def test_rows_and_core_are_those_of_enumeration(case, biases, weighted, monkeypa
     if weighted:
         weights = np.random.default_rng(1).uniform(0.3, 3, len(weights))
         rows = replace(rows, weights=weights)
-    entries = Observations.of(X, y, rows.used)
+    entries = Observations.from_arrays(X, y, rows.used)
     own_weights = weights[X[:, 0]]
     for mode in range(rows.n_modes):
-        found, _ = update(rows, entries, mode, n_threads=2)
+        found, _ = solve_mode(rows, entries, mode, n_threads=2)
         pairs = [expected(rows, at, (mode,)) for at in X]
         for r, known in enumerate(rows.means[mode]):
             here = X[:, mode] == r
@@ -116,7 +116,7 @@ def test_rows_and_core_are_those_of_enumeration(case, biases, weighted, monkeypa
     gram, right = np.zeros((n_core, n_core)), np.zeros(n_core)
     for at, value, weight in zip(X, y, own_weights, strict=True):
         square, mean, others = np.ones((1, 1)), np.ones(1), 0.0
-        for column in [None, *np.flatnonzero(rows.single)]:
+        for column in [None, *np.flatnonzero(rows.in_one_mode)]:
             cross = np.ones(1)
             for mode, r in enumerate(at):
                 terms, second = rows.terms_of(mode), moment_of(rows, mode, r)
@@ -142,7 +142,7 @@ def test_rows_and_core_are_those_of_enumeration(case, biases, weighted, monkeypa
 
 def test_a_core_in_blocks_comes_to_the_same_mean(monkeypatch):
     rows, X, y = random_state(*SHAPES["three"])
-    entries = Observations.of(X, y, rows.used)
+    entries = Observations.from_arrays(X, y, rows.used)
     whole = rows.with_core(entries, False).posterior_core.mean
     monkeypatch.setattr(*POINTS["block of the core"], 5)
     for _ in range(200):
@@ -154,8 +154,8 @@ def test_a_core_in_blocks_comes_to_the_same_mean(monkeypatch):
 @pytest.mark.parametrize("case", SHAPES)
 def test_sums_over_parts_add_up(case):
     rows, X, y = random_state(*SHAPES[case])
-    halves = [Observations.of(X[k::2], y[k::2], rows.used) for k in range(2)]
-    whole = Observations.of(X, y, rows.used)
+    halves = [Observations.from_arrays(X[k::2], y[k::2], rows.used) for k in range(2)]
+    whole = Observations.from_arrays(X, y, rows.used)
     for mode in range(rows.n_modes):
         every = slice(0, len(rows.means[mode]))
         parts = [rows.summing(half, mode)(every) for half in halves]
@@ -237,7 +237,7 @@ def largest_one(shape, ranks, share, seed):
 
 def entries_at(mask, tensor):
     used = [np.arange(size) for size in mask.shape]
-    return Observations.of(np.argwhere(mask), tensor[mask], used)
+    return Observations.from_arrays(np.argwhere(mask), tensor[mask], used)
 
 
 def fitted(mask, tensor, ranks, **options):
@@ -300,7 +300,7 @@ def test_new_entries_are_taken_in():
     model = fitted(early[:11], truth[:11], (2, 2, 2))
     late = np.argwhere(~early)
     values = truth[tuple(late[::2].T)]
-    grown = updated(model, late[::2], values, n_sweeps=5)
+    grown = add_entries(model, late[::2], values, n_sweeps=5)
     assert_allclose(grown.predict(late[1::2]), truth[tuple(late[1::2].T)], atol=1e-3)
     # What the new entries do not touch stays as it is.
     assert_array_equal(grown.means[0][:11], model.means[0])

@@ -332,10 +332,13 @@ def test_numbers_of_levels_stand_for_their_values(n_modes, n_bits):
     found = UnitEntries(where, numbers, levels)
     expected = UnitEntries(where, levels[numbers])
     some = first + np.array([3, 11, 39])
-    for one, other in ((found, expected), (found.of(some), expected.of(some))):
+    for one, other in (
+        (found, expected),
+        (found.only_of(some), expected.only_of(some)),
+    ):
         for name in ("units", "starts", "others", "values", "orders"):
             assert_array_equal(getattr(one, name), getattr(other, name))
-    assert_array_equal(found.of(some).units, some)
+    assert_array_equal(found.only_of(some).units, some)
     assert found.__sizeof__() < expected.__sizeof__()
 
 
@@ -513,19 +516,30 @@ def rows_example(n=200, *, n_biases=1, noise=0.5, seed=0, size=3, covariance=Non
 
 
 def rows_from_sums(
-    sums, weights, moment, noise, residual, centre, own, covariance, *, learn=True
+    sums,
+    weights,
+    moment,
+    noise,
+    residual,
+    centre,
+    own,
+    covariance,
+    *,
+    update_covariance=True,
 ):
     """Rows from the sums of one release, around rows of zeros."""
     known = row_information(sums, weights, moment, noise, residual, np.zeros_like(sums))
     centre = np.broadcast_to(centre, sums.shape)
-    return rows_from_information(*known, centre, own, covariance, learn=learn)
+    return rows_from_information(
+        *known, centre, own, covariance, update_covariance=update_covariance
+    )
 
 
 @pytest.mark.parametrize("n_biases", [0, 1])
 def test_rows_are_gaussian_posteriors(n_biases):
     """By conditioning the joint Gaussian law of a row and its sums."""
     *of, truth = rows_example(n_biases=n_biases)
-    means, stated, covariance = rows_from_sums(*of, learn=False)
+    means, stated, covariance = rows_from_sums(*of, update_covariance=False)
     sums, weights, moment, noise, residual, centre, _, given = of
     assert_array_equal(covariance, given)
     prior = np.zeros((3, 3))
@@ -552,17 +566,25 @@ def test_rows_with_much_and_with_no_information():
     least = np.linalg.solve(moment, sums.T).T / weights[:, np.newaxis]
     exact = rows_from_sums(
         sums, weights, moment, 0.0, 1e-10 * residual, centre, own, covariance,
-        learn=False,
+        update_covariance=False,
     )  # fmt: skip
     assert_allclose(exact[0], least, rtol=1e-4, atol=1e-5)
     none = rows_from_sums(
-        sums, weights, moment, 1e14, residual, centre, own, covariance, learn=True
+        sums,
+        weights,
+        moment,
+        1e14,
+        residual,
+        centre,
+        own,
+        covariance,
+        update_covariance=True,
     )
     assert_allclose(none[0], np.broadcast_to(centre, sums.shape), atol=1e-4)
     assert_allclose(none[2], covariance, rtol=0.05, atol=1e-3)
     empty = rows_from_sums(
         0 * sums, 0 * weights, moment, 1.0, 0 * residual, centre, own, covariance,
-        learn=False,
+        update_covariance=False,
     )  # fmt: skip
     assert_allclose(empty[0], np.broadcast_to(centre, sums.shape), rtol=1e-12)
 
@@ -581,7 +603,7 @@ def test_the_covariance_of_rows_is_learned(n_biases):
     means, _, found = rows_from_sums(*of, 0.03 * np.eye(2))
     assert_allclose(found, truth, rtol=0.25)
     # And is put to use: rows are nearer to the truth than with the prior at the start.
-    fixed, *_ = rows_from_sums(*of, 0.03 * np.eye(2), learn=False)
+    fixed, *_ = rows_from_sums(*of, 0.03 * np.eye(2), update_covariance=False)
     assert np.mean((means - rows) ** 2) < np.mean((fixed - rows) ** 2)
 
 

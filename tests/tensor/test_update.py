@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from sktensordp.tensor import Observations, continued, updated
+from sktensordp.tensor import Observations, add_entries, run_sweeps
 from tests.support.tensors import covariance_of, fit_of, random_problem
 
 pytestmark = pytest.mark.thorough
@@ -61,14 +61,14 @@ def assert_fixed_point(model, found, coordinates, values, atol):
 def test_sweeps_converge_to_the_mean_field_equations(shape, rank, biases, smooth_modes):
     model = fitted(shape, rank=rank, biases=biases, smooth_modes=smooth_modes)
     coordinates, values = random_problem(shape, 30)
-    found = updated(model, coordinates, values, n_sweeps=300)
+    found = add_entries(model, coordinates, values, n_sweeps=300)
     assert_fixed_point(model, found, coordinates, values, atol=1e-7)
 
 
 def test_the_noise_of_a_batch_may_be_another():
     model = fitted((7, 6))
     coordinates, values = random_problem((7, 6), 30)
-    found = updated(model, coordinates, values, n_sweeps=300, noise=3.0)
+    found = add_entries(model, coordinates, values, n_sweeps=300, noise=3.0)
     noisy = replace(model, noise=3.0)
     assert_fixed_point(noisy, found, coordinates, values, atol=1e-7)
     assert found.noise == model.noise
@@ -80,7 +80,7 @@ def test_rows_without_news_stay_as_they_are(dtype, smooth_modes):
     model = fitted((9, 8, 7), dtype=dtype, smooth_modes=smooth_modes)
     copies = [m.copy() for m in (*model.means, *model.covariances)]
     coordinates, values = random_problem((3, 8, 5), 6)
-    found = updated(model, coordinates, values, n_sweeps=3)
+    found = add_entries(model, coordinates, values, n_sweeps=3)
     for mode in range(3):
         others = np.setdiff1d(np.arange(9 - mode), coordinates[:, mode])
         assert len(others)
@@ -100,7 +100,7 @@ def test_rows_without_news_stay_as_they_are(dtype, smooth_modes):
 def test_new_indices_start_at_the_unknown_row_with_the_variance_of_the_prior():
     model = fitted((7, 6), scale=2.0)
     coordinates = np.array([[9, 2], [3, 8]])
-    found = updated(model, coordinates, np.ones(2), n_sweeps=2)
+    found = add_entries(model, coordinates, np.ones(2), n_sweeps=2)
     assert found.shape == (10, 9)
     # Indices between the old ones and the one that was seen have no rows.
     assert found.used[0].tolist() == [*range(7), 9]
@@ -129,7 +129,7 @@ def test_new_indices_start_at_the_unknown_row_with_the_variance_of_the_prior():
 
 def test_new_rows_of_a_smooth_mode_continue_it():
     model = fitted((7, 9), smooth_modes=(1,), scale=2.0)
-    found = updated(model, np.array([[3, 12]]), np.ones(1), n_sweeps=2)
+    found = add_entries(model, np.array([[3, 12]]), np.ones(1), n_sweeps=2)
     assert found.used[1].tolist() == list(range(13))
     held, mu = model.fixed[1], model.prior_mean[1]
     total = model.precision[1] + model.tie[1]
@@ -155,7 +155,7 @@ def test_new_users_keep_the_features_of_items():
         where, rng.standard_normal(500), (30, 20), rank=0, features=features
     )
     new = np.array([[3, 7], [30, 20]])
-    found = updated(model, new, np.array([2.0, 0.5]), n_sweeps=2)
+    found = add_entries(model, new, np.array([2.0, 0.5]), n_sweeps=2)
     assert_array_equal(found.factors[1][:-1, 2:], features[:-1])
     assert_array_equal(found.factors[1][-1, 2:], features[-1])
     moved = found.factors[0][:-1] != model.factors[0]
@@ -170,7 +170,7 @@ def test_the_update_does_not_depend_on_units(scale):
     coordinates, values = random_problem((7, 6), 30)
     at = np.array(list(itertools.product(range(-1, 7), range(-1, 6))))
     one, other = (
-        updated(fitted((7, 6), scale=s), coordinates, s * values, n_sweeps=5)
+        add_entries(fitted((7, 6), scale=s), coordinates, s * values, n_sweeps=5)
         for s in (1.0, scale)
     )
     assert_allclose(other.predict(at), scale * one.predict(at), rtol=1e-5)
@@ -211,7 +211,7 @@ def errors_of_updating(seed, dtype):
         fit_of(coordinates[g], values[g], truth.shape, scale=2.0, max_iter=100)[0]
         for g in (~late, np.ones_like(late))
     )
-    later = updated(early, coordinates[late], values[late], n_sweeps=5)
+    later = add_entries(early, coordinates[late], values[late], n_sweeps=5)
     hardly, found = at[:, 0] >= 55, []
     for model in (early, later, everything):
         square = (model.predict(at) - truth[tuple(at.T)]) ** 2
@@ -239,7 +239,7 @@ def test_many_updates_stay_finite_and_shrink_the_variance(smooth_modes):
     values = model.predict(coordinates)
     start = model.variance(coordinates)[0]
     for _ in range(100):
-        model = updated(model, coordinates, values, n_sweeps=2)
+        model = add_entries(model, coordinates, values, n_sweeps=2)
     for rows in (*model.means, *model.covariances):
         assert np.all(np.isfinite(rows))
     assert np.all(model.variance(coordinates)[0] < 0.25 * start)
@@ -252,10 +252,10 @@ def test_many_updates_stay_finite_and_shrink_the_variance(smooth_modes):
 def test_sweeps_can_be_divided(scale, smooth_modes):
     model = fitted((7, 6), scale=scale, smooth_modes=smooth_modes)
     coordinates, values = random_problem((7, 6), 300)
-    entries = Observations.of(coordinates, scale * values, model.used)
-    at_once = continued(model, entries, n_sweeps=7)
-    first = continued(model, entries, n_sweeps=3)
-    then = continued(first, entries, n_sweeps=4)
+    entries = Observations.from_arrays(coordinates, scale * values, model.used)
+    at_once = run_sweeps(model, entries, n_sweeps=7)
+    first = run_sweeps(model, entries, n_sweeps=3)
+    then = run_sweeps(first, entries, n_sweeps=4)
     for mode in range(2):
         tiny = 1e-12 * abs(at_once.means[mode]).max()
         assert_allclose(then.means[mode], at_once.means[mode], rtol=1e-9, atol=tiny)

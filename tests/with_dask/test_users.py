@@ -58,7 +58,7 @@ def assert_same(parts, one):
     assert parts.perturbation_ == one.perturbation_
     assert parts.shape_ == one.shape_
     assert parts.offset_ == one.offset_
-    assert parts.noise_variance_ == one.noise_variance_
+    assert parts.model_variance_ == one.model_variance_
     for found, expected in zip(parts.factors_, one.factors_, strict=True):
         if expected is None:
             assert found is None

@@ -1,1 +1,1 @@
-"""Measurements: what turns private values into a release, one module for each."""
+"""Measurements, which turn private values into a release: one module for each."""

@@ -1,11 +1,11 @@
-"""The choice of a measurement, and what is known of it before any fit."""
+"""The choice of a measurement, and its expected error before any fit."""
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..._validation import check_coordinates, shape_of
 from ...measure import SharedNoise, planned_event
@@ -13,8 +13,9 @@ from ...privacy import PrivacyGuarantee
 from .._checks import check_input
 from .._domain import Domain
 from .._entries import Entries, extent
-from .._own_rows import for_own_eyes
+from .._own_rows import with_own_answers
 from .._problem import Problem, declared_shape, domain_of, unit_of
+from .._sources import CompletionParameters
 from .._values import entry_guarantee, guarantee_without_noise, plan_entry_randomizer
 from ._expectation import Expectation, Variances, n_features_of
 from ._gradient import GradientPerturbation
@@ -26,14 +27,14 @@ from .units._expected import expected_unit_rmse
 from .units._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
 
 _PLANNED = "upper bound from the budget"
-_OF_ENTRIES: dict[str, Any] = {
+_OF_ENTRIES: dict[str, type[Measurement]] = {
     "input": InputPerturbation,
     "gradient": GradientPerturbation,
     "output": OutputPerturbation,
     "statistics": StatisticsPerturbation,
     "sums": SumsPerturbation,
 }
-# Those whose expected error is known.
+# The perturbations with a known expected error.
 _WITH_EXPECTATION = ("auto", "input", "sums", "statistics")
 
 
@@ -44,13 +45,13 @@ def choose_measurement(
     unit: int | None,
     shared_noise: SharedNoise | None = None,
 ) -> Measurement:
-    """The measurement that randomises the values of a problem.
+    """Choose the measurement that randomises the values of a problem.
 
     Parameters
     ----------
     problem : Problem
     perturbation : str
-        "auto" takes the least expected error.
+        "auto" chooses the least expected error.
     unit : int or None
         Mode of the protected units; None protects single entries.
     shared_noise : SharedNoise, default=None
@@ -72,7 +73,7 @@ def choose_measurement(
     if len(eligible) > 1:
         variances = Variances.of_terms(problem, n_features_of(problem))
         expectation = Expectation(problem, variances)
-        # Of equal ones, the first.
+        # If several have the least error, the first.
         measurement = min(eligible, key=lambda each: each.expected_error(expectation))
     problem.entries.check_supported(measurement)
     return measurement
@@ -101,7 +102,7 @@ def expected_rmse(
     problem : Problem
         With biases, without smooth modes.
     perturbation : {"auto", "input", "sums", "statistics"}
-        "auto" is the one of the others with the least expected error.
+        "auto" is the perturbation with the least expected error.
     variance : float, default=None
         Variance of the values, in their units squared, if it is public. None takes the
         variance of ratings.
@@ -124,7 +125,7 @@ def expected_rmse(
 
 
 def error_by_epsilon(
-    estimator: Any, X: Any, n_units: int | None = None
+    estimator: CompletionParameters, X: ArrayLike, n_units: int | None = None
 ) -> Callable[[float], float]:
     """Expected error of a completion as a function of epsilon; no value is read.
 
@@ -144,39 +145,40 @@ def error_by_epsilon(
     """
     _check_expectation(estimator)
     if estimator.unit != "entry":
-        shape: Any = declared_shape(estimator)  # which has been checked
+        shape = declared_shape(estimator)
+        assert shape is not None
         entries = None
 
-        def expected(problem: Problem, perturbation: str, variance: Any) -> float:
+        def expected(
+            problem: Problem, perturbation: str, variance: float | None
+        ) -> float:
             noise = UnitPerturbation(problem, 0, perturbation).noise.noise_variance
             return expected_unit_rmse(
-                problem, len(X), perturbation, noise, variance, n_units
+                problem, n_entries, perturbation, noise, variance, n_units
             )
 
-        if shape_of(X, "X")[1:] != (len(shape),):
+        n_entries, *n_columns = shape_of(X, "X") or (0,)
+        if n_columns != [len(shape)]:
             raise ValueError(
                 f"X must have shape (n_entries, {len(shape)}), a column for each mode."
             )
     else:
-        X = check_input(estimator, X, ensure_min_features=2)
+        given = check_input(estimator, X, ensure_min_features=2)
         name, declared = type(estimator).__name__, declared_shape(estimator)
-        where = check_coordinates(X, shape=declared, name=name)
+        where = check_coordinates(given, shape=declared, name=name)
         shape, expected = declared or extent(where), expected_rmse
         entries = Entries(where, None, shape)
-    problem = Problem.of(estimator, shape, entries)
-    options = {
-        "perturbation": estimator.perturbation,
-        "variance": _declared_variance(problem.domain),
-    }
+    problem = Problem.from_estimator(estimator, shape, entries)
+    name, variance = estimator.perturbation, _declared_variance(problem.domain)
 
     def error(epsilon: float) -> float:
-        return expected(replace(problem, epsilon=float(epsilon)), **options)
+        return expected(replace(problem, epsilon=float(epsilon)), name, variance)
 
     return error
 
 
-def _check_expectation(estimator: Any) -> None:
-    """Refuse estimators with no known expectation, or with undeclared quantities."""
+def _check_expectation(estimator: CompletionParameters) -> None:
+    """Refuse estimators without a known expectation, or with undeclared quantities."""
     name = type(estimator).__name__
     if estimator.perturbation not in _WITH_EXPECTATION:
         raise ValueError(
@@ -208,7 +210,7 @@ def _declared_variance(domain: Domain) -> float | None:
     return float(prior @ (levels - prior @ levels) ** 2)
 
 
-def planned_guarantee(completion: Any) -> PrivacyGuarantee:
+def planned_guarantee(completion: CompletionParameters) -> PrivacyGuarantee:
     """Guarantee of any fit with these parameters, before any data are seen."""
     from ...privacy.accounting._events import PureDpEvent
 
@@ -216,17 +218,17 @@ def planned_guarantee(completion: Any) -> PrivacyGuarantee:
     epsilon, delta = float(completion.epsilon), float(completion.delta)
     perturbation = completion.perturbation
     is_public = domain.is_declared and (unit is None or completion.shape is not None)
-    void_for = None if is_public else epsilon
+    claimed_epsilon = None if is_public else epsilon
     if unit is not None:
         if math.isinf(epsilon):
             return unit_guarantee_without_noise(unit)
         return unit_guarantee(
-            planned_event(epsilon, delta, within=epsilon),
+            planned_event(epsilon, delta, total_epsilon=epsilon),
             unit,
             "sums" if perturbation == "sums" else "statistics",
             delta=delta,
             domain=domain,
-            void_for=void_for,
+            claimed_epsilon=claimed_epsilon,
         )
     if math.isinf(epsilon):
         return guarantee_without_noise()
@@ -242,6 +244,6 @@ def planned_guarantee(completion: Any) -> PrivacyGuarantee:
             "are.",
             _PLANNED,
             delta=stated,
-            void_for=void_for,
+            claimed_epsilon=claimed_epsilon,
         )
-    return for_own_eyes(guarantee) if completion.personal else guarantee
+    return with_own_answers(guarantee) if completion.personal else guarantee

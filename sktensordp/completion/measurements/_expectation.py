@@ -1,13 +1,13 @@
-"""Expected errors of fits to what was measured, computed from public quantities alone.
+"""Expected errors of fits to measurements, computed from public quantities alone.
 
 The expectation assumes that a value is the sum of an offset, a bias for each mode, an
 interaction of rank 5 at most, the weights that its row of the first mode gives to the
 pattern features, and a residual, with the variances below. How much of each term a
 perturbation recovers depends on the numbers of entries in the rows and on the variance
 of the noise.
-Perturbations are compared by the expected squared error of the unrecovered rest,
-averaged over the observed entries. Expected errors reported to users are for values in
-the same proportions, scaled to the variance of ratings.
+Perturbations are compared by the expected squared error of the unrecovered terms,
+averaged over the observed entries. The expected errors that users see assume the same
+proportions, scaled to the variance of ratings.
 
 For the interaction, the recovered share q of a row solves
 q = 1 - 1 / (1 + n V q' / D). Here n is the number of entries of the row, V the variance
@@ -20,7 +20,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,13 +31,13 @@ from .._problem import Problem
 _RESIDUAL = 0.15
 # Variance of the weight that a row of the first mode gives to one feature.
 _OF_FEATURE = 0.002
-# Variances of the biases of items and of users, where users are answered from their own
+# Variances of the biases of items and of users, if users are answered from their own
 # values: features of items then explain part of the items' biases.
 _OWN_BIASES = 0.02, 0.06
 # Variance of ratings.
 _OF_RATINGS = 0.22
 # Largest number of terms among which the interaction is divided: a fit switches off
-# terms beyond.
+# further terms.
 _MOST_TERMS = 5
 # Share of the interaction that a fit recovers at its start.
 SHARE_AT_START = 0.05
@@ -51,9 +50,9 @@ class Variances:
     Attributes
     ----------
     bias : float
-        Of one mode other than the first.
+        Variance of the biases of one mode other than the first.
     first_bias : float
-        Of the first mode.
+        Variance of the biases of the first mode.
     interaction, weights, residual : float
     """
 
@@ -111,47 +110,51 @@ class Expectation:
 
     @cached_property
     def _counts(self) -> list[NDArray[np.float64]]:
-        """Numbers of entries of the rows; those without any have no weight."""
+        """Numbers of entries of the rows; rows without entries have no weight."""
         counts = self.problem.entries.counts
         return [of_mode[of_mode > 0].astype(float) for of_mode in counts]
 
     @property
     def _biases(self) -> list[float]:
         """Assumed variances of the biases, by mode."""
-        of, n_others = self.variances, len(self._counts) - 1
-        return [of.first_bias, *[of.bias] * n_others]
+        variances, n_others = self.variances, len(self._counts) - 1
+        return [variances.first_bias, *[variances.bias] * n_others]
 
-    def _unexplained(self, weights: float, n_features: int, information: Any) -> float:
-        """What is not recovered of weights, given what one feature alone would get."""
+    def _unexplained(
+        self, weights: float, n_features: int, information: NDArray[np.float64]
+    ) -> float:
+        """Unrecovered variance of weights, given a single feature's information."""
         of_each = information / n_features
         return _average(self._counts[0], 1 / (1 / weights + of_each))
 
     def of_values(self, noise: float) -> float:
         """Error of a fit to values, each with noise of this variance."""
-        of = self.variances
+        variances = self.variances
         start = [SHARE_AT_START] * 2 + [1.0] * (len(self._counts) - 2)
-        shares = self._recovered_shares(noise + of.residual, start, (0, 1))
-        unrecovered = of.interaction * (1 - math.prod(shares))
-        around = [noise + unrecovered + of.residual] * len(self._counts)
+        shares = self._recovered_shares(noise + variances.residual, start, (0, 1))
+        unrecovered = variances.interaction * (1 - math.prod(shares))
+        around = [noise + unrecovered + variances.residual] * len(self._counts)
         if self.problem.is_personal:
             # Users' own rows are fitted last, to values without noise.
-            shares = self._recovered_shares(of.residual, shares, (0,))
-            unrecovered = of.interaction * (1 - math.prod(shares))
-            around[0] = unrecovered + of.residual
+            shares = self._recovered_shares(variances.residual, shares, (0,))
+            unrecovered = variances.interaction * (1 - math.prod(shares))
+            around[0] = unrecovered + variances.residual
         error = unrecovered
         for mode, counts in enumerate(self._counts):
             information = counts / around[mode]
             error += _average(counts, 1 / (1 / self._biases[mode] + information))
-        if of.weights:
+        if variances.weights:
             n_features, information = n_features_of(self.problem), self._counts[0]
-            error += self._unexplained(of.weights, n_features, information / around[0])
+            error += self._unexplained(
+                variances.weights, n_features, information / around[0]
+            )
         return error
 
     def of_sums(self, noise: float, noise_of_weights: float | None = None) -> float:
         """Error of biases from noisy sums, and of weights if they are released too."""
-        of = self.variances
-        around_model = of.residual + of.interaction
-        around_biases, error = around_model + of.weights, of.interaction
+        variances = self.variances
+        around_model = variances.residual + variances.interaction
+        around_biases, error = around_model + variances.weights, variances.interaction
         noises = [noise] * len(self._counts)
         if self.problem.is_personal:
             # Users' own rows follow from values without noise.
@@ -160,13 +163,13 @@ class Expectation:
             information = counts**2 / (counts * around_biases + noises[mode])
             error += _average(counts, 1 / (1 / self._biases[mode] + information))
         if noise_of_weights is None:
-            return error + of.weights
-        few = self.problem.features.few.shape[1]
-        counts = self._counts[0] / few
-        information = few * counts**2 / (counts * around_model + noise_of_weights)
-        weights = of.weights * few / n_features_of(self.problem)
-        error += of.weights - weights
-        return error + self._unexplained(weights, few, information)
+            return error + variances.weights
+        n_clear = self.problem.features.clear.shape[1]
+        counts = self._counts[0] / n_clear
+        information = n_clear * counts**2 / (counts * around_model + noise_of_weights)
+        weights = variances.weights * n_clear / n_features_of(self.problem)
+        error += variances.weights - weights
+        return error + self._unexplained(weights, n_clear, information)
 
     def _recovered_shares(
         self, around_model: float, shares: Sequence[float], modes: Sequence[int]
@@ -180,9 +183,9 @@ class Expectation:
         around_model : float
             Variance of the values around the model, apart from the interaction.
         shares : sequence of float
-            Where to start.
+            Starting values.
         modes : sequence of int
-            The modes whose rows are fitted, of the first two.
+            The modes, among the first two, whose rows are fitted.
         """
         interaction, shares = self.variances.interaction, list(shares)
         if not interaction:
@@ -198,11 +201,11 @@ class Expectation:
 
 
 def n_features_of(problem: Problem) -> int:
-    """Number of features that values are taken to depend on.
+    """Number of features on which values are assumed to depend.
 
-    Noise lets few of them be used, but own rows of users, which have none, use all.
+    With noise, a fit can use few of them; users' own rows have no noise and use all.
     """
-    features = problem.features.all if problem.is_personal else problem.features.few
+    features = problem.features.all if problem.is_personal else problem.features.clear
     return features.shape[1]
 
 

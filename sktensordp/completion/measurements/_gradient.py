@@ -5,8 +5,8 @@ are the derivatives of the prediction by all parameters together: biases, factor
 the core of a Tucker decomposition. J_e is a function of earlier releases. Each gradient
 is clipped to length C as a whole, so replacing one value moves the sum of all gradients
 by at most 2 C. Every iteration adds Gaussian noise to all coordinates of that sum, and
-every iteration is accounted for. The sums go through the door over 2 C, where an entry
-contributes a vector of a length of at most 1/2 (`EntrySums` adds no other).
+every iteration is accounted for. The sums go through the door divided by 2 C, so an
+entry contributes a vector of length at most 1/2 (`EntrySums` adds no other).
 
 This is Algorithm 2 of Wei, Li, Mao and Wang (2022), corrected: the paper adds noise to
 one factor of three and does not count the iterations.
@@ -38,14 +38,14 @@ from .._entries import Entries
 from .._problem import Problem
 from .._values import entry_guarantee, guarantee_without_noise
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
-from ._sums import SHARE_OF_MEAN, MeanPerturbation
+from ._sums import SHARE_OF_MEAN, MeanPerturbation, ReleasedSums
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 # C: the largest norm of an entry's gradient, with values in half ranges.
 CLIP = 0.5
-# Numbers of an array of derivatives in memory.
+# Largest size of an array of derivatives in memory.
 _CHUNK = 2**20
 # Standard deviation of the factors at the start.
 _START_SCALE = 0.2
@@ -56,29 +56,29 @@ _SOURCE = (
 
 
 class _Released(NamedTuple):
-    """The released mean, and what follows from the released gradients.
+    """The released mean, and the results of the released gradients.
 
     Attributes
     ----------
     noisy_sum : tuple
-        What the measurement of the mean released.
+        The release of the measurement of the mean.
     offset : float
-        The mean that it estimated.
+        The mean estimated from it.
     parameters : list of ndarray
-        By block, after the descent.
+        The parameters of each block after the descent.
     n_iter : int
     dtype : dtype
         Type of the values.
     """
 
-    noisy_sum: Any
+    noisy_sum: ReleasedSums
     offset: float
     parameters: list[NDArray[np.floating]]
     n_iter: int
     dtype: np.dtype[Any]
 
 
-class GradientPerturbation(Measurement):
+class GradientPerturbation(Measurement[Entries, _Released]):
     """Randomise the sum of all clipped gradients in every iteration."""
 
     name = "gradient"
@@ -95,14 +95,14 @@ class GradientPerturbation(Measurement):
     @cached_property
     def _noise(self) -> NoisySums:
         problem = self.problem
-        shapes = _Blocks.of(problem).shapes
+        shapes = _Blocks.from_problem(problem).shapes
         return plan_gaussian_sums(
             (1 - SHARE_OF_MEAN) * problem.epsilon,
             problem.delta,
-            within=problem.epsilon,
+            total_epsilon=problem.epsilon,
             n_releases=problem.max_iter,
             n_cells=problem.max_iter * sum(math.prod(shape) for shape in shapes),
-            n_changed=sum(n_columns for _, n_columns in shapes),
+            n_moved=sum(n_columns for _, n_columns in shapes),
             n_entries=problem.entries.n_entries,
         )
 
@@ -120,7 +120,7 @@ class GradientPerturbation(Measurement):
             f"Gaussian noise in each of {problem.max_iter} iterations; {ALL_ELSE}",
             _SOURCE,
             delta=problem.delta,
-            void_for=problem.void_for,
+            claimed_epsilon=problem.claimed_epsilon,
         )
 
     @staticmethod
@@ -131,7 +131,9 @@ class GradientPerturbation(Measurement):
         from ...privacy.accounting._events import PureDpEvent
 
         mean = PureDpEvent(SHARE_OF_MEAN * epsilon)
-        noise = planned_event((1 - SHARE_OF_MEAN) * epsilon, delta, within=epsilon)
+        noise = planned_event(
+            (1 - SHARE_OF_MEAN) * epsilon, delta, total_epsilon=epsilon
+        )
         return dp_event.ComposedDpEvent([mean, noise])
 
     def measure(
@@ -157,11 +159,11 @@ class GradientPerturbation(Measurement):
         return _Released(noisy_sum, offset, descent.average(), n_iter, entries.dtype)
 
     def warn(self, released: _Released) -> None:
-        """Warn of what the mean tells."""
+        """Warn if the mean suggests a mistake."""
         self._mean.warn(released.noisy_sum)
 
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
-        """Make a model of the parameters."""
+        """Make a model from the parameters."""
         _, offset, parameters, n_iter, dtype = released
         problem, scale = self.problem, self.problem.domain.scale
         model: dict[str, Any] = {}
@@ -169,16 +171,16 @@ class GradientPerturbation(Measurement):
             of_modes = parameters[: len(problem.shape)]
             model["biases"] = [scale * np.append(own[:, 0], 0.0) for own in of_modes]
         if problem.form:
-            first, *others = _Blocks.of(problem).factors(parameters)
+            first, *others = _Blocks.from_problem(problem).factors(parameters)
             model["blocks"] = [scale * first, *others]
         variance = RESIDUAL_VARIANCE * scale**2
         fitted = problem.form.point_model(problem.shape, variance, dtype, **model)
         fitted = fitted.with_average_rows(problem.entries.counts)
-        return Outcome(fitted, offset, n_iter)
+        return Outcome(fitted, offset, n_iter, has_estimated_variance=False)
 
 
 class _Blocks(NamedTuple):
-    """The blocks of a form. Those of modes begin with a column of biases, if any.
+    """The blocks of a form. Blocks of modes begin with a column of biases, if any.
 
     Attributes
     ----------
@@ -194,8 +196,8 @@ class _Blocks(NamedTuple):
     shapes: list[tuple[int, int]]
 
     @classmethod
-    def of(cls, problem: Problem) -> "_Blocks":
-        """The blocks of a problem; biases alone are a CP without terms, and no core."""
+    def from_problem(cls, problem: Problem) -> "_Blocks":
+        """The blocks of a problem; biases alone are a CP without terms or core."""
         form, n_modes = problem.form or CPForm(0), len(problem.shape)
         blocks = form.blocks(problem.shape)
         n_biases = [int(problem.biases and k < n_modes) for k in range(len(blocks))]
@@ -209,24 +211,24 @@ class _Blocks(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GradientQuestion:
-    """The sums of gradients that come next. Everything in it is public.
+    """The question for the next sums of gradients. Everything in it is public.
 
     Attributes
     ----------
     sums : tuple of EntrySums
     descent : _Descent
-        Where the descent has come to.
+        The current state of the descent.
     """
 
     sums: tuple[EntrySums]
     descent: "_Descent"
 
-    many = 1
+    chunks_at_once = 1
 
     def add(
         self, residuals: NDArray[np.floating], *totals: NDArray[np.float64]
     ) -> None:
-        """Add what entries contribute to all blocks, from their residuals."""
+        """Add the contributions of entries to all blocks, from their residuals."""
         descent = self.descent
         for part in descent.chunks():
             parts = descent.contributions(part, residuals[part])
@@ -238,9 +240,10 @@ class _Descent:
     """Descent of biases, factors and core along noisy gradients, in half ranges."""
 
     def __init__(self, problem: Problem, noise_variance: float) -> None:
-        self._blocks, self.clip = _Blocks.of(problem), CLIP
+        self._blocks, self.clip = _Blocks.from_problem(problem), CLIP
         form, every_n_biases, shapes = self._blocks
         self.shapes = shapes
+        assert isinstance(problem.entries, Entries)
         self.rows = form.rows(problem.entries.coordinates)
         self._n_averaged = (problem.max_iter + 1) // 2
         self._averaged: list[list[NDArray[np.floating]]] = []
@@ -257,8 +260,8 @@ class _Descent:
             scale = _START_SCALE * (block < len(problem.shape))
             start = scale * generator.standard_normal(shape) + centre
             self.parameters.append(np.where(is_bias, 0.0, start))
-            # With a wider prior, the core would take over the scale that the factors'
-            # prior denies them.
+            # With a wider prior, the core would take over the scale that the prior
+            # keeps the factors from having.
             variance = np.where(is_bias, BIAS_VARIANCE, 0.04)
             self._priors.append((centre, variance))
 
@@ -296,7 +299,7 @@ class _Descent:
     def contributions(
         self, chunk: slice, values: NDArray[np.floating]
     ) -> list[NDArray[np.floating]]:
-        """Clipped gradients over 2 C, which have a length of at most 1/2, by block."""
+        """Clipped gradients divided by 2 C, of length at most 1/2, by block."""
         found = [self._derivative(block, chunk) for block in range(len(self.rows))]
         squares = [(derivative**2).sum(axis=1) for derivative in found]
         length = np.maximum(np.sqrt(sum(squares)), 1e-100)
@@ -308,7 +311,7 @@ class _Descent:
         return found
 
     def move(self, sums: list[NDArray[np.float64]]) -> None:
-        """Take one step along the noisy gradients, over the public curvature."""
+        """Take one step along the noisy gradients, divided by the public curvature."""
         pairs = enumerate(zip(self.rows, self.shapes, strict=True))
         curvatures = [
             row_sums(rows, shape, partial(self._squares, block))

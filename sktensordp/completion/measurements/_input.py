@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from ..._random import NoiseStreams
 from ...privacy import PrivacyGuarantee
 from ...tensor import (
     Observations,
+    ObservedValues,
     Rows,
     TableLikelihood,
     TuckerForm,
@@ -21,14 +22,17 @@ from ...tensor import (
     rescaled,
 )
 from .._likely_mistakes import warn_of_edge
-from .._own_rows import kept_values
+from .._local import LocalValues
+from .._own_rows import NoisyValues, kept_values
+from .._sources import DrawnValues, ObservedEntries
 from .._values import EntryRandomizer, plan_entry_randomizer
+from ._expectation import Expectation
 from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._residual_variance import residual_variance
 
 
 class _Fit(NamedTuple):
-    """A fitted model, and what it was fitted to.
+    """A fitted model, and the values that it was fitted to.
 
     Attributes
     ----------
@@ -39,10 +43,10 @@ class _Fit(NamedTuple):
     likelihood : TableLikelihood or None
     """
 
-    model: Any
+    model: Rows
     n_iter: int
     offset: float
-    entries: Any
+    entries: ObservedValues
     likelihood: TableLikelihood | None
 
 
@@ -56,11 +60,11 @@ class _Released(NamedTuple):
         Their mean.
     """
 
-    draws: Any
+    draws: DrawnValues
     mean: float
 
 
-class InputPerturbation(Measurement):
+class InputPerturbation(Measurement[ObservedEntries, _Released]):
     """Randomise every value, then fit the model to the randomised values."""
 
     name = "input"
@@ -71,7 +75,7 @@ class InputPerturbation(Measurement):
 
     @property
     def _ranks(self) -> tuple[int, ...] | None:
-        """Ranks of a Tucker; None for a CP, as which biases alone are fitted, too."""
+        """Ranks of a Tucker model; None for a CP, which also fits biases alone."""
         form = self.problem.form
         return form.ranks if isinstance(form, TuckerForm) and form else None
 
@@ -91,7 +95,7 @@ class InputPerturbation(Measurement):
         return self.problem.max_iter
 
     def measure(
-        self, entries: Any, streams: NoiseStreams | None, on_sweep: OnSweep
+        self, entries: ObservedEntries, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> _Released:
         """Randomise the values."""
         draws = entries.randomized(self.randomizer, streams)
@@ -106,9 +110,10 @@ class InputPerturbation(Measurement):
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
         """Fit the model to the randomised values."""
         problem, (draws, mean) = self.problem, released
-        # Before entries are grouped, since the search for a pattern needs memory.
+        # This comes before entries are grouped, since the search for a pattern needs
+        # memory.
         known = problem.features
-        features = known.all if self._ranks is None else known.few
+        features = known.all if self._ranks is None else known.clear
         offset = float(np.clip(mean, *problem.domain.bounds))
         fit = self._fit(draws, offset, features, on_sweep)
         if not problem.biases:
@@ -123,8 +128,8 @@ class InputPerturbation(Measurement):
         noise = self.randomizer.noise_variance
         return Outcome(model, fit.offset, fit.n_iter, residual, noise, kept_values=kept)
 
-    def _kept_values(self, fit: _Fit) -> Any:
-        """The values of a fit as they are kept, in the order of their entries."""
+    def _kept_values(self, fit: _Fit) -> NoisyValues | LocalValues | None:
+        """The values that a fit keeps, in the order of their entries."""
         if not isinstance(fit.entries, Observations):
             return None
         (of_first, *_), groups = fit.entries.values, fit.entries.groups
@@ -135,7 +140,7 @@ class InputPerturbation(Measurement):
 
     def _fit(
         self,
-        draws: Any,
+        draws: DrawnValues,
         offset: float,
         features: NDArray[np.float64],
         on_sweep: OnSweep | None,
@@ -161,7 +166,7 @@ class InputPerturbation(Measurement):
         )
         return _Fit(rescaled(rows, scale), n_iter, offset, entries, likelihood)
 
-    def expected_error(self, expectation: Any) -> float:
+    def expected_error(self, expectation: Expectation) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
         scale = self.problem.domain.scale**2
         residual = scale * expectation.variances.residual

@@ -7,7 +7,6 @@ leave-one-out prediction. Only randomised values are read, so this is post-proce
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,22 +16,24 @@ from scipy.special import log_ndtr
 from ...privacy.calibration._table import LevelTable
 from ...tensor import (
     Observations,
+    ObservedValues,
     Rows,
     TableLikelihood,
-    continued,
     rescaled,
+    run_sweeps,
     with_indices,
 )
 from ...tensor._priors import E_FOLDS
 from .._problem import Problem
+from .._sources import DrawnValues
 
 
 def residual_variance(
     problem: Problem,
     model: Rows,
     offset: float,
-    released: Any,
-    entries: Any,
+    released: DrawnValues,
+    entries: ObservedValues,
     likelihood: TableLikelihood | None = None,
 ) -> tuple[Rows, float]:
     """Variance of the raw values around the model.
@@ -52,23 +53,24 @@ def residual_variance(
     released : Draws or PartitionedDraws
         Randomised values.
     entries : object
-        The entries that the model was fitted to. They must not be used any more.
+        The entries that the model was fitted to. Do not use them afterwards.
     likelihood : TableLikelihood, default=None
-        The one that replaced values of `entries`, if any did.
+        The likelihood whose observations replaced values of `entries`, if any.
 
     Returns
     -------
     model : Rows
-        The same, but with the variance of the randomised values as its noise.
+        The model, with the variance of the randomised values as its noise.
     variance : float
     """
     randomizer = released.randomizer
-    # With so many values, the standard error is about a 500th of the noise variance.
+    # With this many values, the standard error is about a 500th of the noise variance.
     coordinates, drawn, signs = released.compared()
     noisy = randomizer.values_of(drawn, released.dtype).astype(float)
     mean = model.predict(coordinates).astype(float)
     known_share = None if likelihood is None else likelihood.known_share
-    fitted_to, known = noisy - offset, randomizer.noise_variance
+    fitted_to: NDArray[np.floating] = noisy - offset
+    known = randomizer.noise_variance
     if likelihood is not None and known_share is not None:
         fitted_to, _ = likelihood.observe(mean / problem.domain.scale, drawn)
         fitted_to *= problem.domain.scale
@@ -78,8 +80,8 @@ def residual_variance(
     # Half the standard deviation of an observation.
     move = 0.5 * math.sqrt(model.noise)
     moved = _moved(problem, model, entries, likelihood, move)
-    move = move * signs
-    response = move @ (moved.predict(coordinates) - mean) / (move @ move)
+    moves = move * signs
+    response = moves @ (moved.predict(coordinates) - mean) / (moves @ moves)
     leverage = linear * max(response, 0.0) / max(linear.mean(), 1e-300)
     kept = 1 - np.minimum(leverage, 0.95)
     # Distances of randomised values from the predictions that leave them out.
@@ -87,8 +89,7 @@ def residual_variance(
     variance = variance / kept
     width = 2 * problem.domain.scale
     limits = 1e-6 * width**2, 1.0 * width**2
-    # Median of the log-normal prior, for noise so heavy that randomised values hardly
-    # tell the variance.
+    # Median of the log-normal prior. It matters if heavy noise hides the variance.
     usual = 0.15 * problem.domain.scale**2
     noiseless = randomizer.noise_variance < 1e-9 * limits[0]
     if randomizer.mechanism is None or (noiseless and not randomizer.has_table):
@@ -115,17 +116,17 @@ def residual_variance(
 def _moved(
     problem: Problem,
     model: Rows,
-    entries: Any,
+    entries: ObservedValues,
     likelihood: TableLikelihood | None,
     move: float,
 ) -> Rows:
-    """The fit to values that are moved with random signs."""
+    """Fit to values that were moved by random signs."""
     scale = problem.domain.scale
-    # Where no term of a smooth mode is left, its rows without entries were dropped.
+    # If no term of a smooth mode is left, its rows without entries were dropped.
     rows = with_indices(rescaled(model, 1 / scale), entries.used)
     rows, entries = entries.with_rows(rows)
     entries, _ = entries.change_values(_moved_values, rows, likelihood, move / scale)
-    rows = continued(
+    rows = run_sweeps(
         entries.gathered(rows), entries, n_sweeps=4, n_threads=problem.n_threads
     )
     return rescaled(rows, scale)
@@ -134,10 +135,11 @@ def _moved(
 def _moved_values(
     rows: Rows, entries: Observations, likelihood: TableLikelihood | None, move: float
 ) -> tuple[NDArray[np.floating], tuple[()]]:
-    """Values, or what replaces those of a table, moved with random signs."""
-    outputs: Any = entries.outputs
-    signs: Any = entries.signs
+    """Move values, or the observations that replace them, by random signs."""
+    outputs, signs = entries.outputs, entries.signs
+    assert signs is not None
     if likelihood is not None and likelihood.known_share is not None:
+        assert outputs is not None
         values, _ = likelihood.observe(entries.fitted(rows), outputs)
     else:
         values = np.empty_like(entries.values[0])
@@ -146,9 +148,9 @@ def _moved_values(
 
 
 def _restated(model: Rows, before: float, known: float, noise: float) -> Rows:
-    """The model with the noise of randomised values in place of that of others.
+    """The model with the noise of the randomised values, not of their replacements.
 
-    Rows keep their shares of what is not known of the noise.
+    Rows keep their shares of the unknown part of the noise.
 
     Parameters
     ----------
@@ -175,7 +177,7 @@ def _squared_distances(
     The values were drawn from a table Q. A function w of the output with Q w = t is an
     unbiased estimate of t(level); among these, this takes the one of least variance for
     equally frequent levels. A squared distance combines three such functions. If the
-    table does not determine them, they are the least-squares solutions.
+    table does not determine these functions, they are the least-squares solutions.
     """
     levels, order = np.array(table.levels), np.argsort(table.outputs)
     centre = levels.mean()
@@ -214,7 +216,7 @@ def _least(
     limits: tuple[float, float],
     tolerance: float,
 ) -> float:
-    """The variance that costs least, by its logarithm; the prior adds to the cost."""
+    """The variance of least cost, by its logarithm; the prior adds to the cost."""
     result = minimize_scalar(
         lambda log: cost(log) + ((log - math.log(usual)) / E_FOLDS) ** 2 / 2,
         bounds=np.log(limits),

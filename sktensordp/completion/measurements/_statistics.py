@@ -3,10 +3,10 @@
 A block is the rows of one mode. They are fitted by ridge regression: the residuals of
 the biases are regressed on factors of the other modes that are public or were released
 before. The core of a Tucker decomposition is a block of one row, which holds all
-entries. With features of the rows of the second mode, the one block is the weights that
-the rows of the first mode give to them. Noise is added either to the right-hand sides
-of the normal equations or to their solutions. Both are linear in the residuals, with
-known weights:
+entries. With features of the rows of the second mode, there is one block: the weights
+that the rows of the first mode give to the features. Noise is added either to the
+right-hand sides of the normal equations or to their solutions. Both are linear in the
+residuals, with known weights:
 
     right-hand side   b_i = sum_e h_e r_e
     solution          u_i = sum_e M_i^-1 h_e r_e,   M_i = sum_e h_e h_e^T + lambda I
@@ -14,9 +14,9 @@ known weights:
 The residuals r_e are clipped to [-c, c]. Replacing one value changes only the sums of
 its own row, by at most 2 c max_e ||q_e||_1, where q_e is h_e or M_i^-1 h_e and the
 maximum is over the entries of the row. Laplace noise of that scale makes a block
-pure-DP; the proof is in doc/completion_proofs.md. The sums go through the door over
-these scales, where an entry contributes a vector of an L1 norm of at most 1/2
-(`EntrySums` adds no other).
+pure-DP; the proof is in doc/completion_proofs.md. The sums go through the door divided
+by these scales, so an entry contributes a vector of L1 norm at most 1/2 (`EntrySums`
+adds no other).
 """
 
 import math
@@ -38,48 +38,55 @@ from ...measure import (
     row_sums,
 )
 from ...privacy import PrivacyGuarantee
-from ...tensor import CPForm, TuckerForm, row_posterior
+from ...tensor import CPForm, Rows, TuckerForm, row_posterior
 from ...tensor._coordinates import present
 from ...tensor._priors import INTERACTION_VARIANCE
 from .._domain import Domain
 from .._entries import Entries
+from .._sources import ObservedEntries
 from .._values import entry_guarantee
+from ._expectation import Expectation
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
-from ._sums import SHARE_OF_MEAN, MeanPerturbation, SumsPerturbation
+from ._sums import (
+    SHARE_OF_MEAN,
+    MeanPerturbation,
+    ReleasedSums,
+    SumsPerturbation,
+)
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release"
-# Shares of epsilon for the sums from which biases follow, where weights of features or
-# factors come after.
+# Shares of epsilon for the sums that determine biases, if weights of features or
+# factors follow.
 _BEFORE_WEIGHTS, _BEFORE_FACTORS = 0.75, 0.75
 # Largest absolute residual of biases, in half ranges.
 _CLIP = 0.5
-# Variance of the weight that a user gives to a feature, in half ranges squared, where
-# it follows from the user's own values.
+# Variance of the weight that a user gives to a feature, in half ranges squared, if it
+# is computed from the user's own values.
 _OF_OWN_WEIGHT = 0.01
 
 
 class _Released(NamedTuple):
-    """What the sums and the blocks released.
+    """The releases of the sums and of the blocks.
 
     Attributes
     ----------
     first : tuple
-        What the measurement of the sums released.
+        The release of the measurement of the sums.
     biases : Outcome
-        The model that it fitted to them.
+        The model that was fitted to the sums.
     factors : list of ndarray
-        By block of the form, from noisy sums.
+        The factors of each block of the form, from noisy sums.
     dtype : dtype
         Type of the values.
     """
 
-    first: Any
+    first: ReleasedSums
     biases: Outcome
     factors: list[NDArray[np.float64]]
     dtype: np.dtype[Any]
 
 
-class StatisticsPerturbation(Measurement):
+class StatisticsPerturbation(Measurement[ObservedEntries, _Released]):
     """Randomise the right-hand sides of the regression of each block in turn."""
 
     name = "statistics"
@@ -89,13 +96,13 @@ class StatisticsPerturbation(Measurement):
     @property
     def uses_features(self) -> bool:
         """Whether weights of features are fitted instead of factors."""
-        return self.problem.features.few.shape[1] > 0
+        return self.problem.features.clear.shape[1] > 0
 
     @cached_property
     def _form(self) -> CPForm | TuckerForm:
         """The fitted form: a sum over the features, or the requested decomposition."""
         if self.uses_features:
-            return CPForm(self.problem.features.few.shape[1])
+            return CPForm(self.problem.features.clear.shape[1])
         return self.problem.form
 
     @cached_property
@@ -105,8 +112,8 @@ class StatisticsPerturbation(Measurement):
             return [0]
         if not self._form:
             return []
-        # For one round over all blocks, if rows have `rank` columns; longer rows need
-        # more in proportion.
+        # This is for one round over all blocks, if rows have `rank` columns; longer
+        # rows need proportionally more.
         epsilon_of_round = 16 * self._n_columns / self._form.rank
         n_rounds = min(max(self.problem.epsilon / epsilon_of_round, 1), 8)
         return int(n_rounds) * [*range(len(self._form.blocks(self.problem.shape)))]
@@ -118,7 +125,7 @@ class StatisticsPerturbation(Measurement):
 
     @cached_property
     def _first(self) -> SumsPerturbation:
-        """The first release: the biases, or the mean without them."""
+        """The first release: the sums for biases or, without biases, the mean."""
         share = _BEFORE_WEIGHTS if self.uses_features else _BEFORE_FACTORS
         share = share if self.problem.biases else SHARE_OF_MEAN
         first = SumsPerturbation if self.problem.biases else MeanPerturbation
@@ -135,7 +142,7 @@ class StatisticsPerturbation(Measurement):
         return plan_laplace_sums(
             (1 - self._first.share) * problem.epsilon,
             n_releases=len(self._blocks),
-            n_changed=self._n_columns,
+            n_cells_per_entry=self._n_columns,
             n_entries=problem.entries.n_entries,
         )
 
@@ -151,11 +158,11 @@ class StatisticsPerturbation(Measurement):
             dp_event.ComposedDpEvent([first.randomizer.event, self._noise.event]),
             f"{first.statement}, and so were {self._randomized}; {ALL_ELSE}",
             _SOURCE,
-            void_for=problem.void_for,
+            claimed_epsilon=problem.claimed_epsilon,
         )
 
     def measure(
-        self, entries: Any, streams: NoiseStreams | None, on_sweep: OnSweep
+        self, entries: ObservedEntries, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> _Released:
         """Release sums, and then the blocks of factors."""
         problem, form, blocks = self.problem, self._form, self._blocks
@@ -170,7 +177,7 @@ class StatisticsPerturbation(Measurement):
             block = Block(form, number, factors[number].shape, others)
             factors[number] = self._regressed(entries, block, residuals_of, releases)
             if step < len(blocks):
-                # The following blocks need the direction only, not the length.
+                # The following blocks need only the direction, not the length.
                 form.normalize(number, factors)
         if blocks:
             factors[blocks[-1]] *= clip
@@ -178,7 +185,7 @@ class StatisticsPerturbation(Measurement):
 
     def _regressed(
         self,
-        entries: Any,
+        entries: ObservedEntries,
         block: "Block",
         residuals_of: "Residuals",
         releases: Releases,
@@ -202,7 +209,7 @@ class StatisticsPerturbation(Measurement):
         )
 
     def _ridge(self, noise: float) -> float | None:
-        """The ridge of regressions whose solutions get noise; None if none do.
+        """The ridge of regressions, if their solutions get noise; otherwise None.
 
         Parameters
         ----------
@@ -212,11 +219,11 @@ class StatisticsPerturbation(Measurement):
         return None
 
     def warn(self, released: _Released) -> None:
-        """Warn of what the sums tell."""
+        """Warn if the sums suggest a mistake."""
         self._first.warn(released.first)
 
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
-        """Make a model of the factors."""
+        """Make a model from the factors."""
         _, outcome, factors, dtype = released
         problem, terms = self.problem, dict[str, Any]()
         if problem.biases:
@@ -226,7 +233,7 @@ class StatisticsPerturbation(Measurement):
                 for mode, rows in enumerate(model.means)
             ]
         if self.uses_features:
-            terms |= {"features": problem.features.few, "weights": factors[0]}
+            terms |= {"features": problem.features.clear, "weights": factors[0]}
         elif self._blocks:
             terms["blocks"] = factors
         variance = outcome.model.noise
@@ -238,13 +245,14 @@ class StatisticsPerturbation(Measurement):
         else:
             model = model.with_average_rows(counts)
         n_iter = max(len(self._blocks), 1)
-        return Outcome(model, outcome.offset, n_iter)
+        return replace(outcome, model=model, n_iter=n_iter)
 
-    def _precision(self, model: Any, first: Any) -> NDArray[np.float64]:
-        """Prior of rows that users compute from their own values later.
+    def _precision(self, model: Rows, first: Rows) -> NDArray[np.float64]:
+        """Prior of the rows that are later computed from users' own values.
 
-        Biases have that of the sums. Other columns have the released spread, which
-        noise has shrunk, or else the variance that is assumed before any release.
+        Biases have the prior of the sums. The prior variance of other columns is the
+        released spread, which noise has shrunk, or else the variance that is assumed
+        before any release.
         """
         problem, precision = self.problem, model.precision.copy()
         assumed = _OF_OWN_WEIGHT
@@ -263,12 +271,12 @@ class StatisticsPerturbation(Measurement):
         blocks = self._form.blocks(self.problem.shape)
         if self.uses_features:
             factors: list[NDArray[np.float64]] = [np.ones(block) for block in blocks]
-            factors[1] = self.problem.features.few[:-1]
+            factors[1] = self.problem.features.clear[:-1]
             return factors
         generator = np.random.default_rng(0)
         return [generator.standard_normal(block) for block in blocks]
 
-    def expected_error(self, expectation: Any) -> float:
+    def expected_error(self, expectation: Expectation) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
         if not self.uses_features:
             raise ValueError(
@@ -276,7 +284,7 @@ class StatisticsPerturbation(Measurement):
                 "features: side_information, or a pattern in the coordinates "
                 "(n_pattern_components > 0)."
             )
-        # Weights of L2 norm 1 have an L1 norm of up to the root of their number.
+        # Weights of L2 norm 1 have an L1 norm of at most the root of their number.
         squared_unit = 4 * self._clip**2 * self._n_columns
         return expectation.of_sums(
             self._first.noise_variance, squared_unit * self._noise.noise_variance
@@ -314,7 +322,7 @@ class Residuals:
 
     domain: Domain
     offset: float
-    model: Any
+    model: Rows
     clip: float
 
     def __call__(self, entries: Entries) -> NDArray[np.float64]:
@@ -326,7 +334,7 @@ class Residuals:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One block of a form, and what it is regressed on; all of it is public.
+    """One block of a form, and the blocks it is regressed on; all of it is public.
 
     Attributes
     ----------
@@ -350,7 +358,7 @@ class Block:
     def weights(
         self, entries: Entries
     ) -> tuple[NDArray[np.integer], NDArray[np.integer], OfChunk]:
-        """The rows of a chunk of the data, the place of each entry's, and weights q."""
+        """The rows of a chunk, the position of each entry's row, and weights q."""
         of_blocks = self.form.rows(entries.coordinates)
         rows, places = present(of_blocks[self.number])
         inverses = None if self.inverses is None else self.inverses[rows]
@@ -371,12 +379,12 @@ class Block:
 
 
 def noisy_sums(
-    entries: Any,
+    entries: ObservedEntries,
     block: Block,
     residuals_of: Callable[[Entries], NDArray[np.float64]],
     releases: Releases,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Release noisy sums of the residuals, each over the scale of its row."""
+    """Release noisy sums of the residuals, each divided by the scale of its row."""
     longest = np.zeros(block.shape[0])
     for rows, lengths in entries.ask(_longest, block):
         longest[rows] = np.maximum(longest[rows], lengths)
@@ -388,7 +396,7 @@ def noisy_sums(
 
 
 def scales_of(longest: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Scales of the rows, over which contributions have an L1 norm of at most 1/2.
+    """Scales of the rows: contributions divided by them have an L1 norm of at most 1/2.
 
     Parameters
     ----------
@@ -433,7 +441,7 @@ def _longest(
 
 @dataclass(frozen=True, eq=False)
 class BlockQuestion:
-    """The sums of a block that come next. Everything in it is public.
+    """The question for the next sums, those of a block. Everything in it is public.
 
     Attributes
     ----------
@@ -449,16 +457,16 @@ class BlockQuestion:
     residuals_of: Callable[[Entries], NDArray[np.float64]]
     scales: NDArray[np.float64]
 
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: Entries, *totals: NDArray[np.float64]) -> None:
-        """Add what the residuals of entries contribute to the sums of their rows."""
+        """Add the residuals of entries to the sums of their rows."""
         present_rows, places, weights = self.block.weights(chunk)
         rows = present_rows[places]
         residuals = self.residuals_of(chunk) / self.scales[rows]
         for part in self.block.chunks(len(rows)):
             weighted = weights(part) * residuals[part, np.newaxis]
-            # Keeps the bound where weights nearly cancel and rounding lengthens them.
+            # This keeps the bound if weights nearly cancel and rounding lengthens them.
             excess = np.maximum(2 * np.abs(weighted).sum(axis=1), 1.0)
             weighted /= excess[:, np.newaxis]
             self.sums[0].add(totals[0], [rows[part]], [weighted])

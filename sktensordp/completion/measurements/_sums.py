@@ -1,18 +1,18 @@
-"""Perturbation of sums: the sum of the values in every row of every mode is randomised.
+"""Perturbation of sums, which randomises the sum of the values in every row.
 
 A value is clipped to the range and rounded to a whole number of steps above its lower
 end, from 0 to n (`RangeSums` adds no other). The noise is counted in these steps.
 
 Guarantee. Two data sets that differ in the value of one observed entry, at the same
 coordinates, differ in one sum of each mode, by at most the width of the range. Each
-mode has an equal share of epsilon, and its sums are given discrete Laplace noise for
-that share; the modes compose. The numbers of entries in the rows are public.
+mode has an equal share of epsilon, and its sums get discrete Laplace noise for that
+share; the modes compose. The numbers of entries in the rows are public.
 """
 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,20 +26,22 @@ from ...tensor._priors import RESIDUAL_VARIANCE
 from .._domain import Domain
 from .._entries import Entries
 from .._likely_mistakes import warn_of_edge
+from .._sources import ObservedEntries
 from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
+from ._expectation import Expectation
 from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome, ReleasedMean
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
-# Share of epsilon for the mean, where more is released after it.
+# Share of epsilon for the mean, if more is released after it.
 SHARE_OF_MEAN = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class ValueQuestion:
-    """Which sums of values come next. Everything in it is public.
+    """The question for the next sums of values. Everything in it is public.
 
     Attributes
     ----------
@@ -57,10 +59,10 @@ class ValueQuestion:
     by_row: bool
     sums: tuple[RangeSums]
 
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: Entries, *totals: NDArray[np.float64]) -> None:
-        """Add the values of entries to the sums that they are in."""
+        """Add the values of entries to their sums."""
         steps = _summands(chunk.values, self.domain, self.lattice)
         rows = [np.broadcast_to(np.int32(0), len(steps))]
         if self.by_row:
@@ -77,7 +79,7 @@ class SumsRandomizer:
     domain : Domain
         Domain to which values are clipped.
     entries : Entries or PartitionedEntries
-        Where the values belong.
+        The entries of the values.
     by_row : bool
         Whether there is a sum for every row of every mode; if not, there is one sum.
     lattice : LaplaceLattice or None
@@ -87,7 +89,7 @@ class SumsRandomizer:
     """
 
     domain: Domain
-    entries: Any
+    entries: ObservedEntries
     by_row: bool = True
     lattice: LaplaceLattice | None = None
     event: "DpEvent | None" = None
@@ -110,17 +112,17 @@ class SumsRandomizer:
 
     @property
     def question(self) -> ValueQuestion:
-        """The sums that are asked for."""
+        """The question for the sums."""
         sizes = tuple(self.entries.shape) if self.by_row else (1,)
         sums = RangeSums(sizes, 0, 1, times=len(sizes), step=0.0)
         if self.lattice is not None:
-            # Of a lattice of one cell, and raises if it has no range.
+            # The lattice has one cell; without a range, the conversion raises.
             most = int(np.asarray(self.lattice.n_steps))
             sums = replace(sums, most=most, step=1.0, unit=self.lattice.step)
         return ValueQuestion(self.domain, self.lattice, self.by_row, (sums,))
 
     def release(
-        self, entries: Any, streams: NoiseStreams | None, number: int = 0
+        self, entries: ObservedEntries, streams: NoiseStreams | None, number: int = 0
     ) -> NDArray[np.float64]:
         """Release noisy sums, mode by mode.
 
@@ -131,7 +133,7 @@ class SumsRandomizer:
         streams : NoiseStreams or None
             Not read without noise.
         number : int, default=0
-            Number of earlier releases that draw from the streams.
+            Number of earlier releases that drew from the streams.
 
         Returns
         -------
@@ -154,7 +156,7 @@ def _summands(
 ) -> NDArray[np.floating]:
     """Clipped values in steps of a lattice.
 
-    Without a lattice, they stay as they are, and their sums are not exact.
+    Without a lattice, values are only clipped, and their sums are not exact.
     """
     clipped = domain.clip(values.astype(float))
     if lattice is None:
@@ -165,7 +167,7 @@ def _summands(
 def plan_sums_randomizer(
     domain: Domain,
     epsilon: float,
-    entries: Any,
+    entries: ObservedEntries,
     *,
     by_row: bool = True,
 ) -> SumsRandomizer:
@@ -197,18 +199,23 @@ def plan_sums_randomizer(
         return SumsRandomizer(domain, entries, by_row)
     n_modes, n_entries = len(entries.shape) if by_row else 1, entries.n_entries
     lattice = domain_lattice(epsilon / n_modes, domain, max(n_entries, 1))
+    assert isinstance(lattice.n_steps, int)
     if n_entries * lattice.n_steps > MOST_STEPS:
         raise ValueError(
             "There are too many values to be summed exactly; fit fewer of them."
         )
     event = dp_event.SelfComposedDpEvent(
-        LatticeLaplaceDpEvent.of(lattice, lattice.n_steps), n_modes
+        LatticeLaplaceDpEvent.from_lattice(lattice, lattice.n_steps), n_modes
     )
     return SumsRandomizer(domain, entries, by_row, lattice, event)
 
 
+# Noisy sums, and the type of the values.
+ReleasedSums = tuple[NDArray[np.float64], np.dtype]
+
+
 @dataclass(frozen=True, eq=False)
-class SumsPerturbation(Measurement):
+class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
     """Randomise the sums of all rows, and fit biases to them.
 
     Attributes
@@ -247,8 +254,10 @@ class SumsPerturbation(Measurement):
         if event is None:
             return guarantee_without_noise()
         statement = f"{self.statement}; {ALL_ELSE}{self._consequence}"
-        void_for = self.problem.void_for
-        return entry_guarantee(event, statement, _SOURCE, void_for=void_for)
+        claimed_epsilon = self.problem.claimed_epsilon
+        return entry_guarantee(
+            event, statement, _SOURCE, claimed_epsilon=claimed_epsilon
+        )
 
     @property
     def noise_variance(self) -> float:
@@ -256,12 +265,12 @@ class SumsPerturbation(Measurement):
         return self.randomizer.noise_variance / self.problem.domain.scale**2
 
     def measure(
-        self, entries: Any, streams: Any, on_sweep: OnSweep
-    ) -> tuple[NDArray[np.float64], np.dtype]:
+        self, entries: ObservedEntries, streams: NoiseStreams | None, on_sweep: OnSweep
+    ) -> ReleasedSums:
         """Return the randomised sums, and the type of the values."""
         return self.randomizer.release(entries, streams), entries.dtype
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(self, released: ReleasedSums, on_sweep: OnSweep) -> Outcome:
         """Fit the biases to the noisy sums."""
         problem, randomizer = self.problem, self.randomizer
         sums, dtype = released
@@ -273,14 +282,14 @@ class SumsPerturbation(Measurement):
             problem.shape,
             problem.domain.scale,
             dtype,
-            problem.features.few,
+            problem.features.clear,
         )
         return Outcome(model, middle + offset, 1)
 
-    def warn(self, released: Any) -> None:
+    def warn(self, released: ReleasedSums) -> None:
         """Warn if the mean of all values is at an end of the range.
 
-        The sums of the rows of one mode tell it, or the one sum.
+        The mean follows from the sums of one mode's rows, or from the one sum.
         """
         sums, _ = released
         n_rows = self.problem.shape[0] if self._by_row else 1
@@ -289,7 +298,7 @@ class SumsPerturbation(Measurement):
         mean, error = float(sums[:n_rows].sum()) / n, math.sqrt(variance) / n
         warn_of_edge(ReleasedMean(mean, error, n), self.problem.domain)
 
-    def expected_error(self, expectation: Any) -> float:
+    def expected_error(self, expectation: Expectation) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
         return expectation.of_sums(self.noise_variance)
 
@@ -304,7 +313,7 @@ class MeanPerturbation(SumsPerturbation):
     def __post_init__(self) -> None:
         """Support every problem."""
 
-    def complete(self, released: Any, on_sweep: OnSweep) -> Outcome:
+    def complete(self, released: ReleasedSums, on_sweep: OnSweep) -> Outcome:
         """Return a model whose offset is the mean, and no other term."""
         problem, (total, dtype) = self.problem, released
         middle, n = problem.domain.middle, problem.entries.n_entries
@@ -314,4 +323,4 @@ class MeanPerturbation(SumsPerturbation):
         mean = middle + weight * (float(total[0]) / n - middle)
         variance = RESIDUAL_VARIANCE * problem.domain.scale**2
         model = point_model(problem.shape, variance, dtype)
-        return Outcome(model, mean, 1)
+        return Outcome(model, mean, 1, has_estimated_variance=False)

@@ -1,4 +1,4 @@
-"""Where a falling curve reaches a bound: never before it does."""
+"""Where a falling curve reaches a bound; the answer is never too small."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ def first_where(
     low, high : float
         It does not hold at `low`, and holds at `high`.
     relative, absolute : float
-        How near to a number that does not satisfy it the result must be.
+        Largest distance of the result from a number that does not satisfy it.
 
     Returns
     -------

@@ -13,7 +13,7 @@ from ._pld import group_of_pure, pure_fraction, rounded_up
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-# Added to a delta that a PLD gives: once, and again for every composed release.
+# What is added to a delta from a PLD: once, and for every composed release.
 _PLD_SLACK, _PLD_SLACK_EACH = 1e-12, 1e-15
 
 
@@ -87,7 +87,7 @@ class Composition:
 
     @property
     def reveal_delta(self) -> float:
-        """The delta due to that: its probability, as far as a sampler may raise it."""
+        """The delta due to that: its probability, raised as far as samplers may."""
         factor = math.exp(min(self.residual_epsilon, 700.0))
         return min(1.0, self.reveal_probability * factor)
 
@@ -102,7 +102,7 @@ class Composition:
 
     @property
     def slack(self) -> float:
-        """Added to a delta that a PLD gives, because its FFTs are rounded."""
+        """What is added to a delta from a PLD, because its FFTs are rounded."""
         releases = self.pure + self.sampled + self.curves
         return _PLD_SLACK + _PLD_SLACK_EACH * releases.total()
 
@@ -145,7 +145,7 @@ class Composition:
 
         - Gaussian noise of mu becomes size mu;
         - Laplace noise, discrete or not, is as if its sensitivity were size times as
-          large: of two shifts, the best tests are the same, so that F_s(F_t) = F_{s+t};
+          large: two shifts have the same best tests, so that F_s(F_t) = F_{s+t};
         - a pure release becomes discrete Laplace noise of rate epsilon on integers that
           are `size` apart, because for randomised response F(a) = min(e^epsilon a,
           1 - e^-epsilon (1 - a)), whose iterates are the curves of that noise.

@@ -70,7 +70,7 @@ _ParallelReleases = list[tuple[ParallelDpEvent, int]]
 _MAX_TERMS = 2**17
 # Above the largest mu nothing counts as protected; below the smallest, mu is raised.
 _LARGEST_MU, _SMALLEST_MU = 1e6, 1e-150
-# More releases or units have numbers that floats may not hold.
+# Floats may not hold larger numbers of releases or units exactly.
 _LARGEST_COUNT = 2**53
 # If a record may be in more combinations of parts, one composition bounds them all.
 _MAX_COMPOSITIONS = 16
@@ -332,7 +332,7 @@ def _composed_pld(composition: Composition) -> PrivacyLossDistribution | None:
             composition.mu,
         )
     except (ArithmeticError, ValueError):
-        # Of extreme parameters dp-accounting makes no grid. The other bounds hold.
+        # For extreme parameters, dp-accounting makes no grid. The other bounds hold.
         return None
 
 
@@ -419,7 +419,7 @@ def _undominated(compositions: list[Composition]) -> list[Composition]:
 def _add_event(
     composition: Composition, parallel: _ParallelReleases, event: DpEvent, count: int
 ) -> None:
-    """Add an event, `count` times; those about disjoint parts go to `parallel`."""
+    """Add an event, `count` times; releases about disjoint parts go to `parallel`."""
     if count == 0 or isinstance(event, dp_event.NoOpDpEvent):
         return
     if max(count, getattr(event, "size", 1)) > _LARGEST_COUNT:
@@ -482,8 +482,8 @@ def _add_sampled(
     sampler that is close to its ideal distribution for every sample is as close on
     average. Some releases are not amplified. Gaussian and pure noise about the same
     sample both tell whether a record is in it, so their amplified distributions would
-    not compose as separate releases do. Neither are releases amplified that reveal
-    everything with some probability, or that are about disjoint parts.
+    not compose as separate releases do. Releases that reveal everything with some
+    probability, or that are about disjoint parts, are not amplified either.
     """
     rate = event.sampling_probability
     if not 0 <= rate <= 1:

@@ -16,7 +16,7 @@ from ._convex import lower_envelope
 class ConvexEnvelope:
     """A curve above the true one, from bounds of delta at a few epsilons.
 
-    Every curve is convex in exp(epsilon), so that the largest convex function below the
+    Every curve is convex in exp(epsilon), so the largest convex function below the
     bounds is still above it. It holds for both directions of two neighbours.
 
     Parameters
@@ -24,7 +24,7 @@ class ConvexEnvelope:
     bound : callable
         Upper bound of delta at an epsilon >= 0.
     epsilons : ndarray of shape (n_knots,)
-        Where it is evaluated: rising from 0. Losses beyond the last count as infinite.
+        Where it is evaluated, rising from 0. Losses beyond the last count as infinite.
     """
 
     bound: Callable[[float], float]

@@ -33,7 +33,7 @@ __all__ = [
 
 @attrs.frozen
 class PureDpEvent(DpEvent):
-    """A release of which only the pure epsilon is known.
+    """A release that is known only by its pure epsilon.
 
     Its dominating pair is binary randomised response with the same epsilon
     (Kairouz, Oh and Viswanath 2017, Theorem 3.2).
@@ -60,7 +60,7 @@ class LatticeLaplaceDpEvent(dp_event.DiscreteLaplaceDpEvent):
     rate: Fraction = attrs.field(validator=instance_of(Fraction))
 
     @classmethod
-    def of(cls: Any, lattice: Any, n_steps: Any) -> "LatticeLaplaceDpEvent":
+    def from_lattice(cls: Any, lattice: Any, n_steps: Any) -> "LatticeLaplaceDpEvent":
         """The noise of a LaplaceLattice, for values that are `n_steps` apart."""
         rate = Fraction(lattice.numerator, lattice.denominator)
         return cls(lattice.rate, int(n_steps), rate)
@@ -82,7 +82,7 @@ class TableDpEvent(DpEvent):
     )
 
     @weights.validator
-    def _check_weights(self, _: Any, weights: tuple[tuple[int, ...], ...]) -> None:
+    def _check_weights(self, _: object, weights: tuple[tuple[int, ...], ...]) -> None:
         if len({sum(row) for row in weights}) != 1 or min(map(min, weights)) < 0:
             raise ValueError(
                 "`weights` must be >= 0, and all rows must have the same sum."
@@ -96,7 +96,7 @@ class RandomizedResponseDpEvent(DpEvent):
     Attributes
     ----------
     distribution : LevelDistribution
-        Of the output, if the level is not kept.
+        Distribution of the output if the level is not kept.
     keep : float
         Probability that the level is kept, in [0, 1].
     """
@@ -114,7 +114,7 @@ class RevealingDpEvent(DpEvent):
     Attributes
     ----------
     probability : float
-        Of revealing everything, in [0, 1].
+        Probability of revealing everything, in [0, 1].
     event : DpEvent
         What the release does otherwise.
     """
@@ -139,10 +139,10 @@ class ParallelDpEvent(DpEvent):
     )
 
 
-def hashable(event: Any) -> Any:
+def hashable(event: DpEvent) -> DpEvent:
     """The same event, with tuples in place of lists: dp-accounting composes lists.
 
-    What is no event stays as it is.
+    Anything that is not an event stays as it is.
     """
     if not isinstance(event, DpEvent):
         return event
@@ -167,7 +167,7 @@ class SelectionDpEvent(DpEvent):
     event : DpEvent
         What one try would release, including its score.
     distribution : RepetitionDistribution
-        Of the number of tries, which stays secret.
+        Distribution of the number of tries, which stays secret.
     """
 
     event: DpEvent = attrs.field(validator=instance_of(DpEvent), converter=hashable)

@@ -17,7 +17,6 @@ because e^epsilon phi(t + mu) = phi(t).
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,7 @@ _ERROR, _ERROR_OF_LOG = 1e-13, 4e-15
 _SMALLEST = 5e-324
 
 
-def _mills(x: float | NDArray[np.float64]) -> Any:
+def _mills(x: float | NDArray[np.float64]) -> NDArray[np.float64]:
     return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
 
 

@@ -11,10 +11,10 @@ e_1, ..., e_k for the k steps, the group has, at epsilon e_1 + ... + e_k, a delt
 
     sum_j exp(e_(j+1) + ... + e_k) delta(e_j).
 
-Every choice of the e_j gives a bound. They are chosen along the way of a level through
-the steps: e_j belongs to the line that bounds F best at the level that step j begins
-with. The best of these bounds is the curve of F(F(...F(a))) itself, because F is the
-least of its lines. Some e_j are negative: for e > 0, exchanging the neighbours gives
+Every choice of the e_j gives a bound. They are chosen by following a level through the
+steps: e_j belongs to the line that bounds F best at the level that step j begins with.
+The best of these bounds is the curve of F(F(...F(a))) itself, because F is the least of
+its lines. Some e_j are negative: for e > 0, exchanging the neighbours gives
 delta(-e) = 1 - e^-e (1 - delta(e)).
 """
 
@@ -90,7 +90,7 @@ class GroupCurve:
         epsilons = np.concatenate([-positive[:0:-1], positive])
         deltas = np.concatenate([exchanged, deltas])
         corners = lower_envelope(np.exp(epsilons), deltas)
-        # Of lines whose slopes are one float, the upper one.
+        # If the slopes of several lines are the same float, keep the upper line.
         _, first = np.unique(np.exp(epsilons[corners]), return_index=True)
         return epsilons[corners][first], deltas[corners][first]
 

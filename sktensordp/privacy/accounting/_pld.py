@@ -130,7 +130,7 @@ def hockey_stick(event: DpEvent, epsilon: ArrayLike) -> NDArray[np.float64]:
 def _discrete_laplace_hockey_stick(
     event: DpEvent, epsilon: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Of two discrete Laplace distributions of rate a, shifted by K.
+    """Divergence of two discrete Laplace distributions of rate a, shifted by K.
 
     The loss at n is a K for n <= 0, falls by 2a a step, and is -a K from K on. The
     divergence sums over the n whose loss exceeds epsilon.
@@ -172,7 +172,7 @@ def composed_pld(
     curves : tuple of (a curve, int)
         Curves and their counts.
     mu : float
-        Of all Gaussian noise on whole data.
+        Mu of all Gaussian noise on whole data.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def composed_pld(
     plds = []
     for pld, count in releases:
         if count > 1:
-            # Bounds of the tails may overflow while dp-accounting minimises them.
+            # Bounds on the tails may overflow while dp-accounting minimises them.
             with np.errstate(over="ignore"):
                 pld = pld.self_compose(count)
         plds.append(pld)
@@ -245,7 +245,8 @@ def _loss_interval(
     pure: _PureReleases, sampled: _SampledReleases, curves: _CurveReleases, mu: float
 ) -> float:
     """Step of the grid of losses: small against the spread of the composed loss."""
-    # In an order that does not depend on hashes, which differ between processes.
+    # Sorted, since the order of a set depends on hashes, which differ between
+    # processes.
     epsilons = sorted((n, pure_epsilon(event)) for event, n in pure)
     gaussian = mu * mu / 2 + 12 * mu
     largest = sum(n * e for n, e in epsilons)

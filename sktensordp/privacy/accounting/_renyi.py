@@ -1,7 +1,7 @@
 """Rényi divergences of releases, for accountants that compose them.
 
 They are those of ideal distributions. A sampler's distance from its ideal distribution
-is no Rényi divergence, since its noise is bounded.
+is not a Rényi divergence, since its noise is bounded.
 """
 
 import math
@@ -48,7 +48,7 @@ def _composition_renyi(composition: Composition, order: float) -> float:
 
 
 def _selection_renyi(event: SelectionDpEvent, order: float) -> float:
-    """Of the best of a number of tries: Papernot and Steinke (2022), Theorem 2.
+    """Divergence of the best of several tries: Papernot and Steinke (2022), Theorem 2.
 
     The proof needs two facts about the number of tries, which hold for all
     distributions here: g(t) <= g(1), and the bound on g(t) / g(t'). The latter may be

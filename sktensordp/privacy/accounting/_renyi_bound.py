@@ -47,7 +47,7 @@ def renyi_delta(composition: Composition, epsilon: float) -> float:
 
 
 def _least(bound: Callable[[float], float]) -> float:
-    """The least bound that an order gives; any order gives a bound."""
+    """The least bound over the orders, each of which gives a valid bound."""
 
     def at(log_order: float) -> float:
         return bound(1 + math.exp(log_order))
@@ -73,7 +73,7 @@ def renyi_without_curves(composition: Composition, order: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _sampled_renyi(rate: float, mu: float, order: float) -> float:
-    """Of Gaussian noise on a Poisson sample: log E (1 - q + q e^(mu x - mu^2/2))^a.
+    """For Gaussian noise on a Poisson sample: log E (1 - q + q e^(mu x - mu^2/2))^a.
 
     Adding a record is the worse direction (Mironov, Talwar and Zhang 2019, Section 3).
     The integrand falls off like a Gaussian density, so the trapezoidal rule is exact

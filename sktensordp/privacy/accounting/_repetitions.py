@@ -1,4 +1,4 @@
-"""How often a private search tries: distributions of the number, and what they cost.
+"""The number of tries of a private search: its distributions, and what they cost.
 
 The best of K tries, K random and secret, is released with its score (Liu and Talwar
 2019; Papernot and Steinke 2022). Let g be the derivative of the generating function of
@@ -41,7 +41,8 @@ class RepetitionDistribution:
     weights : tuple of int
         Weights of 0, 1, 2, ... tries.
     eta : float or None
-        In [0, 1], of the truncated negative binomial distribution; None for Poisson.
+        Parameter of the truncated negative binomial distribution, in [0, 1]; None for
+        Poisson.
     rate : float
         a = 1 - gamma of the truncated negative binomial distribution, mu of Poisson.
 

@@ -12,10 +12,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ._envelope import ConvexEnvelope
 from ._repetitions import RepetitionDistribution
@@ -32,7 +31,7 @@ class SelectionCurve:
     Parameters
     ----------
     distribution : RepetitionDistribution
-        Of the number of tries.
+        Distribution of the number of tries.
     epsilon_of_try, delta_of_try : callable
         The curve of one try: epsilon at a delta, and delta at an epsilon.
     """
@@ -81,7 +80,7 @@ class SelectionCurve:
             1.0, self.distribution.mean * self.delta_of_try(epsilon - self.shift)
         )
 
-    def delta(self, epsilon: ArrayLike) -> Any:
+    def delta(self, epsilon: ArrayLike) -> NDArray[np.float64]:
         """Delta at an epsilon, which may be negative, or at an array of them."""
         epsilon = np.asarray(epsilon, dtype=float)
         delta = self._envelope.delta(epsilon)

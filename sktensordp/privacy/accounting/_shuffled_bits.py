@@ -13,8 +13,9 @@ where N_j is the number of ones among j people who send 1 with probability 1 - c
 n - 1 - j who send 1 with probability c_1. It is attained if two values have these
 probabilities.
 
-It holds for any part of the crowd, too: leaving somebody out shows their message. So
-many people are taken in ranges of j; those who differ within a range are left out.
+It also holds for any part of the crowd: leaving people out amounts to showing their
+messages. So a large crowd is evaluated in ranges of j; people who differ within a range
+are left out.
 
 doc/shuffling.md has the proof.
 """
@@ -29,9 +30,9 @@ from scipy.stats import binom
 
 from ._convex import lower_envelope
 
-# Ranges of j; up to as many people, the result is exact.
+# Number of ranges of j; for up to this many people, the result is exact.
 _RANGES = 256
-# More people than this, or than have this variance in their sum, are left out.
+# People beyond this number, or beyond this variance of their sum, are left out.
 _MOST_PEOPLE, _MOST_VARIANCE = 2**27, 2e4
 # Relative error of a probability, of a sum or of a product of two.
 _ERROR = 1e-10
@@ -51,7 +52,7 @@ class ShuffledBits:
         c_0 and c_1: least probability of each message over all values; positive, with
         a sum below 1.
     n_messages : int
-        n, that of the person who is protected included.
+        n, including the message of the protected person.
     """
 
     least: tuple[float, float]
@@ -81,7 +82,7 @@ class ShuffledBits:
 def _best_tests(c0: float, c1: float, n_others: int) -> NDArray[np.float64]:
     """P(N_j = k), rounded up, and P(N_j > k), rounded down, for all j and k.
 
-    Without those that are worse than another one for every g >= 1.
+    Tests that are worse than another one for every g >= 1 are left out.
     """
     width = -(-(n_others + 1) // _RANGES)
     found = []
@@ -104,7 +105,7 @@ def _best_tests(c0: float, c1: float, n_others: int) -> NDArray[np.float64]:
 
 
 def _binomial(n: int, p: float) -> tuple[NDArray[np.float64], float]:
-    """Binomial probabilities around the mean, and a bound of what is cut off.
+    """Binomial probabilities around the mean, and a bound on what is cut off.
 
     By Bernstein's inequality, either tail is at most exp(-_CUT).
     """

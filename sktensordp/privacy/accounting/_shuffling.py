@@ -18,14 +18,15 @@ For a table, b is the least probability of each message over all rows. (If it ha
 messages, `_shuffled_bits` has a better theorem, which is used in place of this one
 unless people are too many.) For any
 randomizer of pure epsilon0, messages carry one of two labels, with b = e^-epsilon0 / 2
-for each, and r and r' as for binary response. If delta0 > 0, what the messages differ
-by from such a randomizer is added to delta.
+for each, and r and r' as for binary response. If delta0 > 0, the distance of the
+messages from those of such a randomizer is added to delta.
 
-The expectation is that of a convex function. So it does not fall if each X_i is moved
-at random to one of the two neighbouring points of a grid, with its mean kept; sums of
-grid points are then computed by FFT under an exponential tilt, which keeps the relative
-error of small divergences small. What the FFT wraps around from the left only adds to
-the result; what lies beyond its window on the right is added by a Chernoff bound.
+The expectation is that of a convex function. So it does not decrease if each X_i is
+moved at random to one of the two neighbouring points of a grid, with its mean kept;
+sums of grid points are then computed by FFT under an exponential tilt, which keeps the
+relative error of small divergences small. Mass that the FFT wraps around from the left
+only adds to the result; for mass beyond its window on the right, a Chernoff bound is
+added.
 
 doc/shuffling.md has the proofs.
 """
@@ -61,8 +62,8 @@ _PROBABILITY_ERROR, _FFT_ERROR = 1e-14, 1e-15
 _LEAST_POINTS, _MOST_POINTS, _ADDED_VARIANCE = 2**12, 2**19, 2e-3
 # A table with more rows or messages counts as any epsilon0-randomizer.
 _MOST_ROWS, _MOST_MESSAGES = 16, 256
-# More messages than this are left out, which keeps every bound valid: whoever is left
-# out counts as seen. The sums over all of them would not fit into memory.
+# Messages beyond this number are left out, which keeps every bound valid: people who
+# are left out count as seen. The sums over all of them would not fit into memory.
 MOST_SHUFFLED = 10**9
 # Where the curve ends: further losses count as infinite.
 _NEGLIGIBLE = 1e-18
@@ -107,9 +108,10 @@ class BlanketPair:
         return self.residual + _PROBABILITY_ERROR
 
     def summands(self, epsilon: float) -> tuple[NDArray[np.float64], ...]:
-        """The nonzero values of X_i in the theorem, and a lower bound of their masses.
+        """The nonzero values of X_i in the theorem, and lower bounds on their masses.
 
-        The probabilities that are off by `error` make the bound larger, never smaller.
+        Errors of the probabilities, of up to `error`, make the bound larger, never
+        smaller.
         """
         masses = self.blanket * math.exp(-self.error)
         factor = math.exp(epsilon - 2 * self.error)
@@ -123,7 +125,7 @@ def blanket_divergence(pair: BlanketPair, n_messages: int, epsilon: float) -> fl
     ----------
     pair : BlanketPair
     n_messages : int
-        n, that of the person who is protected included.
+        n, including the message of the protected person.
     epsilon : float
 
     Returns
@@ -147,7 +149,7 @@ def blanket_divergence(pair: BlanketPair, n_messages: int, epsilon: float) -> fl
 def _log_mean_of_positive_sum(
     values: NDArray[np.float64], masses: NDArray[np.float64], n: int
 ) -> float:
-    """Log of an upper bound of E[max(0, sum of n draws)]; |values| are at most 1."""
+    """Log of an upper bound on E[max(0, sum of n draws)]; |values| are at most 1."""
     values, masses = values[masses > 0], masses[masses > 0]
     log_masses = np.log(masses)
     tilt = _tilt_to_mean_zero(values, log_masses)
@@ -161,11 +163,12 @@ def _log_mean_of_positive_sum(
     while True:
         step = math.sqrt(4 * _ADDED_VARIANCE * variance / moving)
         step = min(max(step, 2 * reach / _MOST_POINTS), 2 * reach / _LEAST_POINTS)
-        # The value that is largest, 1 or -1, lies on the grid.
+        # The value of largest magnitude, 1 or -1, lies on the grid.
         step = 1 / math.ceil(1 / min(step, 0.1))
         points, log_point_masses = _on_grid(values, masses, step)
         places = points.astype(float) * step
-        # Of the points: moving a value that is small against a step changes the tilt.
+        # The tilt for the points: moving a value that is small against a step changes
+        # it.
         tilt = _tilt_to_mean_zero(places, log_point_masses)
         mean_log = _cumulant(places, log_point_masses, tilt)
         log_tail = _log_tail(places, log_point_masses, n, tilt, reach)
@@ -178,8 +181,8 @@ def _log_mean_of_positive_sum(
     cells = np.bincount(points % size, weights=tilted_points, minlength=size)
     transform = np.fft.rfft(cells)
     sums = np.fft.irfft(_power(transform, n), size)
-    # The transform is off by some roundings for every halving, and its n-th power by n
-    # times as much, where it is not negligible.
+    # The transform has an error of some roundings for every halving. Its n-th power has
+    # n times that error, where it is not negligible.
     rounding = _FFT_ERROR * math.log2(size) * (n + 1)
     rounding *= float(np.mean(np.abs(transform) ** (n - 1)))
     positive = np.arange(1, (size + 1) // 2)
@@ -287,7 +290,7 @@ def delta_of_clones(epsilon0: float, n_messages: int, epsilon: float) -> float:
 
 
 def added_delta(epsilon0: float, n_messages: int, epsilon: float) -> float:
-    """What the delta0 of a message adds to that of shuffled ones, as its multiple."""
+    """What delta0 of a message adds to delta after shuffling, as its multiple."""
     share = 1 / (1 + math.exp(min(epsilon0, 700.0)))
     others = (n_messages - 1) * math.exp(-epsilon0) * (1 + share)
     return (1 + math.exp(min(epsilon, 700.0))) * (share + others) * (1 + 1e-14)
@@ -302,7 +305,7 @@ class ShuffledCurve:
     n_messages : int
         n, at least 2.
     pairs : tuple of BlanketPair
-        Of every ordered pair of rows, if a message is one symbol of a table.
+        One for every ordered pair of rows, if a message is one symbol of a table.
         Otherwise empty: the randomizer is known by its curve alone.
     epsilon_of_message, delta_of_message : callable
         The curve of one message: epsilon at a delta, and delta at an epsilon.
@@ -350,7 +353,8 @@ class ShuffledCurve:
     def _least(self) -> tuple[float, float]:
         """An epsilon where delta is small, and that delta.
 
-        It is 0 for a pure randomizer. For others the bound falls and rises again.
+        The delta is 0 for a pure randomizer; for others, the bound falls and then
+        rises.
         """
         if math.isfinite(self.pure_epsilon):
             return self.pure_epsilon, 0.0
@@ -484,7 +488,7 @@ def _largest_divergence(
     The X_i of the theorem have the same mean for all pairs. If those of one pair are
     below those of another in the convex order, so are the sums, and the pair need not
     be evaluated. Where the order fails by an error e, the divergence is off by at most
-    e. What is compared is what `blanket_divergence` evaluates.
+    e. The comparison uses the same numbers as `blanket_divergence`.
     """
     values, masses = map(
         np.array, zip(*(pair.summands(epsilon) for pair in pairs), strict=True)

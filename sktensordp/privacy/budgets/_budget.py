@@ -10,6 +10,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
+from sklearn.base import BaseEstimator
+
 from ...exceptions import BudgetExceededError
 from .._conditions import clauses
 from .._guarantee import (
@@ -72,9 +74,10 @@ def record(
 ) -> None:
     """Record a release in all open budgets, or refuse it.
 
-    Budgets that cover certain objects record the releases of these alone. Budgets with
-    a path also record releases by copies that were made while they were open, wherever
-    and whenever these are made. `marks` are those of the budgets of an object.
+    Budgets that cover certain objects record only the releases of those. Budgets with a
+    path also record releases by copies that were made while the budget was open,
+    wherever and whenever these copies release. `marks` name the budgets to which the
+    object belongs.
 
     Raises
     ------
@@ -85,8 +88,8 @@ def record(
         they do not compose; or if its noise is `seeded` and a budget has a path.
     RuntimeError
         If a budget belongs to another process, which would not learn of the release;
-        or if a budget without a path covers the estimator, or was open where a copy of
-        it was made, or where the thread was started, and is closed now.
+        or if a budget without a path is closed now, but covers the estimator, was open
+        where the estimator was copied, or was open where the thread was started.
     OSError
         If a budget has a path, and its file cannot record the release.
     """
@@ -116,7 +119,7 @@ def check_seed(name: str, marks: Marks, *, seeded: bool) -> None:
 
 @patient
 def record_ids(name: str, unprotected: Iterable[str], marks: Marks) -> None:
-    """Tell all open budgets that the ids in the data are about to be published.
+    """Record in all open budgets that the ids in the data are about to be published.
 
     A guarantee for all data of a user does not cover that.
 
@@ -125,7 +128,7 @@ def record_ids(name: str, unprotected: Iterable[str], marks: Marks) -> None:
     BudgetExceededError
         If an open budget protects all data of a user.
     RuntimeError, OSError
-        As `record`.
+        As in `record`.
     """
     with OPEN.lock:
         _record(_concerned(marks | OPEN.marks_of_thread()), None, name, unprotected)
@@ -173,7 +176,7 @@ def _stored(path: str, number: str) -> "PrivacyBudget":
 
 @patient
 def _opened(path: str, number: str) -> "PrivacyBudget":
-    """What a pickle or copy of a budget becomes."""
+    """The budget that a pickle or copy of a budget turns into."""
     return _stored(path, number)
 
 
@@ -193,7 +196,7 @@ def _record(
     name: str,
     unprotected: Iterable[str],
 ) -> None:
-    """Record a release in these budgets, or in none; None publishes ids.
+    """Record a release in these budgets, or in none; None stands for published ids.
 
     If this stops half-way, some budgets count too much.
     """
@@ -206,7 +209,7 @@ def _record(
 
     for budget in budgets:
         budget._read()
-    # Before a file is locked, since this may take longer than to write.
+    # Before a file is locked, since this may take longer than writing.
     admitted = admit()
     with ExitStack() as stack:
         for budget in budgets:
@@ -278,7 +281,7 @@ class PrivacyBudget:
     counts in all of them.
 
     By default, all results so far may decide which release you make next, and whether
-    you make one. Three sums remain valid then, each up to a limit that is fixed before
+    you make one. Three sums then remain valid, each up to a limit that is fixed before
     the first release: pure epsilons, mu^2 of Gaussian noise (see `gaussian_mu`), and
     Rényi divergences at one order. If all releases and their parameters are fixed
     beforehand, pass ``adaptive=False``: the budget then admits what the whole privacy
@@ -290,15 +293,15 @@ class PrivacyBudget:
     values or the output of other libraries; record those with `spend`. Each fit of a
     search counts in full, although every record is held out of some of the fits.
 
-    The limit holds if no record decides which other records a release uses, what is in
-    them (by scaling, or renumbered ids), or whether and how often a release happens. A
-    budget does not see the splitter of a cross-validation: where all data of a user are
-    protected, use `UserKFold`.
+    The limit holds if no record decides which other records a release uses, what these
+    contain (by scaling, or renumbered ids), or whether and how often a release happens.
+    A budget does not see the splitter of a cross-validation: where all data of a user
+    are protected, use `UserKFold`.
 
     A copy of an estimator (a clone, a client, a pickle, ...) that is made while budgets
-    are open belongs to them. Once one without a path is closed, the copy refuses to
-    release until that budget is open again. An estimator that is not a copy is counted
-    only while the budget is open: wait for the threads that use it. See
+    are open belongs to them. Once a budget without a path is closed, the copy refuses
+    to release until that budget is open again. An estimator that is not a copy is
+    counted only while the budget is open: wait for the threads that use it. See
     `detach_from_budgets`.
 
     Without a path, an estimator that is sent to another process while the budget is
@@ -443,7 +446,7 @@ class PrivacyBudget:
                     OPEN.mark_threads(self._ledger.mark, set(self._older_threads))
                 OPEN.stack.remove(self)
 
-    def covers(self, estimator: Any) -> Self:
+    def covers(self, estimator: BaseEstimator) -> Self:
         """Count releases of this object and of its copies, and of no others.
 
         A budget counts every release that is made while it is open, in any thread. If
@@ -503,7 +506,8 @@ class PrivacyBudget:
                     f"Nothing in this {type(estimator).__name__} can make a release: "
                     f"pass an estimator of this package, or an object that holds one."
                 )
-            # First: an interruption in between leaves objects that release nothing.
+            # Do this first: an interruption in between leaves objects that release
+            # nothing.
             for item in found:
                 mark(item, frozenset({self._ledger.mark}))
             self._covers_some = True
@@ -599,9 +603,9 @@ class PrivacyBudget:
         return found
 
     def _read(self) -> bool:
-        """Count what was recorded since, here or elsewhere; whether that was anything.
+        """Count records since the last call; return whether there were any.
 
-        Since the last call, that is.
+        They may have been made here or in other processes.
         """
         is_news = False
         for label, guarantee, sentences, limits in self._ledger.news():
@@ -712,7 +716,7 @@ class PrivacyBudget:
         if self._user_ids_published(unit):
             event = dp_event.NonPrivateDpEvent()
         n_releases = sum(count or 0 for _, count, _, _ in self._account.lines())
-        return PrivacyGuarantee.of(
+        return PrivacyGuarantee.from_event(
             event,
             delta=self._delta,
             unit=unit,
@@ -830,14 +834,14 @@ class PrivacyBudget:
     ) -> "tuple[Totals, Limits | None] | None":
         """Totals and limits of a release; None if it does not fit."""
         self._ledger.check_process()
-        # Raises if they differ.
+        # This raises if they differ.
         unit_and_relation([guarantee, *self._account.guarantees()])
         if self._user_ids_published(guarantee.unit) and math.isfinite(self._epsilon):
             return None
         return self._admitted(guarantee.event)
 
     def _admitted(self, event: "DpEvent") -> "tuple[Totals, Limits | None] | None":
-        """The same for an event, whatever its unit."""
+        """Totals and limits of an event, whatever its unit; None if it does not fit."""
         return self._limit.admit_to(self._account, self._current_account(), event)
 
     def _user_ids_published(self, unit: str | int) -> bool:

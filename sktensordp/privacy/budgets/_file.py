@@ -9,7 +9,7 @@ another process: the operation fails, has done nothing, and `patient` tries it a
 Every row holds a hash of itself and of the row before it, the first one of the facts
 that never change. Another table holds the number and the hash of the last row. So a row
 that was changed, moved or lost does not go unnoticed. An older copy of the whole file
-is as good as it was: only processes that know a later hash notice it.
+looks valid: only processes that know a later hash notice it.
 """
 
 import json
@@ -53,7 +53,7 @@ CREATE TABLE releases (
 """
 
 # No fork happens while a connection is open: SQLite would take its parent's locks for
-# the child's own. A connection is open for as long as one reads or writes, no longer.
+# the child's own. A connection stays open only while it is used to read or write.
 _CONNECTED = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -71,14 +71,14 @@ class Row(NamedTuple):
     number : int
         From 1, without gaps.
     time : str
-        In UTC, when it was recorded.
+        When it was recorded, in UTC.
     label : str
     guarantee, sentences, limits : str or None
         As in `Record`, in JSON.
     versions : str
-        Of the packages that recorded it.
+        Versions of the packages that recorded it.
     hash : str
-        Of all this, and of the row before.
+        Hash of all this, and of the row before.
     """
 
     number: int
@@ -95,7 +95,7 @@ class Row(NamedTuple):
         return self.number == number + 1 and self.hash == _hash(digest, *self[:-1])
 
     def record(self) -> Record:
-        """What the row says."""
+        """The record that the row holds."""
         try:
             limits = None if self.limits is None else Limits(*json.loads(self.limits))
             sentences = tuple(json.loads(self.sentences))
@@ -113,12 +113,12 @@ class FileLedger(Ledger):
     Parameters
     ----------
     path : str or path-like
-        Of an existing file.
+        Path of an existing file.
 
     Attributes
     ----------
     parameters : dict
-        Those of the budget.
+        Parameters of the budget.
 
     Raises
     ------
@@ -157,7 +157,7 @@ class FileLedger(Ledger):
         """
         where = os.path.realpath(path)
         try:
-            # It appears at once, with its identity or not at all.
+            # The file appears in one step, with its identity, or not at all.
             os.close(os.open(where, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666))
         except FileExistsError:
             raise FileExistsError(
@@ -171,7 +171,7 @@ class FileLedger(Ledger):
         try:
             _fill(where, facts)
         except BaseException:
-            # Empty is what was not committed; nobody else could fill the file.
+            # An empty file was not committed, and nobody else could fill it.
             with suppress(OSError):
                 if os.path.getsize(where) == 0:
                     os.remove(where)
@@ -206,8 +206,8 @@ class FileLedger(Ledger):
             yield connection
 
     def news(self) -> Iterator[Record]:
-        """What was recorded since, by any process."""
-        # What was committed just now follows what was read while the file was locked.
+        """What any process has recorded since the last call."""
+        # Rows that were committed just now follow those that were read under the lock.
         rows = self._just_committed
         if rows is None:
             with self._reading() as connection:
@@ -250,7 +250,7 @@ class FileLedger(Ledger):
         self._written = [row]
 
     def commit(self) -> None:
-        """Put what was written on the disk."""
+        """Store on the disk what was written."""
         assert self._connection is not None
         with _explained(self.path):
             _run(self._connection, "COMMIT")
@@ -319,25 +319,25 @@ def _fill(path: str, facts: dict[str, str]) -> None:
 
 
 def _is_newer(accounting: object) -> bool:
-    """Whether what a file says of its accounting is the number of a later one."""
+    """Whether the accounting of a file is the number of a later version."""
     said = str(accounting)
     return said.isdecimal() and int(said) > _ACCOUNTING
 
 
 def _run(connection: sqlite3.Connection, query: str, *values: object) -> list[Any]:
-    """What a query gives, all at once.
+    """All results of a query at once.
 
     A statement that is not finished keeps its lock when its connection is closed.
     """
     try:
         return connection.execute(query, values).fetchall()
     except (ValueError, TypeError, OverflowError) as error:
-        # What is damaged may not even be text, nor may SQLite's message about it.
+        # Damaged contents may not even be text, nor may SQLite's message about them.
         raise sqlite3.DatabaseError("the file is unreadable") from error
 
 
 def _facts(connection: sqlite3.Connection) -> dict[str, str]:
-    """What never changes, as text."""
+    """The facts that never change, as text."""
     return dict(_run(connection, "SELECT name, value FROM budget"))
 
 

@@ -1,4 +1,4 @@
-"""The adaptive filter: whether another release fits, when results decide what is next.
+"""The adaptive filter: whether another release fits if results decide what comes next.
 
 Composition adds up releases that were fixed beforehand. If earlier results decide how
 much the next release reveals, or whether there is one, composing what was released may
@@ -149,7 +149,7 @@ class AdaptiveFilter:
         Parameters
         ----------
         total : Totals
-            Of all releases; at least one.
+            Totals of all releases; at least one.
         event : DpEvent
             All releases.
 
@@ -176,7 +176,7 @@ class AdaptiveFilter:
     def admit_to(
         self, recorded: "Account", account: "Account", event: DpEvent
     ) -> "tuple[Totals, Limits] | None":
-        """The same for a release in `account`, which is `recorded` or a part of it."""
+        """`admit`, for a release in `account`, which is `recorded` or a part of it."""
         return self.admit(event, lambda totals: recorded.total(account, totals))
 
     def admits_all(self, event: DpEvent, n: int) -> bool:
@@ -187,7 +187,7 @@ class AdaptiveFilter:
         )
 
     def share(self, event: DpEvent, n: int) -> float:
-        """About which share of an empty budget `n` such releases use up."""
+        """Approximate share of an empty budget that `n` such releases use up."""
         limits = self._limits_for(event)
         total = limits.totals(event).times(n)
         shares = [float(total.pure_epsilon) / self.epsilon]
@@ -199,7 +199,7 @@ class AdaptiveFilter:
 
     @staticmethod
     def spent_pure(recorded: "Account") -> Fraction | float:
-        """The epsilon that pure releases would have to have used up."""
+        """The epsilon that counts as spent if the remainder is a pure epsilon."""
         return recorded.total().pure_epsilon
 
     def settle(self, limits: "Limits | None") -> None:
@@ -257,7 +257,7 @@ class CurveLimit:
     Parameters
     ----------
     points : tuple of (float, float)
-        Epsilons, and the largest delta at each. Without any, all is admitted.
+        Epsilons, and the largest delta at each. Without any, everything is admitted.
     """
 
     points: tuple[tuple[float, float], ...] = ()
@@ -265,7 +265,7 @@ class CurveLimit:
     def admit_to(
         self, recorded: "Account", account: "Account", event: DpEvent
     ) -> tuple[Totals, None] | None:
-        """As `AdaptiveFilter.admit_to`; there are no limits to settle."""
+        """Like `AdaptiveFilter.admit_to`; there are no limits to settle."""
         if self.points:
             composed = recorded.event(account, event)
             if any(event_delta(composed, at) > most for at, most in self.points):
@@ -273,23 +273,23 @@ class CurveLimit:
         return Totals(), None
 
     def admits_all(self, event: DpEvent, n: int) -> bool:
-        """As `AdaptiveFilter.admits_all`."""
+        """See `AdaptiveFilter.admits_all`."""
         composed = dp_event.SelfComposedDpEvent(event, n)
         return all(event_delta(composed, at) <= most for at, most in self.points)
 
     def share(self, event: DpEvent, n: int) -> float:
-        """As `AdaptiveFilter.share`."""
+        """See `AdaptiveFilter.share`."""
         composed = dp_event.SelfComposedDpEvent(event, n)
         return max(event_epsilon(composed, most) / at for at, most in self.points)
 
     @staticmethod
     def spent_pure(recorded: "Account") -> float:
-        """As `AdaptiveFilter.spent_pure`."""
+        """See `AdaptiveFilter.spent_pure`."""
         event = recorded.event()
         return 0.0 if event is None else event_epsilon(event, 0.0)
 
     def settle(self, limits: "Limits | None") -> None:
-        """Nothing is to settle."""
+        """There is nothing to settle."""
 
     def totals(self, event: "DpEvent") -> Totals:
         """No sums are kept."""
@@ -335,7 +335,7 @@ class Limits:
 
 
 def _fraction(value: float) -> Fraction | float:
-    """The exact value of a float; an infinite one as it is."""
+    """The exact value of a float; infinity stays a float."""
     return Fraction(value) if math.isfinite(value) else value
 
 

@@ -1,4 +1,4 @@
-"""Where a budget keeps its records: the interface, and that of this process alone."""
+"""Where a budget keeps its records: the interface, and records in one process alone."""
 
 import secrets
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ class Record(NamedTuple):
     guarantee : PrivacyGuarantee or None
         None if ids of records were published.
     sentences : tuple of str
-        What the guarantee leaves out and no earlier record says.
+        What the guarantee leaves out, unless an earlier record has said it.
     limits : Limits or None
-        Those of an adaptive budget, in the record of its first release.
+        Limits of an adaptive budget, in the record of its first release.
     """
 
     label: str
@@ -36,9 +36,9 @@ class Ledger:
     Attributes
     ----------
     path : str or None
-        Of the file that keeps them.
+        Path of the file that keeps them, if there is one.
     mark : Mark
-        What names the budget where its objects are.
+        Identifies the budget in the objects that belong to it.
     """
 
     path: str | None = None
@@ -65,8 +65,8 @@ class Ledger:
     def news(self) -> Iterator[Record]:
         """Records that were committed since this was last exhausted.
 
-        A record that the caller does not finish comes again, so that an interruption
-        makes this process count too much.
+        A record that the caller does not finish is yielded again, so that an
+        interruption makes this process count too much.
         """
         while self._committed:
             yield self._committed[0]
@@ -77,6 +77,6 @@ class Ledger:
         self._added = record
 
     def commit(self) -> None:
-        """Make the record that was added last."""
+        """Commit the record that was added last."""
         assert self._added is not None
         self._committed.append(self._added)

@@ -41,7 +41,7 @@ class Mark(NamedTuple):
     path : str or None
         Path of its file; None if it has none.
     id : str
-        Of the file, or of the budget if it has none.
+        Id of the file, or of the budget if it has none.
     """
 
     process: str
@@ -93,10 +93,10 @@ class OpenBudgets:
     def mark_threads(self, mark: Mark, older: "set[threading.Thread]") -> None:
         """Mark threads that were started in the block of a budget and work for it.
 
-        These are threads of pools: the pool of a call of joblib ends with that call,
-        but threads with a task go on. And they are those that were handed an
-        estimator when they were made. Executors are left out: their threads take
-        tasks of later blocks, too.
+        There are two kinds. One is threads of pools: the pool of a call of joblib ends
+        with that call, but threads with a task go on. The other is threads that were
+        handed an estimator when they were made. Executors are left out: their threads
+        take tasks of later blocks, too.
         """
         for thread in set(threading.enumerate()).difference(older):
             if isinstance(thread, PoolThread) or _was_handed_estimator(thread):
@@ -155,7 +155,7 @@ BRANCHES: contextvars.ContextVar[tuple[Branch, ...]] = contextvars.ContextVar(
 
 
 def open_branches() -> tuple[Branch, ...]:
-    """Those of them that have not ended."""
+    """The branches of this thread that have not ended."""
     return tuple(branch for branch in BRANCHES.get() if branch.is_open)
 
 
@@ -174,11 +174,11 @@ def marks_of_copy(marks: Marks = frozenset()) -> Marks:
 
 
 def contents(
-    obj: Any, stop: Callable[[Any], bool] = lambda item: False
+    obj: object, stop: Callable[[Any], bool] = lambda item: False
 ) -> Iterator[Any]:
     """An object, and what it holds as parameters, attributes or elements.
 
-    What `stop` is true for is not looked into.
+    Objects for which `stop` is true are not looked into.
     """
     # `seen` holds the objects themselves, so that none is deleted and its id reused.
     seen: dict[int, Any] = {}
@@ -210,14 +210,14 @@ def contents(
 
 
 class Markable:
-    """What can belong to budgets: to those that were open where it was made."""
+    """Base class of objects that can belong to budgets open where they were made."""
 
-    _made_in: Marks = frozenset()
-    """The budgets to which this object belongs. If it was no copy: none."""
+    _budget_marks: Marks = frozenset()
+    """The budgets to which this object belongs; none if it is not a copy."""
 
 
-def marked(obj: Any) -> Iterator[Markable]:
-    """What an object holds that can belong to budgets."""
+def marked(obj: object) -> Iterator[Markable]:
+    """The parts of an object that can belong to budgets."""
     for item in list(contents(obj)):
         if isinstance(item, Markable):
             yield item
@@ -225,26 +225,27 @@ def marked(obj: Any) -> Iterator[Markable]:
 
 def mark(item: Markable, marks: Marks) -> None:
     """Let an object belong to further budgets."""
-    item._made_in |= marks
+    item._budget_marks |= marks
 
 
 def _was_handed_estimator(thread: threading.Thread) -> bool:
     """Whether a thread has an estimator of this package to work with.
 
-    As its function, among the arguments or the variables of the function around it, or
-    as an attribute of the thread; perhaps in a container, a pipeline or a search. What
-    other objects hold, and what is global, may serve other threads as well.
+    The estimator may be the thread's function, among its arguments or the variables of
+    the function around it, or an attribute of the thread; perhaps in a container, a
+    pipeline or a search. Objects that others hold, or that are global, may serve other
+    threads as well.
     """
     held = list(vars(thread).values())
     for function in tuple(held):
         for cell in getattr(function, "__closure__", None) or ():
-            with suppress(ValueError):  # It has no value yet.
+            with suppress(ValueError):  # the cell has no value yet
                 held.append(cell.cell_contents)
     handed = contents(held, lambda item: not _is_looked_into(item))
     return any(isinstance(item, Markable) for item in handed)
 
 
-def _is_looked_into(item: Any) -> bool:
+def _is_looked_into(item: object) -> bool:
     holds = isinstance(item, dict | list | tuple | set | np.ndarray | functools.partial)
     return holds or inspect.ismethod(item) or hasattr(type(item), "get_params")
 
@@ -257,8 +258,8 @@ def detach_from_budgets(estimator: _Estimator) -> _Estimator:
     the block release nothing that it does not count. After the block, a budget with a
     path still counts what the copy releases. Without a path, the copy refuses to
     release. The best estimator of a search is such a copy, and so are the fitted steps
-    of a ``ColumnTransformer``. They still predict if that draws no noise. What a budget
-    covers belongs to it in the same way.
+    of a ``ColumnTransformer``. They still predict if that draws no noise. Objects that
+    a budget covers belong to it in the same way.
 
     To release with such a copy, open the same budget again. If that budget need not
     count the release, for example because it is about other people, detach the copy.
@@ -298,5 +299,5 @@ def detach_from_budgets(estimator: _Estimator) -> _Estimator:
     """
     copied, marks = deepcopy(estimator), marks_of_copy()
     for item in marked(copied):
-        item._made_in = marks
+        item._budget_marks = marks
     return copied

@@ -58,7 +58,7 @@ class Reservation:
                     "Nothing may be fitted here, because no budget would count it."
                 )
             return
-        # Raises if they differ.
+        # This raises if they differ.
         unit_and_relation([self._planned, guarantee])
         account, event = self._account, guarantee.event
         with self._lock:
@@ -86,9 +86,9 @@ def run_reserved(
     Parameters
     ----------
     planned : PrivacyGuarantee or None
-        As for `Reservation`.
+        As in `Reservation`.
     function : callable
-        Called with what follows.
+        Called with the arguments that follow.
 
     Returns
     -------

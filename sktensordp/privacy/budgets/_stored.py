@@ -20,7 +20,7 @@ _FIELDS = ("epsilon", "delta", "unit", "relation", "source", "conditions", "loca
 
 @cache
 def _types() -> dict[str, type]:
-    """Every type of which an event may consist, by its name in JSON."""
+    """Every type that may occur in an event, by its name in JSON."""
     ours = {name: getattr(_events, name) for name in _events.__all__}
     theirs = {f"dp_accounting.{name}": one for name, one in vars(dp_event).items()}
     known = {
@@ -38,7 +38,7 @@ def _names_of_fields(kind: type) -> list[str]:
     return [attribute.name for attribute in attrs.fields(kind)]
 
 
-def _encoded(value: Any) -> Any:
+def _encoded(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_encoded(one) for one in value]
     if isinstance(value, Fraction):
@@ -55,7 +55,7 @@ def _encoded(value: Any) -> Any:
     )
 
 
-def _decoded(value: Any) -> Any:
+def _decoded(value: object) -> Any:
     if isinstance(value, list):
         return tuple(_decoded(one) for one in value)
     if not isinstance(value, dict):
@@ -69,7 +69,7 @@ def _decoded(value: Any) -> Any:
 def guarantee_to_json(guarantee: PrivacyGuarantee) -> str:
     """What a budget needs of a guarantee: event, unit, theorem and conditions.
 
-    Its statement stays out, since that may be anything.
+    The statement is left out, since it may be any text.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def guarantee_from_json(text: str) -> PrivacyGuarantee:
     Raises
     ------
     ValueError, TypeError, KeyError
-        If the text is no such guarantee.
+        If the text is not such a guarantee.
     """
     stated = json.loads(text)
     event = _decoded(stated.pop("event"))

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# With a weight of zero, infinite noise would cost least.
+# At a weight of zero, infinite noise would cost least.
 _SMALLEST_WEIGHT = 1e-6
 # Larger matrices skip the dual, and are bounded by their largest eigenvalue.
 _LARGEST_DUAL = 600
@@ -49,7 +49,7 @@ def water_filling(
     order = np.argsort(-weights / caps, kind="stable")
     filled = np.concatenate([[0.0], np.cumsum(caps[order])[:-1]])
     rest = np.cumsum(weights[order][::-1])[::-1]
-    # With the first k at their caps, the others share the rest as their weights do.
+    # With the first k at their caps, the others share the rest by their weights.
     left = l2**2 - filled
     fits = (left > 0) & (weights[order] * left <= caps[order] * rest)
     if not fits.any():

@@ -1,6 +1,6 @@
-"""The declared domain of a sample: it is clipped to it, and has its sensitivity.
+"""The declared domain of a sample: samples are clipped to it, and it has a sensitivity.
 
-Neighbouring inputs differ in one whole sample: its two values may be anywhere in the
+Neighbouring inputs differ in one whole sample, whose two values may be anywhere in the
 domain. Clipping does not depend on the data, and the sensitivity includes its rounding
 errors.
 """
@@ -302,7 +302,8 @@ def _check_box(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Low and high ends of the ranges: two numbers, or two arrays of one dimension."""
     check_ordered(bounds, "bounds")
     if isinstance(bounds, list) and any(isinstance(pair, tuple) for pair in bounds):
-        # Two such pairs, of two columns, would be taken for all lows and all highs.
+        # Two pairs (low, high), for two columns, would be taken for all lows and all
+        # highs.
         raise ValueError(
             "bounds must be (lows, highs), not one pair for each column. Pass "
             "bounds=tuple(zip(*pairs))."
@@ -328,8 +329,8 @@ def _check_box(bounds: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         width, largest = np.subtract(high, low), np.maximum(np.abs(low), np.abs(high))
     if not np.all(np.isfinite(width)) or not np.all(low < high):
-        # A range that was read off private data is never the wrong way round: what is
-        # shown was declared.
+        # A range that was read off private data is never the wrong way round, so the
+        # message shows declared numbers.
         is_swapped = isinstance(low, float) and low > high
         got = f", got ({low:g}, {high:g})" if is_swapped else ""
         raise ValueError(f"bounds must be finite with low < high in every entry{got}.")

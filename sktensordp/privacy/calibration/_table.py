@@ -5,8 +5,8 @@ x. It is epsilon-locally private when Q[x, y] <= e^epsilon Q[x', y] for all x, x
 and unbiased when the mean output at every level is the level. A linear programme finds
 the channel of least average variance under a public prior, among those whose outputs
 lie on a grid. Its rows are then mixed with their average, just enough to keep the
-budget exactly, and rounded to integer weights. From these the realised epsilon is
-computed again.
+budget exactly, and rounded to integer weights. The realised epsilon is computed from
+these weights.
 """
 
 import math
@@ -21,8 +21,8 @@ from scipy.optimize import linprog
 # Probabilities of the outputs, with a row for each level; and the outputs.
 _Channel = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-# Beyond this the programme is ill-conditioned. Its solution at this epsilon remains a
-# candidate, next to k-ary response, which is about as good.
+# Beyond this, the programme is ill-conditioned. Its solution at this epsilon remains a
+# candidate, besides k-ary response, which is about as good.
 _LARGEST_PROGRAMME_EPSILON = 8.0
 # The largest log odds that 60-bit weights can tell from certainty.
 _LARGEST_EPSILON = 35.0

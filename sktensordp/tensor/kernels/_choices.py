@@ -23,7 +23,7 @@ def centred_weights(
     weights: NDArray[np.int64],
     lengths: NDArray[np.float64],
 ) -> None:
-    """Weigh the products of users' centred choices, so that they are short.
+    """Weigh the products of users' centred choices, so that they have bounded length.
 
     For a user with n choices x, let Y = unit x - n shares. Take the upper triangle of
     Y Y' / unit^2, with its diagonal multiplied by `diagonal`. The user's weight C is
@@ -42,8 +42,8 @@ def centred_weights(
     unit : int
         A power of two, up to 2^14.
     diagonal : float
-        Weight of a diagonal cell in the length, from 1/2 to 1. With less, rounding
-        errors would matter.
+        Weight of a diagonal cell in the length, from 1/2 to 1. For smaller weights,
+        rounding errors would matter.
     scale, least : float
         Numerator and smallest denominator of a weight.
     weights : ndarray of shape (n_users,), int64

@@ -1,6 +1,7 @@
-"""Compiled draws of items for users, one after the other. Importing this imports numba.
+"""Compiled draws of items for users, one after the other.
 
-Uniform numbers come in, and items go out: a draw is a function of its arguments.
+Importing this imports numba. The draws take uniform numbers and return items, as a
+function of their arguments.
 """
 
 import numpy as np
@@ -25,11 +26,12 @@ def draw_items(
     of_head: NDArray[np.float64],
     of_all: NDArray[np.float64],
 ) -> float:
-    """Draw distinct items for every user, and sum their chances if asked to.
+    """Draw distinct items for every user, and sum their chances if requested.
 
-    An item follows the items before it with a chance in proportion to the cube of their
-    summed similarities to it, if that sum is positive, times the item's factor. With
-    the chance `by_weight`, and always if there is no such item, it is drawn by weight.
+    The chance of the next item is in proportion to its factor times the cube of the sum
+    of its similarities to the items before it, if that sum is positive. With
+    probability `by_weight`, and always if no such item exists, it is drawn by weight
+    instead.
 
     Parameters
     ----------
@@ -42,14 +44,14 @@ def draw_items(
     cumulative : ndarray of shape (n_items,)
         Sums of the weights up to each item.
     place : ndarray of shape (n_items,)
-        Row of each item in `similarity`; -1 for none.
+        Row of each item in `similarity`; -1 if it has none.
     head : ndarray of shape (m,)
         Items of the rows.
     factors : ndarray of shape (m,)
     similarity : ndarray of shape (m, m)
     by_weight : float
     worth : ndarray of shape (n_users,)
-        What each item of a user counts.
+        How much each item of a user counts.
     items : ndarray of shape (n_drawn,)
         Written.
     of_head : ndarray of shape (m,)
@@ -61,14 +63,14 @@ def draw_items(
     Returns
     -------
     common : float
-        Times an item's weight, the common part of its chances of draws by weight.
+        The common part of the chances of draws by weight, per unit of an item's weight.
     """
     m, n_items, n_users = head.size, weights.size, starts.size - 1
     sums, chances = np.empty(m, np.float32), np.empty(m, np.float32)
     longest = 1
     for u in range(n_users):
         longest = max(longest, starts[u + 1] - starts[u])
-    # The items so far, ascending; and the common part when each was drawn.
+    # The items so far, ascending, and the common part when each was drawn.
     taken, until = np.empty(longest, np.int32), np.empty(longest)
     everything, common = cumulative[n_items - 1], 0.0
     for u in range(n_users):
@@ -101,14 +103,14 @@ def draw_items(
                                     break
             so_far += chance * worth[u] / max(free, 1e-300)
             if pick < 0:
-                # In what is left of the cumulative weights, then in all of them.
+                # The position in the remaining cumulative weights, then in all of them.
                 at = uniforms[t, 1] * free
                 for k in range(n_taken):
                     item = taken[k]
                     if at >= cumulative[item] - weights[item]:
                         at += weights[item]
                 pick = min(np.searchsorted(cumulative, at, side="right"), n_items - 1)
-                # Sums are rounded: the next item that is free.
+                # Because of rounding, take the next free item.
                 is_taken = True
                 while is_taken:
                     is_taken = False

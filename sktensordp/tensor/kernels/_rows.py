@@ -32,7 +32,8 @@ def product_sums(
         Where the rows of every other mode begin in the table.
     values : ndarray of shape (n_entries,)
     n_plain : int
-        The products of all further columns are multiplied by the value.
+        Number of columns whose products are summed as they are; those of further
+        columns are multiplied by the value.
     table : ndarray of shape (n_all_rows, n_columns), float64
     sums : ndarray of shape (n_rows, n_columns), float64
         Written.
@@ -43,7 +44,8 @@ def product_sums(
         for p in range(n_columns):
             total[p] = 0.0
         begin, end = starts[r], starts[r + 1]
-        # Entries of a matrix by fours: totals are then read and written once for all.
+        # Entries of a matrix are added by fours, so that totals are read and written
+        # once for four entries.
         while n_others == 1 and begin + 4 <= end:
             a, b = table[others[begin, 0]], table[others[begin + 1, 0]]
             c, d = table[others[begin + 2, 0]], table[others[begin + 3, 0]]
@@ -84,15 +86,15 @@ def inverses(matrices: NDArray[np.float64], prior: NDArray[np.float64]) -> None:
     Parameters
     ----------
     matrices : ndarray of shape (n, F, F), float64
-        Of which upper triangles are read. Written.
+        Upper triangles are read. Written.
     prior : ndarray of shape (F,), float64
-        What has been added to the diagonals of Gram matrices.
+        The diagonal that has been added to Gram matrices.
     """
     n, size = len(matrices), len(prior)
     stack = np.empty((size, size, STACK))
     for first in range(0, n, STACK):
         for k in range(STACK):
-            # The last matrix fills up the stack.
+            # Copies of the last matrix fill up the stack.
             own = matrices[min(first + k, n - 1)]
             for a in range(size):
                 for b in range(a, size):

@@ -3,9 +3,9 @@
 Importing this module imports numba.
 
 The last index of an array is the number of the matrix. Every step is made for all
-matrices of a stack, in a loop that uses vector instructions, so that loops do not get
+matrices of a stack, in a loop that uses vector instructions. So loops do not get
 shorter towards the end of a factorisation: a row of 18 columns takes half the time that
-it took alone. A stack has always `STACK` matrices, and the result for one does not
+it takes alone. A stack always has `STACK` matrices, and the result for one does not
 depend on the others, down to the last bit. (Products of BLAS may depend on where a
 matrix lies in memory, and so on the other users' numbers.)
 """
@@ -23,13 +23,13 @@ STACK = 64
 def factorise(matrices: NDArray[np.float64], prior: NDArray[np.float64]) -> None:
     """Replace upper triangles by those of U, where U^T U is the matrix.
 
-    Each matrix is a Gram matrix plus the diagonal `prior`. No pivot is then less than
-    its prior, so that what falls below is rounding.
+    Each matrix is a Gram matrix plus the diagonal `prior`. So every pivot is at least
+    its prior; smaller ones are due to rounding.
 
     Parameters
     ----------
     matrices : ndarray of shape (n, n, STACK)
-        What is below the diagonal is not read. On the diagonal, the inverses of the
+        Elements below the diagonal are not read. On the diagonal, the inverses of the
         elements of U are written.
     prior : ndarray of shape (n,)
     """

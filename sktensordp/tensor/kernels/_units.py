@@ -3,8 +3,9 @@
 Entries are sorted by unit. The result for a unit is a function of its own entries
 alone, down to the last bit: the entries of other units, and their order, do not matter.
 
-`solve_units` stands beside the one solver of rows, since contributions need what that
-does not compute: the leverage of every entry, and a unit's row without the entry.
+`solve_units` is separate from the common solver of rows, since contributions need
+quantities that the latter does not compute: the leverage of every entry, and a unit's
+row without the entry.
 """
 
 import numpy as np
@@ -22,7 +23,7 @@ def solve_units(
     noise: NDArray[np.float64],
     precision: NDArray[np.float64],
     rows: NDArray[np.float64],
-    known: NDArray[np.float64],
+    explained: NDArray[np.float64],
     residuals: NDArray[np.float64],
     leverages: NDArray[np.float64],
     held_out: NDArray[np.float64],
@@ -41,14 +42,15 @@ def solve_units(
         Precision of the prior, which has mean zero.
     rows : ndarray of shape (n_units, Q)
         Written: posterior means.
-    known : ndarray of shape (n_units, Q)
-        Written: one less posterior variances, as shares of the prior variances.
+    explained : ndarray of shape (n_units, Q)
+        Written: one minus the posterior variances as shares of the prior variances.
     residuals : ndarray of shape (n_entries,)
         Written: targets less the fit.
     leverages : ndarray of shape (n_entries,)
-        Written: by how much the fit of a target follows that target.
+        Written: how much the fit of a target follows that target.
     held_out : ndarray of shape (n_entries, F)
-        Written: for every entry, the posterior means of the last F columns without it.
+        Written: for every entry, the posterior means of the last F columns without this
+        entry.
     """
     size, n_last, n_units = precision.size, held_out.shape[1], starts.size - 1
     matrices, shifts = np.empty((size, size, STACK)), np.empty((size, STACK))
@@ -57,7 +59,7 @@ def solve_units(
     for first in range(0, n_units, STACK):
         for k in range(STACK):
             u = first + k
-            # The sums of the last unit fill up the stack.
+            # Copies of the last unit's sums fill up the stack.
             if u < n_units:
                 for a in range(size):
                     shift[a] = 0.0
@@ -83,7 +85,7 @@ def solve_units(
             for a in range(size):
                 shift[a] = shifts[a, k]
                 rows[u, a] = shift[a]
-                known[u, a] = 1.0 - matrices[a, a, k] * precision[a]
+                explained[u, a] = 1.0 - matrices[a, a, k] * precision[a]
                 for b in range(a, size):
                     covariance[a, b] = matrices[a, b, k]
                     covariance[b, a] = matrices[a, b, k]

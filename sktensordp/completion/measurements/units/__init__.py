@@ -1,1 +1,1 @@
-"""What only whole users need: adaptive rounds of noisy sums over users."""
+"""Releases that protect whole users: adaptive rounds of noisy sums over users."""

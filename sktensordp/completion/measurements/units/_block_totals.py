@@ -1,6 +1,6 @@
 """Totals over units that are released with the sums of a block.
 
-They say how well the model fits units, how far units vary, and how their factors do.
+They say how well the model fits units, how much units vary, and how their factors vary.
 """
 
 import math
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ....tensor._unit_entries import UnitEntries
 from ._shared_model import SharedModel, SolvedUnits
 
-# Number of totals that say how well the model fits: the first fields but the groups'.
+# Number of totals that say how well the model fits: the first fields, groups excluded.
 _N_OF_FIT = 3
 
 
@@ -21,8 +21,8 @@ _N_OF_FIT = 3
 class BlockTotals:
     """Statistics of units, or their noisy totals; the place of each in a vector.
 
-    Of N units, arrays have a first axis of length N, shown as (...,). Of totals, they
-    do not.
+    For statistics of N units, arrays have a first axis of length N, shown as (...,).
+    For totals, they do not have this axis.
 
     Attributes
     ----------
@@ -30,17 +30,17 @@ class BlockTotals:
         Mean square of a unit's residuals, less what is due to the uncertainty of
         biases.
     free : ndarray of shape (...,)
-        The share of its entries that the fit leaves free.
+        The share of the unit's entries that the fit leaves free.
     energy : ndarray of shape (...,)
-        Sum of its squared weighted residuals, over the variance of a value.
+        Sum of the unit's squared weighted residuals, over the variance of a value.
     group_squares : ndarray of shape (..., n_groups)
-        Mean square of the posterior means of its bias, and of its weights for each
-        group of features, over their prior variance.
+        Mean square of the posterior means of the unit's bias, and of its weights for
+        each group of features, over their prior variance.
     group_shares : ndarray of shape (..., n_groups)
-        Mean share of that prior variance that its entries explain.
+        Mean share of that prior variance that the unit's entries explain.
     moments : ndarray of shape (..., M)
-        Second moments of one and its factors, as these regress on residuals: the upper
-        triangle, row by row.
+        Second moments of one and the unit's factors, as regressors of the residuals:
+        the upper triangle, row by row.
     """
 
     squares: NDArray[np.float64]
@@ -52,7 +52,7 @@ class BlockTotals:
 
     @staticmethod
     def size(model: SharedModel) -> int:
-        """Length of the vectors of units, given the model that they fit."""
+        """Length of the vectors of units, given the model."""
         n_moments = 1 + model.n_factors
         return _N_OF_FIT + 2 * len(model.groups) + n_moments * (n_moments + 1) // 2
 
@@ -64,13 +64,13 @@ class BlockTotals:
         weights: NDArray[np.float64],
         model: SharedModel,
     ) -> Self:
-        """Statistics of units; each is a function of that unit's entries.
+        """Statistics of units, each a function of that unit's entries alone.
 
         Parameters
         ----------
         chunk : UnitEntries
         solved : SolvedUnits
-            Their rows and fit.
+            The units' rows and fit.
         weights : ndarray of shape (n_entries,)
             Weights of the entries.
         model : SharedModel
@@ -79,7 +79,7 @@ class BlockTotals:
         energies = (weights * solved.residuals) ** 2 / model.noise
         sums = chunk.sums(np.stack([solved.squares, energies], axis=1))
         used = np.zeros(len(sizes))
-        for known in solved.known.T:
+        for known in solved.explained.T:
             used += known
         # The ratio of the totals of `group_squares` and `group_shares` estimates the
         # true variance over the prior variance (MacKay 1992).
@@ -89,7 +89,7 @@ class BlockTotals:
             for column in range(first, first + size):
                 squares = solved.rows[:, column] ** 2
                 group_squares[:, group] += squares / (size * variance)
-                group_shares[:, group] += solved.known[:, column] / size
+                group_shares[:, group] += solved.explained[:, column] / size
             first += size
         return cls(
             squares=np.clip(sums[:, 0] / sizes, -1.0, 1.0),
@@ -102,7 +102,7 @@ class BlockTotals:
 
     @classmethod
     def of_vector(cls, vector: NDArray[np.float64], n_groups: int) -> Self:
-        """Totals, from a sum of `vectors`, or from a multiple of one."""
+        """Totals, from a sum of `vectors` or a multiple of such a sum."""
         ends = [_N_OF_FIT, _N_OF_FIT + 2 * n_groups]
         of_fit, of_groups, moments = np.split(vector, ends)
         squares, free, energy = of_fit

@@ -1,23 +1,23 @@
-"""Noisy counts and co-occurrences of items, with everything of each user protected.
+"""Noisy counts and co-occurrences of items; all choices of each user are protected.
 
-**Guarantee.** The shape is public. Take two data sets of which one has all choices of
-one user and the other has none of them (add or remove). Everything that
-`release_sums` returns is (epsilon, delta)-indistinguishable between the two, in
-whatever order, batches or threads the choices are summed.
+**Guarantee.** The shape is public. Take two data sets: one has all choices of one user,
+and the other has none of them (add or remove). Everything that `release_sums` returns
+is (epsilon, delta)-indistinguishable between the two, in whatever order, batches or
+threads the choices are summed.
 
 **Releases.** Let sigma be the noise of one sum over users of vectors of length at most
 1, and g the step of its lattice. A release with share s of the squared budget is a sum
 of vectors of length at most sqrt(s), with noise of the same sigma:
 
 1. Totals: each user adds 1 and the logarithm of n_u, the number of the user's choices.
-   From these follow the number of users and n_typ, a typical number of choices. And a
-   histogram: each user adds 1 to the bin of n_u, which has a share of its own.
+   The number of users and n_typ, a typical number of choices, follow from these. And a
+   histogram, which has a share of its own: each user adds 1 to the bin of n_u.
 2. Counts: each user adds w_u for every chosen item, where w_u^2 n_u = s.
 3. Co-occurrences of the m items with the largest noisy counts: each user adds c_u T_u,
    where T_u is the upper triangle of y_u y_u' with half of its diagonal. Here y_u is
    x_u less n_u q, n_u counts only these items, q are their shares of the noisy counts,
-   and c_u = sqrt(s) / max(|T_u|, 1). If the counts are too noisy for that,
-   or M = 0, a second release of counts takes its place.
+   and c_u = sqrt(s) / max(|T_u|, 1). If the counts are too noisy for that, or M = 0, a
+   second release of counts replaces it.
 
 The shares of releases 2 and 3, n_typ, the m items and q follow from earlier releases.
 Below, I is the number of items, and M is `max_items`, the largest m.
@@ -75,11 +75,12 @@ from ._population import N_BINS, SHARE, Population, bins_of
 # Limits of the share of the counts. A share of 0.15 alone costs a quarter of the recall
 # of artists at epsilon 1.
 _LEAST_COUNTS, _MOST_COUNTS = 0.15, 0.5
-# Users whose products are shorter than this add vectors that are shorter in proportion.
+# Users whose products are shorter than this add proportionally shorter vectors.
 _LEAST_LENGTH = 1.0
-# The k-th largest eigenvalue of co-occurrences is taken as this share of that of
-# popularity, over k. And so many items take part, at most, for the root of the number
-# of users over the noise; see `_n_items`.
+# The k-th largest eigenvalue of co-occurrences is assumed to be this share of
+# popularity's eigenvalue, over k. The second number, times the root of the number of
+# users over the noise, is the largest number of items that take part; see
+# `number_of_items`.
 _EIGENVALUES, _ITEMS_PER_ROOT = 0.5, 7.0
 
 
@@ -92,7 +93,7 @@ class ItemSums:
     population : Population
         Noisy totals over users with choices, and their histogram.
     are_noise : bool
-        Whether the number of users is within its noise of nothing.
+        Whether the number of users is within its noise of zero.
     counts : ndarray of shape (n_items,)
         For each item, the noisy sum of its users' weights, 1 / sqrt(n_u).
     counts_noise : float
@@ -130,16 +131,16 @@ def plan_noise(
     """
     n_users, n_items = shape
     cells = max_items * (max_items + 1) // 2
-    n_first = sum(piece.size for piece in PIECES.values())
+    n_first = sum(piece.size for piece in FIRST_VECTORS.values())
     noise = plan_gaussian_sums(
         epsilon,
         delta,
-        within=epsilon,
+        total_epsilon=epsilon,
         n_cells=n_first + n_items + max(n_items, cells),
-        n_changed=cells,
+        n_moved=cells,
         n_entries=_users_reserved(n_users),
     )
-    # A coarser lattice would round contributions to nothing.
+    # A coarser lattice would round contributions to zero.
     if noise.lattice is not None and noise.lattice.step > 2.0**-6:
         raise ValueError(
             f"epsilon = {epsilon} and delta = {delta} are so small that the noise "
@@ -149,8 +150,8 @@ def plan_noise(
 
 
 @dataclass(frozen=True)
-class PieceOfChoices:
-    """A part of the first release: one vector of every user.
+class VectorOfUser:
+    """A part of the first release: one vector for every user.
 
     Attributes
     ----------
@@ -159,8 +160,8 @@ class PieceOfChoices:
     share : float
         Share of the squared budget.
     vectors : callable
-        ``vectors(choices, longest)`` returns whole numbers of shape (n_users, size), no
-        row of which is longer than `longest`.
+        ``vectors(choices, longest)`` returns whole numbers of shape (n_users, size); no
+        row is longer than `longest`.
     """
 
     size: int
@@ -169,9 +170,9 @@ class PieceOfChoices:
 
 
 def _totals(choices: Choices, longest: float) -> NDArray[np.float64]:
-    """One, and the logarithm of the number of choices over the largest one."""
+    """One, and the logarithm of the number of choices over the largest logarithm."""
     unit, largest = _unit_of(longest), math.log1p(choices.n_items)
-    # From a table: users with equally many choices have the same logarithm.
+    # A table gives users with equally many choices the same logarithm.
     sizes, places = np.unique(choices.sizes, return_inverse=True)
     logs = [math.floor(unit * math.log1p(n) / largest) for n in sizes.tolist()]
     table = np.array([[unit, log] for log in logs], float).reshape(-1, 2)
@@ -185,9 +186,9 @@ def _lengths(choices: Choices, longest: float) -> NDArray[np.float64]:
     return vectors
 
 
-PIECES = {
-    "totals": PieceOfChoices(2, 0.02, _totals),
-    "lengths": PieceOfChoices(N_BINS, SHARE, _lengths),
+FIRST_VECTORS = {
+    "totals": VectorOfUser(2, 0.02, _totals),
+    "lengths": VectorOfUser(N_BINS, SHARE, _lengths),
 }
 
 
@@ -196,19 +197,21 @@ class _FirstQuestion:
     """The pieces of the first release, with their sums; see `Question`."""
 
     sums: tuple[WholeSums, ...]
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: Choices, *totals: NDArray[np.float64]) -> None:
-        for piece, one, total in zip(PIECES.values(), self.sums, totals, strict=True):
+        for piece, one, total in zip(
+            FIRST_VECTORS.values(), self.sums, totals, strict=True
+        ):
             one.add(total, sparse.csr_array(piece.vectors(chunk, one.longest)))
 
 
 @dataclass(frozen=True, eq=False)
 class _CountQuestion:
-    """How often items were chosen, with the weights of users; see `Question`."""
+    """How often items were chosen, weighted by user; see `Question`."""
 
     sums: tuple[WholeSums]
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: Choices, *totals: NDArray[np.float64]) -> None:
         weights = np.floor(self.sums[0].longest / np.sqrt(chunk.sizes))
@@ -223,7 +226,7 @@ class _ProductQuestion:
 
     sums: tuple[ProductSums]
     items: NDArray[np.int64]
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: Choices, *totals: NDArray[np.int64]) -> None:
         self.sums[0].add(totals[0], chunk.among(self.items))
@@ -253,7 +256,7 @@ def release_sums(
     releases = Releases(noise, streams)
     # Without noise: the finest step for which sums of whole steps are exact.
     step = noise.step or 2.0 ** (math.ceil(math.log2(_users_reserved(n_users))) - 50)
-    first = [WholeSums((1, p.size), 1.0, p.share, step) for p in PIECES.values()]
+    first = [WholeSums((1, p.size), 1.0, p.share, step) for p in FIRST_VECTORS.values()]
     answers = releases.ask(choices, _FirstQuestion(tuple(first)))
     n_present, typical_size, are_noise = _read_totals(
         first[0], *answers[0], choices.n_items
@@ -302,7 +305,7 @@ def release_sums(
 
 
 def _unit_of(longest: float) -> int:
-    """What a user adds to the number of users, if totals are no longer than this."""
+    """What a user adds to the number of users, if totals have at most this length."""
     return math.floor(longest / math.sqrt(2))
 
 
@@ -311,19 +314,19 @@ def _read_totals(
 ) -> tuple[float, float, bool]:
     """Number of users and typical number of choices, from noisy totals.
 
-    And whether the number of users is within its noise of nothing.
+    Also returns whether the number of users is within its noise of zero.
     """
     unit = _unit_of(sums.longest) * sums.step * sums.unit
     (number, logs), deviation = noisy[0] / unit, error / unit
     largest_log = math.log1p(n_items)
-    # There are taken to be at least so many users. So many, of 40 choices each, are the
-    # prior of the typical number.
+    # The least assumed number of users. This many users with 40 choices each are also
+    # the prior of the typical number.
     within_noise = 3 * deviation
     n_users = max(float(number), within_noise, 1.0)
     log = logs * largest_log + within_noise * math.log1p(40)
     log = float(log) / (n_users + within_noise)
     size = math.expm1(min(max(log, math.log1p(1.0)), largest_log))
-    # Who is there has a choice, so the number of users tells.
+    # Every user in the data has a choice, so the number of users decides.
     return n_users, size, counts_are_noise(number, deviation)
 
 
@@ -356,19 +359,19 @@ def number_of_items(
     Returns
     -------
     m : int
-        0 if noise would hide the co-occurrences. Without noise, all items that
-        somebody chose, or `most`.
+        0 if noise would hide the co-occurrences. Without noise, the number of items
+        that somebody chose, or `most`.
 
     Notes
     -----
     With more items, the model covers more of the users' choices, but every item adds
-    noise to the others. So m, the number of items, is chosen to make the product of two
-    expected shares largest: the share of all choices that are of the m most popular
-    items, and the share of the eigenvalues of their co-occurrences that the noise
-    leaves. Everything here is computed from released values.
+    noise to the others. So the number m of items maximises the product of two expected
+    shares: the share of all choices that fall on the m most popular items, and the
+    share of the eigenvalues of their co-occurrences that the noise leaves. Everything
+    here is computed from released values.
 
-    **Coverage.** The users' choices have noisy counts c, which add up to about
-    N n_typ^(1/2), by the noisy totals. The share of the first m is their sum over this.
+    **Coverage.** By the noisy totals, the noisy counts c of the users' choices add up
+    to about N n_typ^(1/2). The share of the first m is their sum over this.
 
     **Eigenvalues.** Let C be the sum of the users' centred products of m items, each of
     length 1 at most. For choices that depend on popularity alone, the largest
@@ -380,7 +383,7 @@ def number_of_items(
 
     **Noise.** In a symmetric matrix of size m whose cells have independent noise of
     standard deviation s, the eigenvector of t is visible if t^2 > m s^2. The noisy
-    eigenvector then finds t - m s^2 / t of it (Benaych-Georges and Nadakuditi 2011).
+    eigenvector then recovers t - m s^2 / t of it (Benaych-Georges and Nadakuditi 2011).
 
     Only items whose counts are real take part. If no eigenvalue is expected to be
     visible, no item does.
@@ -419,7 +422,7 @@ def number_of_items(
 def _n_real(counts: NDArray[np.float64], noise: float) -> int:
     """Number of items whose counts are real (Benjamini and Hochberg 1995).
 
-    Nobody chose an expected 15% of them.
+    An expected 15% of these were chosen by nobody.
     """
     by_chance = len(counts) * ndtr(-counts / noise)
     rank = np.arange(1, len(counts) + 1)

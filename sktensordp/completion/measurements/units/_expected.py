@@ -2,9 +2,9 @@
 
 Coordinates are private here. Before a fit, the numbers of entries in the rows are
 assumed: the k-th largest number is in proportion to a negative power of k, as in
-ratings, except that a cell has at most one entry. During a fit they have been
-released. Values are assumed to be sums of terms; see `Variances`. "auto" takes factors
-if they are expected to make the error less.
+ratings, except that a cell has at most one entry. During a fit, released numbers
+replace this assumption. Values are assumed to be sums of terms; see `Variances`. "auto"
+takes factors if they are expected to reduce the error.
 """
 
 import math
@@ -35,18 +35,18 @@ def expected_unit_rmse(
     Parameters
     ----------
     problem : Problem
-        The unit's mode first; its coordinates are not read.
+        The unit's mode comes first; its coordinates are not read.
     n_entries : int
     perturbation : {"auto", "sums", "statistics"}
-        "auto" is the one of the others that a fit would take.
+        "auto" is the perturbation that a fit would choose.
     noise : float
         Variance of the noise on vectors of length one.
     variance : float, default=None
         Variance of the values, in their units squared, if it is public. None takes the
         variance of ratings.
     n_units : int, default=None
-        Number of units that have entries; None for all of the shape. There is at least
-        one entry for each.
+        Number of units that have entries; None for all of the shape. Each has at least
+        one entry.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def best_name(
     sigma: float,
     left: float,
 ) -> str:
-    """The perturbation that is expected to be best, by what was released.
+    """The perturbation that is expected to be best, judging by what was released.
 
     Parameters
     ----------
@@ -116,9 +116,9 @@ def best_name(
 def _shares(shape: tuple[int, ...], n_entries: int, mode: int) -> NDArray[np.float64]:
     """Each row's share of the entries, for the rows of one mode.
 
-    Entries are drawn until `n_entries` cells have been met, so that rows with many
-    entries meet some cells again. The shares are those of the cells. The k-th most
-    active row is drawn with a probability in proportion to a power of k.
+    Entries are drawn until they have hit `n_entries` cells; rows with many entries hit
+    some cells repeatedly. The shares count each cell once. The k-th most active row is
+    drawn with a probability in proportion to a power of k.
     """
     weights = np.arange(1, shape[mode] + 1.0) ** (-0.8 if mode else -0.7)
     n_cells = math.prod(shape) / shape[mode]
@@ -152,9 +152,9 @@ class _Expectation:
     of_units : ndarray of shape (n_units,)
         Their shares of the entries.
     counts : list of ndarray of shape (n_rows,)
-        Of the entries of rows, by mode, with the weights of their units.
+        Counts of the entries of rows, by mode, with the weights of their units.
     weight : float
-        Mean weight of an entry, of those that the counts consist of.
+        Mean weight of an entry in these counts.
     """
 
     problem: Problem
@@ -169,7 +169,8 @@ class _Expectation:
     @property
     def takes_factors(self) -> bool:
         """Whether factors are expected to explain more than their noise costs."""
-        # A smaller gain was a loss in 4,800 ratings of music without noise.
+        # Smaller expected gains turned out to be losses on 4,800 ratings of music,
+        # without noise.
         return self.of_sums() - self.of_statistics() > 3e-4
 
     def of_sums(self) -> float:
@@ -184,13 +185,13 @@ class _Expectation:
         shares = planned_shares(self.problem, "statistics", self.left)
         term, n_columns = variances.interaction / rank, 1 + rank
         item_share = unit_share = SHARE_AT_START
-        known = np.zeros(len(self.counts[0]))
+        item_information = np.zeros(len(self.counts[0]))
         for of_pass in shares[-FACTOR_PASSES:]:
             around_model = self._around(item_share * unit_share)
-            known = after_drift(known) + self._information(
+            item_information = after_drift(item_information) + self._information(
                 1, term * unit_share, n_columns, of_pass[1], around_model
             )
-            item_share = self._recovered_share(1, known)
+            item_share = self._recovered_share(1, item_information)
             information = self.sizes * term * item_share / around_model
             unit_share = float(self.of_units @ (information / (1 + information)))
         around_model = self._around(item_share * unit_share)
@@ -203,17 +204,18 @@ class _Expectation:
     def _biases(
         self, shares: list[dict[int, float]], n_columns: int, around_model: float
     ) -> float:
-        """Error of the biases of all modes; those of units are not released."""
+        """Error of the biases of all modes; the units' biases are not released."""
         prior = self.variances.bias
         error = self.of_units @ (1 / (1 / prior + self.sizes / around_model))
         for mode in range(1, len(self.problem.shape)):
             share = math.fsum(pass_shares[mode] for pass_shares in shares)
-            known = self._information(mode, prior, n_columns, share, around_model)
-            recovered = self._recovered_share(mode, known)
+            information = self._information(mode, prior, n_columns, share, around_model)
+            recovered = self._recovered_share(mode, information)
             error += prior * (1 - recovered)
             if mode == 1:
-                # Share of the residual that units' weights for counts and biases of
-                # rows explain: measured on ratings of films and synthetic ones.
+                # Share of the residual that is explained by units' weights for counts
+                # and biases of rows, measured on ratings of films and on synthetic
+                # ones.
                 error -= 0.08 * self.variances.residual * recovered
         return float(error)
 
@@ -225,14 +227,14 @@ class _Expectation:
         share: float,
         around_model: float,
     ) -> NDArray[np.float64]:
-        """What one release tells about the rows of a mode, times their variance."""
+        """Information of one release about the rows of a mode, times their variance."""
         counts = self.counts[mode - 1]
         noise = self.noise * BOUND**2 * (around_model + 0.05) * n_columns / share
         total = np.maximum(noise + around_model * self.weight * counts, LEAST_NOISE)
         return variance * counts**2 / total
 
-    def _recovered_share(self, mode: int, known: NDArray[np.float64]) -> float:
+    def _recovered_share(self, mode: int, information: NDArray[np.float64]) -> float:
         """Share of the prior variance of rows that this information recovers."""
         counts = self.counts[mode - 1]
-        recovered = counts @ (known / (1 + known))
+        recovered = counts @ (information / (1 + information))
         return float(recovered) / max(float(counts.sum()), 1e-300)

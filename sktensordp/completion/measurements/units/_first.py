@@ -1,16 +1,15 @@
-"""What is released of units before the rounds: totals, counts and a pattern.
+"""The releases about units before the rounds: totals, counts and a pattern.
 
 The totals over units come first, then noisy counts of rows, then the pattern: which
-units have which rows, such as the films that users have seen, whatever their ratings. A
-unit contributes the centred products of its rows (`ProductSums`). The leading
-eigenvectors of the noisy sum are features of the rows. The release is made only if
-earlier releases say that its leading eigenvalue will stand out from the noise, and a
-feature is taken only if its eigenvalue does.
+units have which rows, such as which users have seen which films, whatever their
+ratings. A unit contributes the centred products of its rows (`ProductSums`). The
+leading eigenvectors of the noisy sum are features of the rows. The pattern is released
+only if earlier releases suggest that its leading eigenvalue will stand out from the
+noise. A feature is used only if its eigenvalue does.
 """
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +19,8 @@ from ....measure import BoundedSums, People, ProductSums, Releases, whole_shares
 from ....tensor._shared_rows import expected_counts
 from ._population import Population
 from ._questions import (
+    FIRST_VECTORS,
     LOG_RANGE,
-    PIECES,
     USUAL_LOG,
     CountQuestion,
     FirstQuestion,
@@ -32,15 +31,15 @@ from ._questions import (
 
 # Share of the squared budget for the counts.
 COUNTS = 0.12
-# What is left after the first two releases.
-LEFT = 1 - COUNTS - sum(piece.share for piece in PIECES)
-# The pattern is released of no fewer rows.
+# The share left after the first two releases.
+LEFT = 1 - COUNTS - sum(piece.share for piece in FIRST_VECTORS)
+# Least number of rows for which the pattern is released.
 _LEAST_ROWS = 20
-# The leading eigenvalue of the products of rows that all units have, expected per unit,
-# and how many times the largest eigenvalue of the noise it must be. Both were measured
-# on ratings of films and music.
+# Two numbers that were measured on ratings of films and music: the leading eigenvalue
+# of the products, expected per unit if all units have the rows, and the least multiple
+# of the noise's largest eigenvalue that it must reach.
 _STRENGTH, _CLEAR = 0.02, 3.0
-# The same of an eigenvalue that was released.
+# The least such multiple for an eigenvalue that was released.
 _STANDS_OUT = 1.5
 
 
@@ -51,7 +50,9 @@ def release_totals(
     units: People, releases: Releases
 ) -> tuple[NoisyTotals, UnitTotals, Population]:
     """Release the number of units, their mean value and their sizes."""
-    sums = [BoundedSums((1, p.size), p.bound, p.share, releases.step) for p in PIECES]
+    sums = [
+        BoundedSums((1, p.size), p.bound, p.share, releases.step) for p in FIRST_VECTORS
+    ]
     answers = releases.ask(units, FirstQuestion(tuple(sums)))
     ((vector,), error), ((lengths,), lengths_error) = answers
     noisy = NoisyTotals.of_vector(vector, error)
@@ -61,7 +62,7 @@ def release_totals(
 
 
 def _estimated(noisy: NoisyTotals) -> UnitTotals:
-    """What is taken for the number of units, their mean value and their size."""
+    """Estimate the number of units, their mean value and their size."""
     n_units = max(noisy.number, noisy.error, 1.0)
     means = np.array([noisy.mean_values, noisy.logs]) / n_units
     offset, log = np.clip(means, -1.0, 1.0).tolist()
@@ -77,16 +78,15 @@ class RowCounts:
     counts : ndarray of shape (n_rows,)
         Each entry counts with the weight of its unit.
     logs : ndarray of shape (n_rows,)
-        Logarithms of the counts, of which very small ones are raised.
-    known : ndarray of shape (n_rows,)
-        The counts, but zero for rows whose noisy count is within its noise of zero, by
-        its standard deviation. They count as unknown: nothing says that they have
-        entries.
+        Logarithms of the counts, after very small counts have been raised.
+    known_counts : ndarray of shape (n_rows,)
+        The counts, but zero for rows whose noisy count is within one standard deviation
+        of zero. These rows count as unknown: nothing suggests that they have entries.
     """
 
     counts: NDArray[np.float64]
     logs: NDArray[np.float64]
-    known: NDArray[np.float64]
+    known_counts: NDArray[np.float64]
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -97,7 +97,7 @@ class RowCounts:
 def release_counts(
     units: People, releases: Releases, sizes: tuple[int, ...], totals: UnitTotals
 ) -> list[RowCounts]:
-    """Release how many entries the rows of the other modes have.
+    """Release the numbers of entries in the rows of the other modes.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def release_counts(
 
 
 def _read(noisy: NDArray[np.float64], error: float, whole: float) -> RowCounts:
-    """Estimate counts, whose sum is known, from noisy ones."""
+    """Estimate counts with a known sum from noisy counts."""
     counts = expected_counts(noisy, error)
     total = float(counts.sum())
     counts *= whole / total if total > 0 else 1.0
@@ -126,7 +126,7 @@ def _read(noisy: NDArray[np.float64], error: float, whole: float) -> RowCounts:
     return RowCounts(
         counts=counts,
         logs=np.log(np.maximum(counts, max(0.05 * error, largest, 1e-300))),
-        known=np.where(noisy > error, counts, 0.0),
+        known_counts=np.where(noisy > error, counts, 0.0),
     )
 
 
@@ -136,9 +136,10 @@ def _read(noisy: NDArray[np.float64], error: float, whole: float) -> RowCounts:
 def most_rows(n_rows: int, sigma: float) -> int:
     """Largest number of rows whose products may be released.
 
-    It is public and knows no number of units: a fit that has room for many more than
-    come gets the noise of any other. Products are rounded after they are summed, which
-    costs noise, so there are at most as many as cost a hundredth of it.
+    It is public and does not depend on the number of units, so declaring room for many
+    more units than there are does not change the noise. Products are rounded after they
+    are summed, which costs noise; their number is limited so that this costs at most a
+    hundredth of the noise.
 
     Parameters
     ----------
@@ -153,13 +154,16 @@ def most_rows(n_rows: int, sigma: float) -> int:
     """
     most = min(n_rows, 3000)
     if sigma:
-        # m rows have m (m + 1) / 2 products, each moved by up to a step of the lattice,
-        # which is 2^-20 of its noise. Together they move by a hundredth of a unit.
+        # m rows have m (m + 1) / 2 products. Rounding moves each by at most one step of
+        # the lattice, which is 2^-20 of its noise, and all together by a hundredth of a
+        # unit.
         most = min(most, int(0.01 * math.sqrt(2) / (2.0**-20 * sigma)))
     return most if most >= _LEAST_ROWS else 0
 
 
-def _share(m: Any, n_units: Any, sigma: float) -> Any:
+def _share(
+    m: NDArray[np.float64], n_units: NDArray[np.float64], sigma: float
+) -> NDArray[np.float64]:
     """Share of the squared budget with which the products of m rows stand out."""
     # The largest eigenvalue of the noise is sigma sqrt(2 m / share).
     return 2 * m * (_CLEAR * sigma / (_STRENGTH * n_units)) ** 2
@@ -173,7 +177,7 @@ def release_pattern(
     most: int,
     n_components: int | None,
 ) -> NDArray[np.float64]:
-    """Release the products of rows of the first other mode, if they will stand out.
+    """Release the products of rows of the first other mode, if they should stand out.
 
     Parameters
     ----------
@@ -181,7 +185,7 @@ def release_pattern(
     releases : Releases
     totals : UnitTotals
     row_counts : RowCounts
-        Of the first other mode.
+        Counts of the first other mode.
     most : int
         Result of `most_rows`.
     n_components : int or None
@@ -197,9 +201,8 @@ def release_pattern(
     m = np.arange(len(order), dtype=float) + 1
     coverage = np.cumsum(coverage[order])
     needed = _share(m, totals.n_units * np.maximum(coverage, 1e-300), releases.sigma)
-    # Mean number of units that have two rows together. With fewer than .03, chance
-    # gives some pairs of rows large products. The release takes .02 to .15 of the
-    # squared budget.
+    # Mean number of units that have both rows of a pair. Below .03, chance gives some
+    # pairs large products. The release takes .02 to .15 of the squared budget.
     pairs = totals.n_units * (totals.typical_size * coverage / m) ** 2
     n_rows = int(m[(needed <= 0.15) & (pairs >= 0.03)].max(initial=0))
     if n_rows < _LEAST_ROWS:
@@ -207,7 +210,7 @@ def release_pattern(
     share = max(float(needed[n_rows - 1]), 0.02)
     rows = order[:n_rows]
     whole = whole_shares(np.exp(row_counts.logs[rows]))
-    # Units below the typical size add shorter vectors, as to the counts.
+    # Units below the typical size add shorter vectors, as in the counts.
     least = totals.typical_size / math.sqrt(2)
     sums = ProductSums(whole, least, share, releases.step)
     ((noisy, error),) = releases.ask(units, PatternQuestion((sums,), rows, len(counts)))
@@ -223,14 +226,14 @@ def _leading(
 ) -> NDArray[np.float64]:
     """Directions of rows in the space of the eigenvectors that stand out.
 
-    Rows about which the noise leaves little are short.
+    Rows about which the noise leaves little information are short.
     """
     n = len(products)
     scatter = np.maximum(np.diag(products), 0.0).sum() / n
     np.fill_diagonal(products, 0.0)
-    if not products.any():  # without noise, of units that all have all rows
+    if not products.any():  # without noise, if all units have all rows
         return np.empty((n, 0))
-    # Variance of a cell, by noise and by chance.
+    # Variance of a cell, from noise and chance.
     variance = error**2 + scatter**2 / n_units
     values, vectors = eigsh(products, min(most, n - 1), which="LA", v0=np.ones(n))
     kept = values > _STANDS_OUT * 2 * math.sqrt(n * variance)

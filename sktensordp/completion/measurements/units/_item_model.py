@@ -32,7 +32,7 @@ class ItemModel:
     counts : ndarray of shape (n_items,)
         Noisy weighted counts.
     items : ndarray of shape (m,), int64
-        Items with weights.
+        The items that have weights.
     shares : ndarray of shape (m,)
         Each item's expected share of the choices among `items`.
     similarity : ndarray of shape (m, m)
@@ -42,7 +42,7 @@ class ItemModel:
     pairs : ndarray of shape (2, n_pairs), int
         The pairs of `items` with the largest centred products, by decreasing product.
     products : ndarray of shape (n_pairs,)
-        These products, without noise as far as possible, per user.
+        These products per user, with as much noise removed as possible.
     """
 
     counts: NDArray[np.float64]
@@ -54,7 +54,7 @@ class ItemModel:
     products: NDArray[np.float64]
 
     @classmethod
-    def of(cls, sums: ItemSums) -> Self:
+    def from_sums(cls, sums: ItemSums) -> Self:
         """Compute the model from the releases."""
         # The number of threads may change the last bits.
         with one_blas_thread:
@@ -66,8 +66,8 @@ class ItemModel:
         return cls(*of_items, pairs, largest / sums.population.n_users)
 
     @classmethod
-    def of_counts(cls, counts: NDArray[np.float64]) -> Self:
-        """The model of items of which nothing but counts is known."""
+    def from_counts(cls, counts: NDArray[np.float64]) -> Self:
+        """The model of items of which only counts are known."""
         none, no_pairs = np.empty(0), np.empty((2, 0), np.intp)
         of_pairs = none, np.empty((0, 0)), none, no_pairs, none
         return cls(counts, no_pairs[0], *of_pairs)
@@ -117,7 +117,7 @@ class ItemModel:
         weights = self.similarity[places[order]]
         weights = np.where(weights > 0, weights, -np.inf)
         if len(has_weights):
-            # Of equal weights, that of the item with the lower index comes first.
+            # If weights are equal, the item with the lower index comes first.
             found = best_of(weights[:, places], k)
             raised = self.items[places[np.maximum(found, 0)]]
             best[has_weights] = np.where(found < 0, -1, raised)
@@ -126,7 +126,7 @@ class ItemModel:
     def at(
         self, choices: Choices, rows: NDArray[np.intp], items: NDArray[np.integer]
     ) -> NDArray[np.float64]:
-        """Score of each item for the user in that row of `choices`; 0 for item -1."""
+        """Score of each item for the user in its row of `choices`; 0 for item -1."""
         result = np.zeros(len(items))
         for start in range(0, len(choices.users), _N_ROWS):
             here = (rows >= start) & (rows < start + _N_ROWS) & (items >= 0)
@@ -169,10 +169,10 @@ def _weights(sums: ItemSums, products: NDArray[np.float64]) -> NDArray[np.float6
     if n == 0:
         return np.empty((0, 0))
     gram, noise = products.copy(), _noise(sums)
-    # A ridge: of the noise in eigenvalues, and without noise.
+    # The ridge: one part for the noise in eigenvalues, and one that is always there.
     gram[np.diag_indices(n)] += 0.6 * noise * np.sqrt(n) + 3.0
-    # Undoes the centring. Every user's y adds up to about 0, so that the matrix without
-    # this term is singular but for noise and ridge.
+    # This undoes the centring. Every user's y adds up to about 0, so without this term
+    # the matrix is singular, apart from noise and ridge.
     people = sums.population
     gram += people.n_users * people.typical_size * np.outer(shares, shares)
     inverse = np.linalg.inv(gram)
@@ -182,11 +182,11 @@ def _weights(sums: ItemSums, products: NDArray[np.float64]) -> NDArray[np.float6
 
 
 def _noise(sums: ItemSums) -> float:
-    """Standard deviation of the noise and of chance in a cell of the products.
+    """Standard deviation of noise plus chance in a cell of the products.
 
-    By chance alone, N vectors of length 1 and random direction add up to a squared
-    length of N, in half of the n^2 cells. The larger the squared length that was
-    released, the less of it is chance: all of it up to twice the expected one.
+    N vectors of length 1 and random direction add up to a squared length of about N, in
+    half of the n^2 cells. A released squared length of up to twice that is taken as
+    chance; the larger it is beyond that, the less of it is.
     """
     n, most = len(sums.shares), 2 * sums.population.n_users
     squares = np.sum(np.square(sums.products)) - np.sum(np.diag(sums.products) ** 2)

@@ -1,7 +1,7 @@
-"""What the first release tells of users: how many there are, and how many items each.
+"""The numbers of users and of their items, as known from the first release.
 
-The histogram of users' numbers of entries has bins in powers of two, the same ones for
-all data. A user is in one bin, so that the vector of the user has length 1.
+The bins of the histogram of users' numbers of entries are powers of two, the same for
+all data. A user is in one bin, so the user's vector has length 1.
 """
 
 import math
@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-# Bin k holds 2^k to 2^(k+1) - 1 entries; the last bin also more.
+# Bin k holds users with 2^k to 2^(k+1) - 1 entries; the last bin also those with more.
 N_BINS = 16
-# Share of the squared budget, of every fit that protects users: all other noise becomes
-# a quarter of a percent larger. The histogram serves synthetic users alone. With four
-# times the share, recommenders that learn from these were no better, on visits, games,
-# listening, groceries and generated choices at epsilon 1 and 4. Lengths are drawn less
-# exactly where users are few: at epsilon 1, of 600 users with ratings, 15% had a length
-# in another bin, rather than 9%.
+# Share of the squared budget in every fit that protects users; it makes all other noise
+# a quarter of a percent larger. Only synthetic users need the histogram. With four
+# times the share, recommenders that learn from synthetic users were no better, on
+# visits, games, listening, groceries and generated choices at epsilon 1 and 4. With few
+# users, lengths are drawn less exactly: at epsilon 1, 15% of 600 users with ratings had
+# a length in another bin, rather than 9%.
 SHARE = 0.005
 
 
@@ -37,7 +37,7 @@ class Population:
     typical_size : float
         Typical number of a user's entries, by the mean of the logarithms.
     histogram : ndarray of shape (N_BINS,)
-        Noisy numbers of users with so many entries.
+        Noisy number of users in each bin.
     error : float
         Standard deviation of the noise in the histogram.
     """
@@ -50,10 +50,9 @@ class Population:
     def chances(self, n_items: int) -> NDArray[np.float64]:
         """Chances that a user has 1, 2, ..., `n_items` items.
 
-        Bins are read from the fullest one on, up to the first that is within two
-        standard deviations of its noise of nothing. Within a bin, chances are in
-        proportion to a power of the number, whose exponent, from -30 to 30, fits the
-        typical number.
+        Bins are read from the fullest one outwards, up to the first that is within two
+        standard deviations of zero. Within a bin, chances are in proportion to a power
+        of the number; its exponent, from -30 to 30, is fitted to the typical number.
         """
         sizes = np.arange(1, n_items + 1)
         bins = bins_of(sizes)

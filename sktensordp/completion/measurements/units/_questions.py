@@ -1,8 +1,8 @@
-"""What a release asks of units, and what each contributes: a function of its entries.
+"""Questions to units, and their contributions, each a function of a unit's entries.
 
-Each question is public: it follows from earlier releases. Its method `add` sums what
-some units contribute, given their entries. It reads nothing else, so it gives the same
-whole steps of the lattice wherever it runs; see `contribute`.
+Each question is public: it follows from earlier releases. Its method `add` sums the
+contributions of some units, given their entries. It reads nothing else, so it gives the
+same whole steps of the lattice wherever it runs; see `contribute`.
 """
 
 import math
@@ -25,8 +25,8 @@ USUAL_LOG, LOG_RANGE = 4.0, 3.0
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A part of the first release: one vector of every unit.
+class VectorOfUnit:
+    """A part of the first release: one vector for every unit.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class NoisyTotals:
-    """The noisy totals of the first release, of one vector of every unit.
+    """The noisy totals of the first release, which sum one vector for every unit.
 
     Attributes
     ----------
@@ -77,27 +77,27 @@ class NoisyTotals:
 
     @classmethod
     def of_vector(cls, vector: NDArray[np.float64], error: float) -> Self:
-        """Name the noisy sums of the vectors of all units."""
+        """Give names to the noisy sums of the vectors of all units."""
         number, mean_values, logs = vector.tolist()
         return cls(number, mean_values, logs, error)
 
 
 def _lengths(chunk: UnitEntries) -> NDArray[np.float64]:
-    """One in the bin of every unit's number of entries."""
+    """For every unit, a one in the bin of its number of entries."""
     vectors = np.zeros((len(chunk.units), N_BINS))
     vectors[np.arange(len(vectors)), bins_of(chunk.sizes)] = 1.0
     return vectors
 
 
-PIECES = (
-    Piece(3, math.sqrt(3.0), 0.03, NoisyTotals.vectors),
-    Piece(N_BINS, 1.0, SHARE, _lengths),
+FIRST_VECTORS = (
+    VectorOfUnit(3, math.sqrt(3.0), 0.03, NoisyTotals.vectors),
+    VectorOfUnit(N_BINS, 1.0, SHARE, _lengths),
 )
 
 
 @dataclass(frozen=True)
 class FirstQuestion:
-    """The first release: vectors of units that need no earlier one.
+    """The first release: vectors of units that depend on no earlier release.
 
     Attributes
     ----------
@@ -106,18 +106,18 @@ class FirstQuestion:
     """
 
     sums: tuple[BoundedSums, ...]
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
         """See `Question`."""
-        of_pieces = zip(PIECES, self.sums, totals, strict=True)
+        of_pieces = zip(FIRST_VECTORS, self.sums, totals, strict=True)
         for piece, sums, total in of_pieces:
             sums.add_people(total, piece.vectors(chunk))
 
 
 @dataclass(frozen=True)
 class UnitTotals:
-    """What is taken for totals over units, by noisy ones; questions depend on it.
+    """Estimated totals over units, on which questions depend.
 
     Attributes
     ----------
@@ -139,18 +139,18 @@ class UnitTotals:
 
 @dataclass(frozen=True)
 class CountQuestion:
-    """The counts of rows, to which units add the weights of their entries.
+    """The counts of rows; units add the weights of their entries.
 
     Attributes
     ----------
     sums : tuple of BoundedSums
-        For each mode but the units'.
+        For each mode except the units'.
     totals : UnitTotals
     """
 
     sums: tuple[BoundedSums, ...]
     totals: UnitTotals
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
         """See `Question`."""
@@ -161,7 +161,7 @@ class CountQuestion:
 
 @dataclass(frozen=True, eq=False)
 class PatternQuestion:
-    """The products of units' choices: which rows of the first other mode they have.
+    """The products of units' choices, the rows of the first other mode that they have.
 
     Attributes
     ----------
@@ -176,13 +176,13 @@ class PatternQuestion:
     sums: tuple[ProductSums]
     rows: NDArray[np.int64]
     n_rows: int
-    many = 16
+    chunks_at_once = 16
     """Each chunk costs a matrix of products."""
 
     def add(self, chunk: UnitEntries, *totals: NDArray[np.int64]) -> None:
         """See `Question`."""
         rows = chunk.others[:, 0]
-        # They are sorted, and an entry may be there more than once.
+        # The rows are sorted, and one may occur more than once.
         is_first = np.append(True, rows[1:] != rows[:-1])
         is_first[chunk.starts[:-1]] = True
         starts = np.append(0, np.cumsum(is_first))[chunk.starts]
@@ -193,12 +193,12 @@ class PatternQuestion:
 
 @dataclass(frozen=True, eq=False)
 class BlockQuestion:
-    """The regressions of the rows of one block, and totals that tell the fit.
+    """The regressions of the rows of one block, and totals that describe the fit.
 
     Attributes
     ----------
     sums : tuple of BoundedSums
-        Of the rows, and of the totals; see `BlockTotals`.
+        The sums of the rows, and the totals; see `BlockTotals`.
     model : SharedModel
         The released part of the model.
     block : int
@@ -215,7 +215,7 @@ class BlockQuestion:
     n_biases: int
     lengths: NDArray[np.float64]
     totals: UnitTotals
-    many = 1
+    chunks_at_once = 1
 
     def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
         """See `Question`."""
@@ -224,7 +224,8 @@ class BlockQuestion:
         solved = model.solve(chunk)
         found = [np.empty((len(numbers), 0))]
         if model.form:
-            # A factor that had seen the entry would make its residual look explained.
+            # A factor that was fitted to the entry itself would make its residual look
+            # explained.
             products = solved.residuals[:, np.newaxis] * solved.held_out
             places, blocks = [np.arange(len(numbers)), *chunk.others.T], [products]
             blocks += model.factors
@@ -240,6 +241,6 @@ class BlockQuestion:
 
 
 def _logarithms(sizes: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Logarithms of integers; each is independent of the other integers."""
+    """Logarithms of integers; each depends on its own integer only."""
     distinct, places = np.unique(sizes, return_inverse=True)
     return np.array([math.log(size) for size in distinct.tolist()])[places]

@@ -1,14 +1,15 @@
 """The rounds of one fit that protects units, and the model that they determine.
 
-After totals and counts, the rows of one mode after the other are fitted. Units compute
-their own rows from earlier releases, and contribute to the right-hand sides of the
-rows' regressions. The regressors are the units' own factors and, for tensors of more
-than two modes, factors of the other modes. The second moment of the units' factors is
-released as one matrix for all rows of a mode. The Gram matrix of a row is this matrix
-times the row's noisy count: noise on a matrix for every row would cost more than such
-matrices tell. What a unit contributes are residuals around the model of the pass
-before, so a wrong Gram matrix makes the next step wrong, but not the rows at which the
-steps end. A row is computed from the sums of all passes, and earlier passes count less.
+After totals and counts, the fit goes from mode to mode and fits the rows of each. Units
+compute their own rows from earlier releases, and contribute to the right-hand sides of
+the rows' regressions. The regressors are the units' own factors and, for tensors of
+more than two modes, factors of the other modes. The second moment of the units' factors
+is released as one matrix for all rows of a mode. The Gram matrix of a row is this
+matrix times the row's noisy count: with a noisy matrix for every row, the noise would
+cost more than the matrices are worth. Units contribute residuals around the model of
+the previous pass, so a wrong Gram matrix makes the next step wrong, but not the rows at
+which the steps end. A row is computed from the sums of all passes, and earlier passes
+count less.
 """
 
 import math
@@ -41,13 +42,14 @@ from ._shared_model import SharedModel
 BIAS_PASSES, FACTOR_PASSES = 4, 7
 # The next three are not derived. Errors hardly depend on them: see the comparison with
 # smaller and larger values in doc/constants.md.
-# Between passes, factors change as the units' own factors do. The covariance of the
-# change is taken as this share of the factors' prior covariance. The same for biases.
+# Between passes, factors change because the units' own factors do. The covariance of
+# the change is assumed to be this share of the factors' prior covariance. The second
+# number is the share for biases.
 _DRIFT = 0.03
 # Share of a block's squared budget for its totals.
 _OF_TOTALS = 0.05
-# Share of the variance of residuals that counts as new in every pass. It would be zero
-# if the model did not change between passes. If it were one, the last pass would count
+# Share of the variance of residuals that counts as new in every pass. Zero would be
+# right if the model did not change between passes. With one, the last pass would count
 # too little without noise.
 _NEW_RESIDUALS = 0.05
 # Bound on a unit's contribution: the root mean square over its entries, relative to the
@@ -55,14 +57,14 @@ _NEW_RESIDUALS = 0.05
 BOUND = 0.7
 # Prior mean of the variance of a value around the model.
 _NOISE = 0.14
-# Totals are expected to be as in the prior, within this standard deviation.
+# Prior standard deviation of the totals around their prior means.
 _USUAL = 0.1
 
-Known = tuple[NDArray[np.float64], NDArray[np.float64]]
+ArrayPair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, eq=False)
-class First:
+class FirstResults:
     """What is known before the first round.
 
     Attributes
@@ -71,9 +73,10 @@ class First:
         The unit's mode first.
     totals : UnitTotals
     counts : list of RowCounts
-        Of the other modes.
+        Counts of the other modes.
     pattern : ndarray of shape (n_rows, n_features)
-        Features of the rows of the first other mode, by which units have them.
+        Features of the rows of the first other mode, computed from which units have
+        them.
     """
 
     problem: Problem
@@ -88,43 +91,43 @@ class State:
 
     Attributes
     ----------
-    first : First
+    first : FirstResults
     model : SharedModel
         Biases alone at first.
     moment : ndarray of shape (F + 1, F + 1)
         Second moment of one and the factors of a unit.
-    known : dict of int to tuple
-        By block, what its sums so far tell: for biases alone, their sums and the
-        variances of the noise in these; for rows of factors, precisions, and these
-        times the rows that the sums suggest.
+    information : dict of int to tuple
+        By block, the information of its sums so far: for biases alone, the sums and the
+        variances of their noise; for rows of factors, precisions, and these times the
+        rows that the sums suggest.
     covariances : dict of int to ndarray
         Prior covariances of rows of factors, by block.
     prior : dict of int to tuple
-        By block, the biases before the model had factors, and their variances: the
-        prior of biases since then.
+        By block, the biases before the model had factors, and their variances. They are
+        the prior of biases once there are factors.
     """
 
-    first: First
+    first: FirstResults
     model: SharedModel
     moment: NDArray[np.float64]
-    known: Mapping[int, Known] = field(default_factory=dict)
+    information: Mapping[int, ArrayPair] = field(default_factory=dict)
     covariances: Mapping[int, NDArray[np.float64]] = field(default_factory=dict)
-    prior: Mapping[int, Known] = field(default_factory=dict)
+    prior: Mapping[int, ArrayPair] = field(default_factory=dict)
 
 
 def fit(
-    units: People, releases: Releases, first: First, name: str, on_sweep: OnSweep
+    units: People, releases: Releases, first: FirstResults, name: str, on_sweep: OnSweep
 ) -> tuple[SharedModel, int]:
-    """Fit a model block by block, each to a release of its own, in several passes.
+    """Fit a model in several passes, with one release for each block of each pass.
 
     Parameters
     ----------
     units : People
     releases : Releases
-    first : First
+    first : FirstResults
     name : {"sums", "statistics"}
     on_sweep : callable
-        Called after every pass; true ends the fit.
+        Called after every pass; returning true ends the fit.
 
     Returns
     -------
@@ -144,8 +147,8 @@ def fit(
                 state = _with_rows(state, question, sums, error)
             else:
                 state = _with_biases(state, block, sums[:, 0], error, energy)
-        # Units fit weights of features from the second pass on. In the first, the sums
-        # have to show what features explain in all units alike.
+        # Units fit weights of features from the second pass on. In the first pass, the
+        # sums must show what features explain in all units alike.
         state = _with_features(state)
         if on_sweep(number):
             break
@@ -153,7 +156,7 @@ def fit(
 
 
 def planned_shares(problem: Problem, name: str, left: float) -> list[dict[int, float]]:
-    """For every pass, the shares of the squared budget of the blocks that it fits.
+    """For every pass, the shares of the squared budget for the blocks that it fits.
 
     Parameters
     ----------
@@ -171,15 +174,15 @@ def planned_shares(problem: Problem, name: str, left: float) -> list[dict[int, f
     if name == "sums":
         return BIAS_PASSES * [_divided(modes, left / BIAS_PASSES)]
     blocks = problem.form.blocks(problem.shape)[1:]
-    # The first pass fits biases alone, before factors follow.
+    # The first pass fits only biases; factors follow.
     first = left * 0.2 * problem.biases
     of_factors = FACTOR_PASSES * [_divided(blocks, (left - first) / FACTOR_PASSES)]
     return [_divided(modes, first)] * problem.biases + of_factors
 
 
-def after_drift(known: NDArray[np.float64]) -> NDArray[np.float64]:
+def after_drift(information: NDArray[np.float64]) -> NDArray[np.float64]:
     """Information about rows, times their variance, after factors have changed."""
-    return known / (1 + _DRIFT * known)
+    return information / (1 + _DRIFT * information)
 
 
 def _divided(shapes: Sequence[tuple[int, ...]], whole: float) -> dict[int, float]:
@@ -192,8 +195,8 @@ def _divided(shapes: Sequence[tuple[int, ...]], whole: float) -> dict[int, float
 # --- the model between rounds ---------------------------------------------------------
 
 
-def _start(first: First) -> State:
-    """A model whose biases are zero, if it has any."""
+def _start(first: FirstResults) -> State:
+    """A model without factors, whose biases, if any, are zero."""
     sizes, totals = first.problem.shape[1:], first.totals
     zeros = [np.zeros(size + 1) for size in sizes if first.problem.biases]
     bias_variance = 0.045  # of a unit, in half ranges squared
@@ -220,7 +223,8 @@ def _with_factors(state: State) -> State:
     for block, shape in enumerate(form.blocks(problem.shape)):
         variance = _prior_variance(form, block)
         covariances[block] = variance * np.eye(shape[1])
-        # Block 0 has a row for each declared unit, and a fit needs none of them.
+        # Block 0 would have a row for each declared unit; a fit needs none of these
+        # rows.
         if block:
             deviations = generator.standard_normal(shape) * math.sqrt(variance)
             factors.append(form.centre(block) + deviations)
@@ -231,7 +235,7 @@ def _with_factors(state: State) -> State:
         state,
         model=model,
         moment=_prior_moment(model.n_factors),
-        known={},
+        information={},
         covariances=covariances,
         prior={
             block: (biases[:-1], variances[:-1])
@@ -243,11 +247,11 @@ def _with_factors(state: State) -> State:
 
 
 def _with_features(state: State) -> State:
-    """Add to the model what is known of the rows of the first other mode."""
+    """Add the features of the rows of the first other mode to the model."""
     first, model = state.first, state.model
     side, counts = first.problem.features.declared.T, first.counts[0]
-    # Columns, after the prior variance of a unit's weight for each, in half ranges
-    # squared; that of side information is for all its columns together.
+    # Each group is the prior variance of a unit's weight for a column, in half ranges
+    # squared, and the columns. Columns of side information divide one variance.
     groups = [(0.03 / max(len(side), 1), [*side])]
     if model.biases:
         logs = counts.logs - counts.shares @ counts.logs
@@ -257,10 +261,10 @@ def _with_features(state: State) -> State:
     groups.append((0.01, [*first.pattern.T]))
     columns = [column for _, of_group in groups for column in of_group]
     features = np.reshape(columns, (len(columns), len(counts.counts))).T
-    features = with_average(features, counts.known)
-    # What is declared is known of every row.
+    features = with_average(features, counts.known_counts)
+    # Declared features are known for every row.
     features[:-1, : len(side)] = side.T
-    # Variances of the first pass have been learned since.
+    # In later passes the groups exist already, with learned variances.
     new = [(len(of_group), variance) for variance, of_group in groups if of_group]
     if len(model.groups) > model.n_biases:
         new = []
@@ -278,7 +282,7 @@ def _question(state: State, block: int, share: float, step: float) -> BlockQuest
     is_mode = block <= len(first.counts)
     # The row of a core has no bias.
     n_biases = model.n_biases * is_mode
-    # Over these lengths, regressors have a mean square of about one.
+    # Divided by these lengths, regressors have a mean square of about one.
     lengths = np.sqrt(np.diag(_moment(state, block)))[1 - n_biases :]
     bound = BOUND * math.sqrt((model.noise + 0.05) * (n_biases + model.form.rank))
     most = 2.5 + len(model.groups) / 4 + model.form.rank / 2
@@ -292,7 +296,7 @@ def _question(state: State, block: int, share: float, step: float) -> BlockQuest
 
 
 def _moment(state: State, block: int) -> NDArray[np.float64]:
-    """Second moment of one and the regressors of a block, as far as known."""
+    """Second moment of one and the regressors of a block, as far as it is known."""
     form, moments = state.model.form, [state.moment]
     if not form:
         return np.ones((1, 1))
@@ -322,7 +326,7 @@ def _learned(
     energy : float
         Variance of the sum of a row per count, without weights of rows.
     """
-    # The number of units is known better from the first release. Few vectors of totals
+    # The first release gives the number of units more exactly. Few vectors of totals
     # are scaled down.
     first, model = state.first, state.model
     n = first.totals.n_units
@@ -346,7 +350,7 @@ def _learned(
 
 
 def _posterior_mean(value: Any, prior: Any, error: Any, spread: float = _USUAL) -> Any:
-    """Posterior mean of a number with a noisy value and a Gaussian prior.
+    """Posterior mean of a number, given a noisy value and a Gaussian prior.
 
     Parameters
     ----------
@@ -368,15 +372,17 @@ def _with_biases(
     weights, start = counts.counts, model.biases[block - 1][:-1]
     # Sums of residuals around biases of zero.
     sums, noise = sums + weights * start, np.full(len(sums), error**2)
-    if block in state.known:
-        before, before_noise = state.known[block]
+    if block in state.information:
+        before, before_noise = state.information[block]
         drift = _DRIFT * model.uncertainty[block - 1][-1]
         before_noise = before_noise + drift * weights**2
         share = before_noise / np.maximum(before_noise + noise, LEAST_NOISE)
         sums, noise = before + share * (sums - before), share * noise
     explaining, of_prior = _explaining(state.first, block)
     sampled = noise + energy * counts.counts
-    found = biases_from_sums(sums, weights, sampled, explaining, of_prior, counts.known)
+    found = biases_from_sums(
+        sums, weights, sampled, explaining, of_prior, counts.known_counts
+    )
     means = np.append(found.means, found.centre)
     variances = np.append(found.variances, found.spread)
     model = replace(
@@ -384,13 +390,15 @@ def _with_biases(
         biases=_replaced(model.biases, block, means),
         uncertainty=_replaced(model.uncertainty, block, variances),
     )
-    return replace(state, model=model, known={**state.known, block: (sums, noise)})
+    return replace(
+        state, model=model, information={**state.information, block: (sums, noise)}
+    )
 
 
 def _explaining(
-    first: First, block: int
+    first: FirstResults, block: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What explains the biases of a block before their sums; see `biases_from_sums`."""
+    """Explanatory variables for the biases of a block; see `biases_from_sums`."""
     counts = first.counts[block - 1]
     logs = counts.logs - counts.logs.mean()
     declared = np.ones((len(logs), 1))
@@ -398,7 +406,7 @@ def _explaining(
     if block == 1:
         declared = np.insert(first.problem.features.declared, 0, 1.0, axis=1)
         released = np.concatenate([released, first.pattern], axis=1)
-    of_prior = with_average(released, counts.known)[:-1]
+    of_prior = with_average(released, counts.known_counts)[:-1]
     explaining = np.concatenate([declared, released], axis=1)
     return explaining, np.concatenate([declared, of_prior], axis=1)
 
@@ -406,7 +414,7 @@ def _explaining(
 def _replaced(
     of_blocks: list[NDArray[np.float64]], block: int, rows: NDArray[np.float64]
 ) -> list[NDArray[np.float64]]:
-    """The same with other rows of a block."""
+    """Replace the rows of a block."""
     return [*of_blocks[: block - 1], rows, *of_blocks[block:]]
 
 
@@ -427,7 +435,7 @@ def _with_rows(
     ----------
     state : State
     question : BlockQuestion
-        It asked for the sums.
+        The question that was answered by the sums.
     sums : ndarray of shape (n_rows, Q)
         Noisy right-hand sides.
     error : float
@@ -436,14 +444,14 @@ def _with_rows(
     block, n_biases = question.block, question.n_biases
     regression = _regression(state, question)
     found = _information(regression, sums, error, _rows_before(state.model, question))
-    known = _of_all_passes(state, question, found)
+    information = _of_all_passes(state, question, found)
     prior = _prior_of_rows(state, question)
     means, spread, covariance = rows_from_information(
-        *drifted(*known, _error_of_all_passes(regression)),
+        *drifted(*information, _error_of_all_passes(regression)),
         prior.means,
         prior.bias_variance,
         prior.covariance,
-        learn=block <= len(state.first.counts),
+        update_covariance=block <= len(state.first.counts),
     )
     model = state.model
     if n_biases:
@@ -452,14 +460,14 @@ def _with_rows(
     return replace(
         state,
         model=replace(model, factors=factors),
-        known={**state.known, block: known},
+        information={**state.information, block: information},
         covariances={**state.covariances, block: covariance},
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Regression:
-    """Of which regressions sums are the right-hand sides, as far as is known.
+    """The regressions whose right-hand sides were summed, as far as they are known.
 
     Attributes
     ----------
@@ -484,8 +492,8 @@ def _regression(state: State, question: BlockQuestion) -> _Regression:
     first, block, lengths = state.first, question.block, question.lengths
     columns = slice(1 - question.n_biases, None)
     moment = _moment(state, block)[columns, columns]
-    # An entry of a unit of the typical size, or of a smaller one, weighs one over this
-    # root. So the squares of a row's weights add up to about their sum over the root.
+    # An entry of a unit of at most the typical size weighs one over this root. So the
+    # squares of a row's weights add up to about the sum of the weights over the root.
     root = math.sqrt(first.totals.typical_size)
     weights = np.array([first.totals.n_units * root])
     if block <= len(first.counts):
@@ -511,8 +519,8 @@ def _information(
     sums: NDArray[np.float64],
     error: float,
     before: NDArray[np.float64],
-) -> Known:
-    """What the sums of one pass tell about rows.
+) -> ArrayPair:
+    """Information of the sums of one pass about rows.
 
     Parameters
     ----------
@@ -522,7 +530,7 @@ def _information(
     error : float
         Standard deviation of their noise.
     before : ndarray of shape (n_rows, Q)
-        The rows around which they are residuals.
+        The rows around which residuals were taken.
 
     Returns
     -------
@@ -543,15 +551,17 @@ def _information(
     return precision * lengths * lengths[:, np.newaxis], shift * lengths
 
 
-def _of_all_passes(state: State, question: BlockQuestion, found: Known) -> Known:
-    """Add what earlier passes told about rows, whose factors have changed since."""
+def _of_all_passes(
+    state: State, question: BlockQuestion, found: ArrayPair
+) -> ArrayPair:
+    """Add the information of earlier passes; factors have changed since then."""
     block, n_biases = question.block, question.n_biases
-    if block not in state.known:
+    if block not in state.information:
         return found
     covariance, size = state.covariances[block], len(question.lengths)
     drift = np.zeros((size, size))
     drift[n_biases:, n_biases:] = _DRIFT * covariance
-    earlier, earlier_shift = drifted(*state.known[block], drift)
+    earlier, earlier_shift = drifted(*state.information[block], drift)
     precision, shift = found
     return precision + earlier, shift + earlier_shift
 
@@ -559,11 +569,11 @@ def _of_all_passes(state: State, question: BlockQuestion, found: Known) -> Known
 def _error_of_all_passes(regression: _Regression) -> NDArray[np.float64]:
     """Covariance of the error that all passes share: an array of (n_rows, Q, Q).
 
-    It is what the residuals of the values, but for their new share, add to the rows
-    that sums suggest.
+    It comes from the residuals of the values, except their new share, in the rows that
+    the sums suggest.
     """
     weights, lengths = regression.weights, regression.lengths
-    # Divisions stay finite where there is nobody.
+    # This keeps divisions finite for rows without units.
     floor = 1e-6 * max(float(weights.max()), 1e-140)
     common = (1 - _NEW_RESIDUALS) * regression.residual
     common = common / np.maximum(weights, floor) ** 2
@@ -580,7 +590,7 @@ class _PriorOfRows(NamedTuple):
     bias_variance : ndarray of shape (n_rows, B)
         B is 1 if rows have a bias, otherwise 0.
     covariance : ndarray of shape (Q - B, Q - B)
-        Of the factors of a row.
+        Covariance of the factors of a row.
     """
 
     means: NDArray[np.float64]
@@ -589,7 +599,7 @@ class _PriorOfRows(NamedTuple):
 
 
 def _prior_of_rows(state: State, question: BlockQuestion) -> _PriorOfRows:
-    """Prior by the form of the model, and by biases before it had factors."""
+    """Prior from the form of the model, and from the biases before it had factors."""
     block = question.block
     shape, covariance = state.model.factors[block - 1].shape, state.covariances[block]
     centre = np.broadcast_to(state.model.form.centre(block), shape)
@@ -604,10 +614,10 @@ def _with_biases_of_rows(
     model: SharedModel,
     block: int,
     biases: NDArray[np.float64],
-    spread: NDArray[np.float64],
+    spread: NDArray[np.floating],
     regression: _Regression,
 ) -> SharedModel:
-    """Take over biases of rows, and what errors of the rows add to values.
+    """Store the biases of rows, and the variance that errors of rows add to values.
 
     Parameters
     ----------
@@ -640,7 +650,7 @@ def _prior_moment(n_factors: int) -> NDArray[np.float64]:
 def _positive(moment: NDArray[np.float64]) -> NDArray[np.float64]:
     """Raise small eigenvalues of a second moment of one and other variables."""
     values, vectors = np.linalg.eigh(moment)
-    if not values[-1] > 0:  # without noise, nobody is there
+    if not values[-1] > 0:  # without noise, if there are no units
         return _prior_moment(len(moment) - 1)
     moment = (vectors * np.maximum(values, 1e-3 * values[-1])) @ vectors.T
     return moment / moment[0, 0]
@@ -650,6 +660,6 @@ def _prior_variance(form: CPForm | TuckerForm, block: int) -> float:
     """Prior variance of the elements of a block around its centre."""
     if block == 1:
         return INTERACTION_VARIANCE / form.rank
-    # Of a core, or of factors that modulate the interaction.
+    # The block is a core, or holds factors that modulate the interaction.
     is_core = block == len(getattr(form, "ranks", ()))
     return 0.02 if is_core else 0.04

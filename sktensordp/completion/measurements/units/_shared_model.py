@@ -1,7 +1,7 @@
 """The released part of a model that protects units: all but the units' rows.
 
-From it, each unit's row can be computed from that unit's entries. The mode of the units
-comes first here, then the other modes in their order.
+A unit's row can be computed from this part and that unit's entries. The mode of the
+units comes first here, then the other modes in their order.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from ._population import Population
 
 @dataclass(frozen=True, eq=False)
 class SharedModel:
-    """All of a model but the rows of units, with half the range as the unit of values.
+    """A model without the rows of units. Values are in half ranges.
 
     Attributes
     ----------
@@ -27,9 +27,9 @@ class SharedModel:
         Sizes of the other modes.
     offset : float
     biases : list of ndarray of shape (size + 1,)
-        Biases of the other modes, or none; the last is that of an unknown index.
+        Biases of the other modes, or none; the last is the bias of an unknown index.
     factors : list of ndarray
-        The blocks of the form after that of the units.
+        The blocks of the form after the units' block.
     features : ndarray of shape (sizes[0] + 1, n_features)
         Features of the rows of the first other mode and, last, of an unknown row.
     noise : float
@@ -37,18 +37,19 @@ class SharedModel:
     uncertainty : list of ndarray of shape (size + 1,)
         For each row, the variance that its error adds to a value.
     groups : tuple of (int, float)
-        Numbers of consecutive elements of a unit's row that have one prior variance,
-        and this: its bias, if there are biases, and its weights for features. That of
-        each of its factors, which come last, is one.
+        Numbers of consecutive elements of a unit's row that share a prior variance, and
+        this variance: the bias, if there are biases, and the weights for features. The
+        prior variance of the factors, which come last, is one.
     unit : int
         The mode of the units in the tensor.
     n_units : float
         Noisy number of units of the fit.
     counts : list of ndarray of shape (size,)
-        Released counts of the entries in rows of the other modes; zero only without
-        noise, for rows without entries.
+        Released counts of the entries in rows of the other modes. They are zero only
+        without noise, for rows without entries.
     population : Population or None
-        What was released of units' numbers of entries; None while a model is fitted.
+        The released numbers of units and of their entries; None while a model is
+        fitted.
     """
 
     form: CPForm | TuckerForm
@@ -77,7 +78,7 @@ class SharedModel:
 
     @property
     def _precision(self) -> NDArray[np.float64]:
-        """Prior precisions of a unit's row: its bias, weights and factors."""
+        """Prior precisions of a unit's row: bias, weights and factors."""
         groups = [np.full(size, 1 / variance) for size, variance in self.groups]
         return np.concatenate([*groups, np.ones(self.n_factors)])
 
@@ -86,14 +87,14 @@ class SharedModel:
         """Prior standard deviations of the elements of a unit's row, around zero."""
         return 1 / np.sqrt(self._precision)
 
-    def known(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
+    def baseline(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
         """Offset plus the biases of the other modes: an array of shape (n,)."""
         return self.offset + _at(others, self.biases)
 
     def noise_of(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
-        """Variances of values around the released rows and a unit's, of shape (n,).
+        """Variances of values around the released rows and a unit's row: shape (n,).
 
-        Errors of the released rows are noise to a unit.
+        To a unit, the errors of released rows are noise.
         """
         return self.noise + _at(others, self.uncertainty)
 
@@ -120,23 +121,23 @@ class SharedModel:
         from ....tensor.kernels._units import solve_units
 
         n_units, n, precision = len(entries.units), len(entries.values), self._precision
-        rows, known = np.empty((2, n_units, len(precision)))
+        rows, explained = np.empty((2, n_units, len(precision)))
         residuals, leverages = np.empty((2, n))
         held_out, noise = np.empty((n, self.n_factors)), self.noise_of(entries.others)
         solve_units(
             entries.starts,
             self.regressors(entries.others),
-            entries.values - self.known(entries.others),
+            entries.values - self.baseline(entries.others),
             noise,
             precision,
             rows,
-            known,
+            explained,
             residuals,
             leverages,
             held_out,
         )
         squares = residuals**2 - _at(entries.others, self.uncertainty)
-        return SolvedUnits(rows, known, residuals, leverages, held_out, squares)
+        return SolvedUnits(rows, explained, residuals, leverages, held_out, squares)
 
     def split(self, rows: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Split rows of units into biases, weights and factors."""
@@ -145,11 +146,11 @@ class SharedModel:
 
     @property
     def no_rows(self) -> NDArray[np.float64]:
-        """The rows array for no units at all."""
+        """An array of rows for no units at all."""
         return np.empty((0, len(self._precision)))
 
     def with_rows(self, rows: NDArray[np.float64], scale: float) -> Rows:
-        """Build a model of these units; its last row is that of an unknown unit.
+        """Build a model of these units, with the row of an unknown unit last.
 
         Parameters
         ----------
@@ -174,14 +175,15 @@ class SharedModel:
             terms.update(features=self.features, weights=scale * weights)
         variance = self.noise * scale**2
         model = self.form.point_model(shape, variance, float, **terms)
-        # That of an unknown unit is given.
+        # None leaves the row of an unknown unit as it is.
         counts = [None, *self.counts]
         return model.with_average_rows(counts)
 
     def directions(self, scale: float) -> Rows:
-        """Build a model of units that differ from an unknown one in one number each.
+        """Build a model of units, each differing from an unknown one in one number.
 
-        They differ by its prior standard deviation. The last row is the unknown unit's.
+        The difference is that number's prior standard deviation. The unknown unit is
+        last.
         """
         return self.with_rows(np.diag(self._precision**-0.5), scale)
 
@@ -194,20 +196,20 @@ class SolvedUnits:
     ----------
     rows : ndarray of shape (n_units, n_columns)
         Posterior means.
-    known : ndarray of shape (n_units, n_columns)
+    explained : ndarray of shape (n_units, n_columns)
         The share of each prior variance that the entries explain.
     residuals : ndarray of shape (n_entries,)
         Values less all terms of the model.
     leverages : ndarray of shape (n_entries,)
-        By how much the model's value of an entry follows the entry.
+        How much the model's value of an entry follows the entry.
     held_out : ndarray of shape (n_entries, F)
-        For every entry, its unit's factors as the other entries tell them.
+        For every entry, its unit's factors as determined by the unit's other entries.
     squares : ndarray of shape (n_entries,)
-        Squares of the residuals, without what errors of the released rows add.
+        Squares of the residuals, less the part due to errors of the released rows.
     """
 
     rows: NDArray[np.float64]
-    known: NDArray[np.float64]
+    explained: NDArray[np.float64]
     residuals: NDArray[np.float64]
     leverages: NDArray[np.float64]
     held_out: NDArray[np.float64]

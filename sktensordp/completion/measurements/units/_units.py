@@ -1,27 +1,28 @@
-"""Perturbation of sums over units: everything of one unit is protected.
+"""Perturbation of sums over units, which protects all entries of a unit.
 
 Guarantee. One of two neighbouring data sets has all entries of one unit, at one index
 of a public mode, and the other has none of them. To each release, a unit contributes
 one vector, a function of its own entries and of earlier releases. The length of the
 vector is at most the share of the release, and the squares of the shares add up to 1.
 One release may be a sum of products that is rounded once, which moves it by at most e
-more. So Gaussian noise of standard deviation sigma makes all releases together
-(1 + e) / sigma-GDP, where e = 0 if the declared shape and epsilon rule that release out
-(Dong, Roth and Su 2022, Corollary 3.3; the proof is in doc/user_proofs.md). The row of
-a unit is computed from the releases and the unit's own entries, and shown to that unit
-alone: joint differential privacy (Kearns, Pai, Roth and Ullman 2014; Hsu et al. 2014,
-Lemma 1.2).
+more. So Gaussian noise of standard deviation sigma makes all releases together (1 + e)
+/ sigma-GDP, where e = 0 if the declared shape and epsilon exclude that release (Dong,
+Roth and Su 2022, Corollary 3.3; the proof is in doc/user_proofs.md). The row of a unit
+is computed from the releases and the unit's own entries, and shown to that unit alone:
+joint differential privacy (Kearns, Pai, Roth and Ullman 2014; Hsu et al. 2014, Lemma
+1.2).
 """
 
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...._noise_only import totals_are_noise, warn_of_noise
 from ...._random import NoiseStreams
 from ....measure import (
     NoisySums,
+    People,
     Releases,
     SharedNoise,
     plan_gaussian_sums,
@@ -34,8 +35,8 @@ from ..._likely_mistakes import NO_USERS, warn_of_averages, warn_of_edge
 from .._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._expected import best_name
 from ._first import most_rows, release_counts, release_pattern, release_totals
-from ._questions import PIECES, NoisyTotals
-from ._rounds import BIAS_PASSES, FACTOR_PASSES, First, fit
+from ._questions import FIRST_VECTORS, NoisyTotals
+from ._rounds import BIAS_PASSES, FACTOR_PASSES, FirstResults, fit
 from ._shared_model import SharedModel
 
 if TYPE_CHECKING:
@@ -63,11 +64,11 @@ def unit_guarantee(
     *,
     delta: float,
     domain: Domain,
-    void_for: float | None = None,
+    claimed_epsilon: float | None = None,
     shared_noise: SharedNoise | None = None,
     consequence: str = "",
 ) -> PrivacyGuarantee:
-    """Guarantee of releases that protect everything of a unit.
+    """Guarantee of releases that protect all entries of a unit.
 
     Parameters
     ----------
@@ -75,12 +76,12 @@ def unit_guarantee(
     unit : int
         The mode of the units.
     name : {"sums", "statistics"}
-        The perturbation; "statistics" if it is not chosen yet.
+        The perturbation; "statistics" if it has not been chosen yet.
     delta : float
         Delta at which the guarantee states its epsilon.
     domain : Domain
         Domain of the values.
-    void_for : float, default=None
+    claimed_epsilon : float, default=None
         The requested epsilon, if the range of the values or the shape was read off
         the data. Then no finite epsilon holds.
     shared_noise : SharedNoise, default=None
@@ -110,13 +111,13 @@ def unit_guarantee(
         source += shared_noise.source
         statement += shared_noise.statement
     statement += consequence
-    if void_for is not None:
-        event, claimed = dp_event.NonPrivateDpEvent(), (void_for, delta)
+    if claimed_epsilon is not None:
+        event, claimed = dp_event.NonPrivateDpEvent(), (claimed_epsilon, delta)
         statement += (
             " The range of the values or the shape was read off the data, which "
             "protects nobody; declare value_bounds or levels, and shape."
         )
-    return PrivacyGuarantee.of(
+    return PrivacyGuarantee.from_event(
         event,
         delta=delta,
         unit=unit,
@@ -135,7 +136,7 @@ def unit_guarantee_without_noise(unit: int) -> PrivacyGuarantee:
 
 
 class _Released(NamedTuple):
-    """What was released of units, and what follows from it.
+    """The releases about units, and their results.
 
     Attributes
     ----------
@@ -156,7 +157,7 @@ class _Released(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class UnitPerturbation(Measurement):
+class UnitPerturbation(Measurement[People, _Released]):
     """Randomise sums over units, whose mode comes first in the problem.
 
     Attributes
@@ -198,14 +199,14 @@ class UnitPerturbation(Measurement):
         cells = sum(n_rows * (n_columns + 1) for n_rows, n_columns in blocks)
         totals = size * max(n_columns + 4 for _, n_columns in blocks) ** 2
         products = self._most_rows * (self._most_rows + 1) // 2
-        n_first = 1 + sum(piece.size for piece in PIECES)
+        n_first = 1 + sum(piece.size for piece in FIRST_VECTORS)
         n_cells = n_first + 3 * rows + self.n_sweeps * (cells + totals) + products
         return plan_gaussian_sums(
             problem.epsilon,
             problem.delta,
-            within=problem.epsilon,
+            total_epsilon=problem.epsilon,
             n_cells=n_cells,
-            n_changed=products,
+            n_moved=products,
             n_entries=max(problem.shape[0], 64),
         )
 
@@ -244,13 +245,13 @@ class UnitPerturbation(Measurement):
             name,
             delta=problem.delta,
             domain=problem.domain,
-            void_for=problem.void_for,
+            claimed_epsilon=problem.claimed_epsilon,
             shared_noise=self.shared_noise,
             consequence=(_PATTERN if self._most_rows else "") + consequence,
         )
 
     def measure(
-        self, units: Any, streams: NoiseStreams | None, on_sweep: OnSweep
+        self, units: People, streams: NoiseStreams | None, on_sweep: OnSweep
     ) -> _Released:
         """Release totals, counts, a pattern, and sums in several passes."""
         problem = self.problem
@@ -264,15 +265,15 @@ class UnitPerturbation(Measurement):
         may_choose = self.perturbation == "auto" and problem.biases
         if may_choose and name == "statistics":
             name = best_name(problem, totals, counts, releases.sigma, releases.left)
-        first = First(problem, totals, counts, pattern)
+        first = FirstResults(problem, totals, counts, pattern)
         model, n_iter = fit(units, releases, first, name, on_sweep)
-        # Units need no counts for what they contribute.
+        # The contributions of units do not depend on the counts.
         of_modes = [of_mode.counts for of_mode in counts]
         model = replace(model, counts=of_modes, population=population)
         return _Released(model, name, n_iter, noisy_totals)
 
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
-        """Return the released model, with its place in the tensor."""
+        """Return the released model, with its mode in the tensor."""
         model, name, n_iter, _ = released
         guarantee = self.guarantee
         if name != self.name:
@@ -293,13 +294,13 @@ class UnitPerturbation(Measurement):
     def warn(self, released: _Released) -> None:
         """Warn if totals are noise, or the mean is at an end of the range.
 
-        And if "auto" found that there is too much noise for factors.
+        Also warn if "auto" found too much noise for factors.
         """
         problem, (model, name, _, noisy) = self.problem, released
         are_noise = totals_are_noise(noisy.number, noisy.logs, noisy.error)
         warn_of_noise(are_noise, NO_USERS)
         if not are_noise:
-            # Both the sum of units' means and their number have noise.
+            # Both the sum and the number of units' means are noisy.
             error = math.sqrt(2) * noisy.error / model.n_units
             error = problem.domain.scale * error
             mean = ReleasedMean(self._in_values(model.offset), error, model.n_units)
@@ -311,6 +312,6 @@ class UnitPerturbation(Measurement):
 
 def _has_only_averages(model: SharedModel, name: str) -> bool:
     """Whether units get nearly the same ranking."""
-    # Besides biases and counts, of which every model has a feature each.
+    # Every model has a feature for biases and one for counts.
     has_features = model.features.shape[1] > 2
     return name == "sums" and not has_features

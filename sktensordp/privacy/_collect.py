@@ -1,20 +1,29 @@
-"""One walk through an estimator and all that it fits: what each of them reveals.
+"""One walk through an estimator and everything that it fits: what each part reveals.
 
 Each kind of composition has one rule: steps in sequence, transformers side by side,
-searches, and wrappers. What an estimator without a rule does with the private
-estimators in it is not known, and protects nobody.
+searches, and wrappers. If an estimator without a rule contains private estimators, it
+is unknown what it does with them, and nobody counts as protected.
 """
 
 import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from .._sklearn_compat import callbacks_of, splitter_of, validate_params
 from ._guarantee import PrivacyGuarantee, unit_name
-from ._protocol import PrivacyTags, is_composite, privacy_tags, states_guarantee
+from ._protocol import (
+    CompositeEstimator,
+    PrivacyTags,
+    PrivateEstimator,
+    is_composite,
+    privacy_tags,
+    states_guarantee,
+)
 from ._searches import (
     PARAMETERS_CHANGED,
     READS_CV,
@@ -48,13 +57,12 @@ class Release:
         How often, at most, one record goes into the release while the estimator is
         fitted.
     in_pass : int, default=0
-        The same for one later call that predicts, transforms or scores the record.
+        Likewise for one later call that predicts, transforms or scores the record.
     why : str, default=""
-        Why it is not known what the release reveals. The guarantee then tells the unit
-        alone.
+        Why it is not known what the release reveals. The guarantee then states only the
+        unit.
     protects : {"X", "y", "Xy"}, default=""
-        Of which the values are protected. Nothing that protected values decide is
-        public.
+        Whose values are protected. Nothing that depends on protected values is public.
     """
 
     name: str
@@ -81,11 +89,11 @@ class Findings:
     notes : list of str
         Sentences on what the guarantees suppose without need.
     divided : bool
-        Whether records were divided among several fits, nobody knows how.
+        Whether records were divided among several fits in an unknown way.
     noisy : bool
         Whether the output is computed only from X with noise.
     raw : bool
-        Whether columns that no mechanism made went on, next to noisy ones.
+        Whether columns that no mechanism made were passed on beside noisy ones.
     fixed : bool
         Whether the output has the shape that it had in the fitted object.
     """
@@ -102,7 +110,7 @@ class Findings:
     fixed: bool = False
 
     def add(self, other: "Findings") -> None:
-        """Add the findings of a component, but for noise and shape of its output."""
+        """Add the findings of a component, except for noise and shape of its output."""
         self.releases += other.releases
         self.unprotected += other.unprotected
         self.publishers += other.publishers
@@ -115,17 +123,17 @@ class Findings:
 
 @dataclass(frozen=True)
 class Context:
-    """Where an estimator stands: in which pipeline or search, and after what.
+    """Where an estimator stands: in which pipeline or search, and after which steps.
 
     Parameters
     ----------
     counts : {"made", "refit", "call", "plan"}, default="made"
-        Which releases count: those that fitted estimators have made; in the refit of a
-        search, the same, but one call of what is frozen; one call of what is fitted;
-        one fit that parameters plan.
+        Which releases count. "made": those that fitted estimators have made. "refit",
+        for the refit of a search: the same, but one call of frozen estimators. "call":
+        one call of fitted estimators. "plan": one fit with these parameters.
     like : object, default=None
-        For a plan, the same estimator, fitted, perhaps with other parameters; None if
-        unknown.
+        For a plan, the same estimator after a fit, perhaps with other parameters; None
+        if there is none.
     noisy : bool, default=False
         Whether its input X already has noise.
     fixed : bool, default=False
@@ -145,10 +153,10 @@ class Context:
 _Rule = Callable[[Any, Context], Findings]
 
 
-def collect(obj: Any, context: Context) -> Findings:
+def collect(obj: object, context: Context) -> Findings:
     """Findings about an estimator: its releases, what they leave out, and its output.
 
-    If its class states a guarantee, that counts, whatever the estimator contains.
+    If the class states a guarantee, it counts, whatever the estimator contains.
 
     Parameters
     ----------
@@ -170,12 +178,12 @@ def collect(obj: Any, context: Context) -> Findings:
     return findings
 
 
-def _is_ours(obj: Any) -> bool:
-    """Whether the class of an object is one of this package, and no subclass of one."""
+def _is_ours(obj: object) -> bool:
+    """Whether the class of an object is one of this package, not a subclass of one."""
     return type(obj).__module__.startswith(f"{__name__.split('.')[0]}.")
 
 
-def _rule(obj: Any, context: Context) -> _Rule:
+def _rule(obj: object, context: Context) -> _Rule:
     """The rule for what an object does with its data and the estimators in it."""
     from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
     from sklearn.ensemble import VotingClassifier, VotingRegressor
@@ -206,7 +214,7 @@ def _rule(obj: Any, context: Context) -> _Rule:
 # --- what is fitted once -------------------------------------------------------------
 
 
-def _collect_private(obj: Any, context: Context) -> Findings:
+def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
     """Findings about an estimator that states a guarantee."""
     findings = Findings(noisy=context.noisy, fixed=_keeps_shape(obj, context))
     findings.unprotected += obj.__privacy_unprotected__()
@@ -219,16 +227,16 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     if context.planned:
         guarantee, why = _planned_or_reason(obj, context)
     elif context.counts != "call":
-        made.update(obj.__privacy_releases__())
+        made.update(obj.__privacy_releases__().items())
         if method not in (None, "fit") and sum(made.values()) > 1:
             findings.notes += [_SAME_PEOPLE.format(method, name)]
-    # What is not fitted has released nothing.
+    # An estimator that is not fitted has released nothing.
     if not made and (context.planned or guarantee is not None):
         made = {guarantee: 1}
     in_pass = int(method == "transform")
     since = () if context.planned else tags.conditions
     for each, count in made.items():
-        told, protects = each and each.under(*since), _protected(tags, each)
+        told, protects = each and each.with_conditions(*since), _protected(tags, each)
         findings.releases.append(
             Release(f"{method} of {name}", told, count, in_pass, why, protects)
         )
@@ -237,7 +245,7 @@ def _collect_private(obj: Any, context: Context) -> Findings:
     return findings
 
 
-def learned_by(obj: Any, *, noisy: bool) -> tuple[list[str], list[str]]:
+def learned_by(obj: PrivateEstimator, *, noisy: bool) -> tuple[list[str], list[str]]:
     """What an estimator with a guarantee learns from X, and from y, without noise.
 
     Parameters
@@ -257,7 +265,7 @@ def learned_by(obj: Any, *, noisy: bool) -> tuple[list[str], list[str]]:
 
 
 def _protected(tags: PrivacyTags, guarantee: PrivacyGuarantee | None) -> str:
-    """Of which a guarantee protects the values: "X", "y", or both."""
+    """Whose values a guarantee protects: those of "X", of "y", or of both."""
     if guarantee is None:
         return ""
     if isinstance(guarantee.unit, int):
@@ -268,7 +276,7 @@ def _protected(tags: PrivacyTags, guarantee: PrivacyGuarantee | None) -> str:
 
 
 def _planned_or_reason(
-    obj: Any, context: Context
+    obj: PrivateEstimator, context: Context
 ) -> tuple[PrivacyGuarantee | None, str]:
     """Guarantee of a fit with these parameters, or None and the reason."""
     declared, of_fitted = (
@@ -282,12 +290,12 @@ def _planned_or_reason(
         return None, str(error)
 
 
-def _keeps_shape(obj: Any, context: Context) -> bool:
+def _keeps_shape(obj: object, context: Context) -> bool:
     """Whether the output of `obj` has the shape that it has in the fitted object."""
     return context.fixed and all(map(keeps_shape, (obj, context.like)))
 
 
-def keeps_shape(step: Any) -> bool:
+def keeps_shape(step: object) -> bool:
     """Whether the output of a step has the shape of its input."""
     from sklearn.base import OneToOneFeatureMixin
 
@@ -302,10 +310,10 @@ def _collect_other(obj: Any, context: Context) -> Findings:
     It is not known how it uses the private estimators that it contains.
     """
     if _is_identity(obj):
-        # If another step had its place, later steps saw another shape.
+        # If another step was in its place, later steps saw another shape.
         fixed = context.fixed and _is_identity(context.like)
         return Findings(noisy=context.noisy, fixed=fixed)
-    if isinstance(obj, (type, tuple, set, dict)):  # which are no estimators
+    if isinstance(obj, (type, tuple, set, dict)):  # which are not estimators
         return Findings()
     name = type(obj).__name__
     hidden = _hidden_in(obj, context.like, name)
@@ -336,8 +344,8 @@ def _collect_other(obj: Any, context: Context) -> Findings:
     return findings
 
 
-def _learned_from_y(obj: Any) -> str:
-    """What a step after a mechanism learned from y, to which nothing adds noise."""
+def _learned_from_y(obj: BaseEstimator) -> str:
+    """What a step after a mechanism learned from y, which has no noise."""
     from sklearn.utils import get_tags
 
     name = type(obj).__name__
@@ -349,20 +357,20 @@ def _learned_from_y(obj: Any) -> str:
     return f"{name} learned from {y} without noise."
 
 
-def _hidden_in(holder: Any, like: Any, name: str) -> Findings:
+def _hidden_in(holder: object, like: object, name: str) -> Findings:
     """Findings about private estimators that `name` fits an unknown number of times.
 
     Parameters
     ----------
     holder : object
-        Holds them as parameters, attributes or elements.
+        Object that holds them as parameters, attributes or elements.
     like : object
-        May hold fitted ones, which tell the unit.
+        Object that may hold fitted ones, which know the unit.
     name : str
     """
 
-    def inside(of: Any) -> list[Any]:
-        def is_private(item: Any) -> bool:
+    def inside(of: object) -> list[PrivateEstimator]:
+        def is_private(item: object) -> TypeGuard[PrivateEstimator]:
             return item is not of and states_guarantee(item)
 
         return [item for item in contents(of, stop=is_private) if is_private(item)]
@@ -387,7 +395,7 @@ def _hidden_in(holder: Any, like: Any, name: str) -> Findings:
 # --- one after the other -------------------------------------------------------------
 
 
-def _collect_pipeline(pipeline: Any, context: Context) -> Findings:
+def _collect_pipeline(pipeline: BaseEstimator, context: Context) -> Findings:
     given, like = (
         [(name, "passthrough" if step is None else step) for name, step in steps]
         for steps in (pipeline.steps, getattr(context.like, "steps", ()))
@@ -399,7 +407,7 @@ def _collect_pipeline(pipeline: Any, context: Context) -> Findings:
     return _collect_steps(steps, context, more)
 
 
-def _collect_composite(obj: Any, context: Context) -> Findings:
+def _collect_composite(obj: CompositeEstimator, context: Context) -> Findings:
     """Findings about an estimator that fits clones as its steps."""
     try:
         steps = obj.__privacy_steps__(planned=context.planned)
@@ -411,9 +419,9 @@ def _collect_composite(obj: Any, context: Context) -> Findings:
 
 
 def _collect_steps(
-    steps: Iterable[tuple[Any, Any]], context: Context, more: int = 0
+    steps: Iterable[tuple[object, object]], context: Context, more: int = 0
 ) -> Findings:
-    """Findings about steps, each of which works on what the one before passes on.
+    """Findings about steps, each of which works on the output of the one before.
 
     Parameters
     ----------
@@ -421,7 +429,7 @@ def _collect_steps(
         Each step, and the fitted one like it.
     context : Context
     more : int, default=0
-        How often each step transforms a record for each of the later steps, besides.
+        How many more times each step transforms a record for each of the later steps.
     """
     findings, before, steps = Findings(), "", list(steps)
     for later, (step, like) in zip(reversed(range(len(steps))), steps, strict=True):
@@ -431,7 +439,7 @@ def _collect_steps(
             for r in in_step.releases
         ]
         units = [r.guarantee.unit for r in in_step.releases if r.guarantee is not None]
-        # The step before may mix the cells of a sample. A whole sample stays one.
+        # The step before may mix the cells of a sample, but not those of two samples.
         if before and not context.noisy and "cell" in units:
             in_step.unprotected.append(
                 f"The guarantee is for {unit_name('cell')} in the output of {before}, "
@@ -448,7 +456,7 @@ def _collect_steps(
 def _is_identity(step: Any) -> bool:
     """Whether a step passes on its input unchanged.
 
-    ColumnTransformer puts a fitted FunctionTransformer in the place of "passthrough".
+    ColumnTransformer replaces "passthrough" by a fitted FunctionTransformer.
     """
     from sklearn.preprocessing import FunctionTransformer
 
@@ -460,13 +468,14 @@ def _is_identity(step: Any) -> bool:
 # --- side by side --------------------------------------------------------------------
 
 
-def _collect_union(obj: Any, context: Context) -> Findings:
+def _collect_union(obj: BaseEstimator, context: Context) -> Findings:
     """Findings about transformers of the same rows: their releases add up."""
     like = context.like if context.planned else obj
     given, seen = _branches(obj, fitted=not context.planned), _branches(like)
     same = not context.planned or _same_columns(obj, like)
     if same:
-        # As the fit resolved them. If no columns remained, it has no remainder.
+        # The columns as the fit resolved them. Without remaining columns, there is no
+        # remainder.
         known = [columns for _, _, columns in seen] + [()]
         given = [(n, t, c) for (n, t, _), c in zip(given, known, strict=False)]
     like_by_name = {name: transformer for name, transformer, _ in seen}
@@ -500,8 +509,8 @@ def _collect_union(obj: Any, context: Context) -> Findings:
 _Branch = tuple[str, Any, Any]
 
 
-def _branches(union: Any, *, fitted: bool = True) -> list[_Branch]:
-    """Name, transformer and columns of what a union holds; columns None if all."""
+def _branches(union: BaseEstimator, *, fitted: bool = True) -> list[_Branch]:
+    """Name, transformer and columns of each branch of a union; None for all columns."""
     if hasattr(union, "transformer_list"):
         return [(name, one, None) for name, one in union.transformer_list]
     if fitted:
@@ -510,7 +519,7 @@ def _branches(union: Any, *, fitted: bool = True) -> list[_Branch]:
 
 
 def _active(branches: list[_Branch]) -> list[_Branch]:
-    """Those that are fitted: not dropped, and not without columns."""
+    """The branches that are fitted: not dropped, and with columns."""
     return [
         (name, transformer, columns)
         for name, transformer, columns in branches
@@ -518,20 +527,20 @@ def _active(branches: list[_Branch]) -> list[_Branch]:
     ]
 
 
-def _is_dropped(estimator: Any) -> bool:
+def _is_dropped(estimator: object) -> bool:
     return isinstance(estimator, str) and estimator == "drop"
 
 
-def _selects_none(columns: Any) -> bool:
+def _selects_none(columns: ArrayLike | None) -> bool:
     """Whether a selection is empty, so that its transformer is not fitted."""
-    if not np.ndim(columns):
+    if columns is None or not np.ndim(columns):
         return False
     columns = np.asarray(columns)
     return not columns.any() if columns.dtype == bool else not columns.size
 
 
-def _same_columns(obj: Any, like: Any) -> bool:
-    """Whether a union surely selects what the fitted `like` did, even of fewer rows."""
+def _same_columns(obj: BaseEstimator, like: BaseEstimator) -> bool:
+    """Whether a union surely selects what fitted `like` did, even from fewer rows."""
     if type(like) is not type(obj) or any(map(_selects_by_function, (obj, like))):
         return False
     if not hasattr(like, "transformer_list") and not hasattr(like, "transformers_"):
@@ -545,7 +554,7 @@ def _same_columns(obj: Any, like: Any) -> bool:
     return found in (names, names[:-1]) and len(set(map(pickle.dumps, selections))) == 1
 
 
-def _selects_by_function(union: Any) -> bool:
+def _selects_by_function(union: BaseEstimator) -> bool:
     """Whether a function selects columns. Selectors compare names and types alone."""
     from sklearn.compose import make_column_selector
 
@@ -555,7 +564,7 @@ def _selects_by_function(union: Any) -> bool:
     )
 
 
-def _collect_voting(voting: Any, context: Context) -> Findings:
+def _collect_voting(voting: BaseEstimator, context: Context) -> Findings:
     from sklearn.ensemble import VotingClassifier
 
     like = context.like if context.planned else voting
@@ -566,8 +575,8 @@ def _collect_voting(voting: Any, context: Context) -> Findings:
         context,
     )
     if isinstance(voting, VotingClassifier):
-        # It passes on numbers of classes in place of labels, all of which one label may
-        # change.
+        # It passes on numbers of classes in place of labels, and one label may change
+        # all of them.
         name = type(voting).__name__
         findings.unprotected += [
             f"The labels that occur in y, which {name} lists as its classes_."
@@ -576,14 +585,16 @@ def _collect_voting(voting: Any, context: Context) -> Findings:
     return findings
 
 
-def _collect_fits(fits: list[Any], context: Context) -> Findings:
-    """Findings about fits of their own, such as those of a cross-validation."""
+def _collect_fits(fits: list[object], context: Context) -> Findings:
+    """Findings about separate fits, such as those of a cross-validation."""
     findings = _collect_each([(fit, fit) for fit in fits], context)
     findings.divided |= len(fits) > 1
     return findings
 
 
-def _collect_each(estimators: Iterable[tuple[Any, Any]], context: Context) -> Findings:
+def _collect_each(
+    estimators: Iterable[tuple[object, object]], context: Context
+) -> Findings:
     """Findings about estimators, each with the fitted one like it."""
     findings = Findings(noisy=context.noisy)
     for estimator, like in estimators:
@@ -594,20 +605,20 @@ def _collect_each(estimators: Iterable[tuple[Any, Any]], context: Context) -> Fi
 # --- wrappers ------------------------------------------------------------------------
 
 
-def _collect_frozen(frozen: Any, context: Context) -> Findings:
-    """Findings about what no fit changes: its guarantee is that of the earlier fit.
+def _collect_frozen(frozen: BaseEstimator, context: Context) -> Findings:
+    """Findings about a frozen estimator, whose guarantee is that of the earlier fit.
 
-    All fits of a search share it, so that it has counted the releases of all of them.
+    All fits of a search share it, so it has counted the releases of all of them.
     """
     counts: Literal["made", "call"] = "made" if context.counts == "made" else "call"
     findings = collect(frozen.estimator, Context(counts, noisy=context.noisy))
     findings.fixed = context.fixed and context.like is frozen
-    # It learned earlier.
+    # It learned before this fit.
     findings.learners, findings.learners_of_y = [], []
     return findings
 
 
-def _collect_transformed_target(model: Any, context: Context) -> Findings:
+def _collect_transformed_target(model: BaseEstimator, context: Context) -> Findings:
     from sklearn.linear_model import LinearRegression
     from sklearn.preprocessing import FunctionTransformer
 
@@ -645,7 +656,7 @@ def _collect_transformed_target(model: Any, context: Context) -> Findings:
 # --- searches ------------------------------------------------------------------------
 
 
-def _collect_search(search: Any, context: Context) -> Findings:
+def _collect_search(search: BaseEstimator, context: Context) -> Findings:
     """Findings about a search, fitted or planned, each of whose fits is a release."""
     from sklearn.base import clone
 
@@ -704,8 +715,8 @@ def _collect_search(search: Any, context: Context) -> Findings:
     return findings
 
 
-def _refit_of(best: Any, name: str, context: Context) -> Findings:
-    """Findings about what a fitted search has refitted."""
+def _refit_of(best: BaseEstimator, name: str, context: Context) -> Findings:
+    """Findings about the estimator that a fitted search has refitted."""
     counts: Literal["call", "refit"] = "call" if context.counts == "call" else "refit"
     refit = collect(best, replace(context, like=None, counts=counts))
     refit.releases = [
