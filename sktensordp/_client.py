@@ -1,5 +1,6 @@
 """Base class of clients, which are shipped to where the private data are."""
 
+import math
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -9,6 +10,7 @@ from ._random import NoiseStreams
 from ._validation import check_noise_seed
 from .base import PrivateEstimatorMixin, recorded_call
 from .privacy import PrivacyGuarantee, PrivacyTags
+from .privacy._numbers import check_number, exact, shown
 
 
 class Randomizes(Protocol):
@@ -101,3 +103,26 @@ def make_client(
     for name, value in fields.items():
         setattr(client, name, value)
     return client
+
+
+def check_ceiling(
+    client: Client, max_epsilon: float | None, max_delta: float = 0.0
+) -> None:
+    """Refuse a client whose calls spend more than a device accepts."""
+    if max_epsilon is None:
+        return
+    check_number(max_epsilon, "max_epsilon")
+    if not max_epsilon > 0:
+        raise ValueError(f"max_epsilon must be positive, got {max_epsilon!r}.")
+    guarantee = client.privacy_guarantee_
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    if not (math.isfinite(epsilon) and epsilon <= max_epsilon):
+        raise ValueError(
+            f"This client would release with epsilon = {shown(epsilon)}, but this "
+            f"device accepts at most max_epsilon = {exact(max_epsilon)}."
+        )
+    if not delta <= max_delta:
+        raise ValueError(
+            f"This client would release with delta = {shown(delta)}, but this "
+            f"device accepts at most max_delta = {exact(max_delta)}."
+        )

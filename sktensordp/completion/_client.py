@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._client import Client, make_client
+from .._client import Client, check_ceiling, make_client
 from .._json import Fields
 from ..base import recorded_call
 from ..privacy import PrivacyTags
@@ -93,16 +93,20 @@ class CompletionClient(Client):
         )
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(cls, text: str, *, max_epsilon: float | None = None) -> Self:
         """Make a client from the text of another one.
 
         The text is checked, and nothing in it is executed. The new client computes its
-        guarantee itself: read its `privacy_guarantee_` before you use it.
+        guarantee itself: pass `max_epsilon`, or read its `privacy_guarantee_` before
+        you use it.
 
         Parameters
         ----------
         text : str
             What `to_json` returned.
+        max_epsilon : float, default=None
+            Largest epsilon of one call of `privatize` that this device accepts. None
+            accepts any, even a client that adds no noise.
 
         Returns
         -------
@@ -112,7 +116,8 @@ class CompletionClient(Client):
         Raises
         ------
         ValueError
-            If the text is damaged, or if its parameters make no sense.
+            If the text is damaged, if its parameters make no sense, or if its client
+            would have a larger epsilon than `max_epsilon`, or none that is finite.
         TypeError
             If `text` is not a str.
         """
@@ -130,7 +135,9 @@ class CompletionClient(Client):
         domain = declared_domain(*lists)
         if domain is None:
             fields.refuse("value_bounds")
-        return cls._of_domain(math.inf if epsilon is None else epsilon, domain)
+        client = cls._of_domain(math.inf if epsilon is None else epsilon, domain)
+        check_ceiling(client, max_epsilon)
+        return client
 
     def __repr__(self) -> str:
         return f"CompletionClient(epsilon={shown(self.privacy_guarantee_.epsilon)})"

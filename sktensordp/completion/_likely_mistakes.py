@@ -430,7 +430,10 @@ def warn_before(
             names = getattr(estimator, "feature_names_in_", None)
             warn_of_coordinates(entries, names, estimator.levels)
         if measurement.name == "sums" and estimator.perturbation == "auto":
-            warn_of_averages(measurement.problem, "the same", "perturbation='input'")
+            consequence = "everybody gets the same ranking"
+            if entries.is_dense:  # A tensor may have no users.
+                consequence = "every prediction adds up one number of each index"
+            warn_of_averages(measurement.problem, consequence, "perturbation='input'")
     if not is_one_of_many():
         LOGGER.info(
             "%s: rank %s, perturbation %r, at most %d sweeps",
@@ -482,8 +485,8 @@ def warn_of_edge(mean: ReleasedMean | None, domain: Domain) -> None:
     )
 
 
-def warn_of_averages(problem: Problem, ranking: str, advice: str) -> None:
-    """Warn that "auto" took sums, so that everybody gets the same ranking.
+def warn_of_averages(problem: Problem, consequence: str, advice: str) -> None:
+    """Warn that "auto" took sums, which are only averages, and what follows.
 
     "auto" chose by public coordinates or by what was released.
 
@@ -491,17 +494,17 @@ def warn_of_averages(problem: Problem, ranking: str, advice: str) -> None:
     ----------
     problem : Problem
         Without factors, or without noise, there is no warning.
-    ranking : {"the same", "nearly the same"}
-        Which ranking everybody gets.
+    consequence : str
+        What follows for predictions.
     advice : str
         What may help besides a larger epsilon and more data.
     """
     if not problem.form or math.isinf(problem.epsilon) or is_one_of_many():
         return
     warn(
-        f"At this epsilon and size only averages could be learned: everybody gets "
-        f"{ranking} ranking. A larger epsilon, more data or {advice} may change "
-        f"that. If averages are what you want, pass perturbation='sums'.",
+        f"At this epsilon and size only averages could be learned: {consequence}. A "
+        f"larger epsilon, more data or {advice} may change that. If averages are what "
+        f"you want, pass perturbation='sums'.",
         AveragesOnlyWarning,
     )
 

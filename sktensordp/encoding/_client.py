@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 
-from .._client import Client, make_client
+from .._client import Client, check_ceiling, make_client
 from .._json import Fields
 from .._random import NoiseStreams
 from .._validation import as_numpy, check_container
@@ -253,17 +253,24 @@ class EncoderClient(Client):
         return text
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
+    def from_json(
+        cls, text: str, *, max_epsilon: float | None = None, max_delta: float = 1e-6
+    ) -> Self:
         """Make a client from the text of another one.
 
         The text is checked, and nothing in it is executed. The new client calibrates
-        its noise and computes its guarantee itself: read its `privacy_guarantee_`
-        before you use it.
+        its noise and computes its guarantee itself: pass `max_epsilon`, or read its
+        `privacy_guarantee_` before you use it.
 
         Parameters
         ----------
         text : str
             What `to_json` returned.
+        max_epsilon : float, default=None
+            Largest epsilon of one call of `privatize` that this device accepts. None
+            accepts any, even a client that adds no noise.
+        max_delta : float, default=1e-6
+            Largest delta, if `max_epsilon` is passed.
 
         Returns
         -------
@@ -273,7 +280,9 @@ class EncoderClient(Client):
         Raises
         ------
         ValueError
-            If the text is damaged, or if its parameters make no sense.
+            If the text is damaged, if its parameters make no sense, or if its client
+            would have a larger epsilon than `max_epsilon` or none that is finite, or
+            a larger delta.
         TypeError
             If `text` is not a str.
         """
@@ -317,9 +326,11 @@ class EncoderClient(Client):
             delta=delta,
         )
         randomizer = ClientRandomizer(mean, scale, encoder, release, chosen)
-        return make_client(
+        client = make_client(
             cls, randomizer, guarantee, sample_shape=shape, mechanism=name
         )
+        check_ceiling(client, max_epsilon, max_delta)
+        return client
 
     def __repr__(self) -> str:
         guarantee = self.privacy_guarantee_

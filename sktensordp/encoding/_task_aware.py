@@ -44,8 +44,9 @@ class TaskAwareEncoder(LinearEncoder):
           is the identity.
         - For other tasks, `fit` trains encoder and decoder by gradients; the result is
           called a learned code. The task is a fitted multilayer perceptron or logistic
-          regression of scikit-learn, alone or after StandardScalers in a Pipeline; the
-          loss is the cross-entropy or squared error between its outputs for the
+          regression of scikit-learn, alone or after scalers in a Pipeline
+          (`StandardScaler`, `MinMaxScaler`, `MaxAbsScaler` or `RobustScaler`); the loss
+          is the cross-entropy or squared error between its outputs for the
           estimate and for the sample. A `TorchTask` wraps a torch module. Any other
           object needs ``value_and_gradient(X_hat, targets)``, which returns a mean loss
           and its gradient, of the shape of ``X_hat``, and ``outputs(X)``, which returns

@@ -6,12 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    RobustScaler,
+    StandardScaler,
+)
 
 from ._tasks import _ACTIVATIONS, _LINKS, NetworkTask, Task
 
 # Rows on which a network is compared with its model, and the tolerance.
 _PROBES, _TOLERANCE = 50, 1e-4
+# Scalers that are affine in each column, of exactly these types.
+_SCALERS = (StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler)
 
 
 def task_of(model: BaseEstimator, X: NDArray[np.floating]) -> Task:
@@ -22,7 +29,7 @@ def task_of(model: BaseEstimator, X: NDArray[np.floating]) -> Task:
     model : object
         An object with ``value_and_gradient(X_hat, targets)``, which is returned
         unchanged; or a fitted multilayer perceptron, logistic regression or linear
-        regression, which may come after StandardScalers in a Pipeline.
+        regression, which may come after scalers in a Pipeline.
     X : ndarray of shape (n_samples, n_features)
         Samples on which the task is compared with the model's own outputs.
 
@@ -107,18 +114,40 @@ def _network(model: BaseEstimator) -> NetworkTask:
 
 def _with_scaler(scaler: BaseEstimator, task: NetworkTask) -> NetworkTask:
     """The task with a scaler folded into its first layer."""
-    if not isinstance(scaler, StandardScaler) or not hasattr(scaler, "n_features_in_"):
-        raise TypeError(
-            f"In a Pipeline passed as `task`, only fitted StandardScalers may come "
-            f"before the model, got {type(scaler).__name__}."
-        )
-    size = scaler.n_features_in_
-    scale = np.ones(size) if scaler.scale_ is None else scaler.scale_
-    mean = scaler.mean_ if scaler.with_mean else np.zeros(size)
-    first = task.weights[0] / scale[:, np.newaxis]
+    factor, shift = _affine(scaler)
+    first = task.weights[0] * factor[:, np.newaxis]
     weights = (first, *task.weights[1:])
-    biases = (task.biases[0] - mean @ first, *task.biases[1:])
+    biases = (task.biases[0] + shift @ task.weights[0], *task.biases[1:])
     return NetworkTask(weights, biases, task.activation, task.link)
+
+
+def _affine(
+    scaler: BaseEstimator,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Factor and shift of each column, by which a fitted scaler transforms it."""
+    kind = type(scaler)
+    if kind not in _SCALERS or not hasattr(scaler, "n_features_in_"):
+        *names, last = (known.__name__ for known in _SCALERS)
+        raise TypeError(
+            f"In a Pipeline passed as `task`, only fitted scalers of scikit-learn may "
+            f"come before the model ({', '.join(names)} or {last}), got "
+            f"{kind.__name__}."
+        )
+    if getattr(scaler, "clip", False):
+        raise ValueError(
+            f"A {kind.__name__} with clip=True has no gradient beyond its range. Pass "
+            f"a `task` whose scaler has clip=False."
+        )
+    ones = np.ones(scaler.n_features_in_)
+    if kind is MinMaxScaler:
+        return ones * scaler.scale_, ones * scaler.min_
+    scale, centre = scaler.scale_, None
+    if kind is StandardScaler:
+        centre = scaler.mean_ if scaler.with_mean else None
+    elif kind is RobustScaler:
+        centre = scaler.center_
+    factor = ones if scale is None else ones / scale
+    return factor, 0 * ones if centre is None else -centre * factor
 
 
 def _model_outputs(

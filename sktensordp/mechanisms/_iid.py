@@ -16,6 +16,7 @@ from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import NoiseMechanism, PlannedNoise
 from ._docs import with_shared_text
 from ._gaussian_noise import diagonal_noise, largest_within
+from ._intervals import AddsKnownNoise
 from ._noise import AddedNoise
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _MOST_RANGES = 32
 
 
 @with_shared_text
-class LaplaceMechanism(NoiseMechanism):
+class LaplaceMechanism(AddsKnownNoise, NoiseMechanism):
     """Laplace noise of the same scale on every entry, for pure differential privacy.
 
     One call of `transform` is epsilon-differentially private for each sample: a
@@ -135,7 +136,7 @@ class LaplaceMechanism(NoiseMechanism):
 
 
 @with_shared_text
-class GaussianMechanism(NoiseMechanism):
+class GaussianMechanism(AddsKnownNoise, NoiseMechanism):
     """Gaussian noise of the same variance on every entry, exactly calibrated.
 
     One call of `transform` is (epsilon, delta)-differentially private for each

@@ -37,6 +37,7 @@ from ..tensor import mode_products
 from ._base import PlannedRelease, ReleasingTransformer
 from ._docs import with_shared_text
 from ._gaussian_noise import whitened_noise
+from ._intervals import AddsKnownNoise
 from ._structured import flat_product
 
 _POWER = 1.9
@@ -50,7 +51,9 @@ _ROUNDING = 8 * np.finfo(float).eps
 
 
 @with_shared_text
-class MatrixMechanism(ClassNamePrefixFeaturesOutMixin, ReleasingTransformer):
+class MatrixMechanism(
+    AddsKnownNoise, ClassNamePrefixFeaturesOutMixin, ReleasingTransformer
+):
     """Answers linear queries W x about cells x, with Gaussian noise of least error.
 
     Samples are vectors of cells, such as the counts of a histogram. One call of

@@ -18,6 +18,7 @@ from ..privacy.calibration._gaussian import floored, least_cost_variances
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._base import NoiseMechanism, PlannedNoise, PlannedRelease
 from ._gaussian_noise import GaussianNoise, diagonal_noise, rotated_noise
+from ._intervals import AddsKnownNoise
 
 # Theorem behind the guarantee.
 EXACT = "Balle and Wang (2018), Theorem 8"
@@ -27,7 +28,7 @@ EXACT = "Balle and Wang (2018), Theorem 8"
 ModeDesign = tuple[list[NDArray[np.float64] | None], list[NDArray[np.float64]]]
 
 
-class DirectionalNoise(NoiseMechanism):
+class DirectionalNoise(AddsKnownNoise, NoiseMechanism):
     """Gaussian noise with directions and weights, which `_design` returns."""
 
     @property

@@ -1,5 +1,7 @@
-"""Expected errors before any budget is spent, private search, and splitters."""
+"""Expected errors and checks before any budget is spent, searches and splitters."""
 
+from ._check_samples import SampleCheck, check_samples
+from ._clean_scorer import make_clean_scorer
 from ._expected_error import ExpectedError, epsilon_needed, expected_error
 from ._holdout import ItemHoldout, UserHoldout, UserKFold
 from ._private_search import PrivateSearchCV
@@ -9,9 +11,12 @@ __all__ = [
     "ExpectedError",
     "ItemHoldout",
     "PrivateSearchCV",
+    "SampleCheck",
     "UserHoldout",
     "UserKFold",
+    "check_samples",
     "epsilon_before_shuffling",
     "epsilon_needed",
     "expected_error",
+    "make_clean_scorer",
 ]

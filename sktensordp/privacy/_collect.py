@@ -37,6 +37,12 @@ from ._searches import (
 from ._stateless import ignores_y, reads_nothing
 from .budgets._open import contents
 
+_SAME_PEOPLE = (
+    "All calls of {} of {} count as if they were about the same people. Where some "
+    "were about others, such as a test set that you scored, open a PrivacyBudget "
+    "before you begin, and a part of its parallel() for each group of people."
+)
+
 
 @dataclass(frozen=True)
 class Release:
@@ -80,6 +86,8 @@ class Findings:
         Classes that publish which ids occur in the data.
     learners, learners_of_y : list of str
         Classes whose fit learns from X without noise, or may learn so from y.
+    notes : list of str
+        Sentences on what the guarantees suppose without need.
     divided : bool
         Whether records were divided among several fits in an unknown way.
     noisy : bool
@@ -95,6 +103,7 @@ class Findings:
     publishers: list[str] = field(default_factory=list)
     learners: list[str] = field(default_factory=list)
     learners_of_y: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     divided: bool = False
     noisy: bool = False
     raw: bool = False
@@ -107,6 +116,7 @@ class Findings:
         self.publishers += other.publishers
         self.learners += other.learners
         self.learners_of_y += other.learners_of_y
+        self.notes += other.notes
         self.divided |= other.divided
         self.raw |= other.raw
 
@@ -218,6 +228,8 @@ def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
         guarantee, why = _planned_or_reason(obj, context)
     elif context.counts != "call":
         made.update(obj.__privacy_releases__().items())
+        if method not in (None, "fit") and sum(made.values()) > 1:
+            findings.notes += [_SAME_PEOPLE.format(method, name)]
     # An estimator that is not fitted has released nothing.
     if not made and (context.planned or guarantee is not None):
         made = {guarantee: 1}

@@ -1,14 +1,14 @@
 """Guarantees of fits that are still to come, and the epsilon of each in a plan."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
 from sklearn.base import BaseEstimator
 
 from ._collect import Context, collect
-from ._guarantee import PrivacyGuarantee
+from ._guarantee import PrivacyGuarantee, compose
 from ._numbers import check_number, checked_integer
 from ._report import composed, counted, report_of
 from .budgets._budget import PrivacyBudget
@@ -111,11 +111,13 @@ def epsilon_per_release(
     epsilon: float,
     delta: float,
     n_releases: int,
-    estimator: BaseEstimator,
+    estimator: BaseEstimator | Sequence[BaseEstimator],
     *,
     adaptive: bool = True,
 ) -> float:
     """Find the largest epsilon at which a number of fits stay within a budget.
+
+    The fits may be those of different estimators, which then share the budget.
 
     Parameters
     ----------
@@ -124,12 +126,13 @@ def epsilon_per_release(
     delta : float
         Delta of the budget, in [0, 1).
     n_releases : int
-        Number of fits of the estimator or, for a mechanism, of calls of `transform`; at
-        least 1.
-    estimator : estimator
+        Number of fits of each estimator or, for a mechanism, of calls of `transform`;
+        at least 1.
+    estimator : estimator, or list of estimators
         As for `planned_guarantee`, with one parameter `epsilon`, its own or that of a
         step. The value does not matter; all other parameters, delta among them, are
-        those of the fits.
+        those of the fits. All estimators of a list get the same epsilon, and are fitted
+        in this order.
     adaptive : bool, default=True
         As for the budget: whether earlier results may decide whether there is another
         fit, or its parameters.
@@ -148,9 +151,10 @@ def epsilon_per_release(
     TypeError
         If a number is of another type.
     ValueError
-        If a number is out of range; if the estimator has no `epsilon`, or several; if
-        its guarantee is not known before a fit; or if no epsilon is small enough, for
-        example because the fits have a delta and the budget has none.
+        If a number is out of range; if the list is empty; if an estimator has no
+        `epsilon`, or several; if its guarantee is not known before a fit; if estimators
+        protect different units; or if no epsilon is small enough, for example because
+        the fits have a delta and the budget has none.
 
     Examples
     --------
@@ -164,6 +168,16 @@ def epsilon_per_release(
     1.01
     >>> round(epsilon_per_release(4.0, 1e-6, 12, model, adaptive=False), 2)
     1.02
+
+    Components of images and a classifier on them, from one total; each keeps its own
+    delta:
+
+    >>> from sktensordp.moments import MultilinearPCA, MultilinearRidgeClassifier
+    >>> pca = MultilinearPCA(4, norm_bound=1.0, tensor_shape=(8, 8))
+    >>> classifier = MultilinearRidgeClassifier(
+    ...     norm_bound=1.0, classes=[0, 1], tensor_shape=(8, 8))
+    >>> round(epsilon_per_release(2.0, 1e-6, 1, [pca, classifier]), 2)
+    1.36
     """
     check_number(epsilon, "epsilon")
     if not 0 < epsilon < math.inf:
@@ -172,40 +186,88 @@ def epsilon_per_release(
     if n_releases < 1:
         raise ValueError(f"n_releases must be at least 1, got {n_releases}.")
     PrivacyBudget(epsilon, delta)  # raises if delta is out of range
-    # A fitted estimator knows the shape of the data, and a clone does not.
-    planned = deepcopy(estimator)
-    names = [
-        name for name in planned.get_params() if name.rpartition("__")[2] == "epsilon"
-    ]
-    if len(names) != 1:
-        raise ValueError(
-            f"The estimator must have one parameter epsilon, and has {len(names)}: "
-            f"{names}."
-        )
+    # A fitted one knows the shape of the data, as a clone does not.
+    is_list = isinstance(estimator, (list, tuple))
+    planned = deepcopy(list(estimator) if is_list else [estimator])
+    if not planned:
+        raise ValueError("The list of estimators is empty.")
+    names = [_name_of_epsilon(each) for each in planned]
+
+    def plans(one: float) -> list[PrivacyGuarantee]:
+        """What the estimators would guarantee with this epsilon."""
+        found = [
+            planned_guarantee(each.set_params(**{name: one}))
+            for each, name in zip(planned, names, strict=True)
+        ]
+        for guarantee in found:
+            if not guarantee.protects:
+                raise ValueError(
+                    f"No epsilon is small enough: one fit gives no finite guarantee. "
+                    f"{guarantee.statement}"
+                )
+        return found
+
     budget = PrivacyBudget(epsilon, delta, adaptive=adaptive)
 
     def excess(one: float) -> float:
-        """Log of the share of the budget that the fits use up; above 0 if too much."""
-        guarantee = planned_guarantee(planned.set_params(**{names[0]: one}))
-        if not guarantee.protects:
-            raise ValueError(
-                f"No epsilon is small enough: one fit gives no finite guarantee. "
-                f"{guarantee.statement}"
-            )
-        share = budget._limit.share(guarantee.event, n_releases)
+        """Logarithm of the share of the budget that the fits use up: above 0 if any."""
+        event = plans(one)[0].event
+        share = budget._limit.share(event, n_releases)
         # Bounded, since the share may be 0 or infinite.
         found = math.log(min(max(share, 1 / _MOST), _MOST))
-        if budget._limit.admits_all(guarantee.event, n_releases):
+        if budget._limit.admits_all(event, n_releases):
             return min(found, -_LEAST)
         return max(found, _LEAST)
 
-    found = _largest(excess, float(epsilon), float(epsilon) / n_releases)
+    def excess_of_all(one: float) -> float:
+        """1 if fits of all estimators exceed the budget; else -1."""
+        found = plans(one)
+        compose(*found)  # raises if their units differ
+        return -1.0 if _admitted(found, n_releases, epsilon, delta, adaptive) else 1.0
+
+    n_fits = n_releases * len(planned)
+    first, start = float(epsilon), float(epsilon) / n_fits
+    found = _largest(excess if len(planned) == 1 else excess_of_all, first, start)
     if found is None:
         raise ValueError(
             "No epsilon is small enough: what the fits reveal besides, such as their "
             "deltas, exceeds the budget. Give the estimator a smaller delta."
         )
     return found
+
+
+def _name_of_epsilon(estimator: BaseEstimator) -> str:
+    """Name of the one parameter `epsilon` of an estimator or of a step."""
+    names = [
+        name for name in estimator.get_params() if name.rpartition("__")[2] == "epsilon"
+    ]
+    if len(names) != 1:
+        raise ValueError(
+            f"The estimator must have one parameter epsilon, and has {len(names)}: "
+            f"{names}."
+        )
+    return names[0]
+
+
+def _admitted(
+    guarantees: list[PrivacyGuarantee],
+    n_releases: int,
+    epsilon: float,
+    delta: float,
+    adaptive: bool,
+) -> bool:
+    """Whether an empty budget admits all of them, in this order, so many times."""
+    from .budgets._filter import Account
+
+    limit, account = PrivacyBudget(epsilon, delta, adaptive=adaptive)._limit, Account()
+    for guarantee in guarantees * n_releases:
+        admission = limit.admit_to(account, account, guarantee.event)
+        if admission is None:
+            return False
+        totals, limits = admission
+        limit.settle(limits)
+        account.record("", guarantee, totals)
+    return True
 
 
 def _largest(

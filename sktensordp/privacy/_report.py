@@ -11,6 +11,7 @@ from ._html import releases_table
 from ._numbers import epsilon_line
 from ._protocol import states_guarantee
 from ._searches import SCORES_CAVEAT
+from .budgets._open import contents
 
 _DIVIDED = (
     "It is not known whether one record decides which others the fits of a list get."
@@ -32,11 +33,14 @@ class PrivacyReport:
     releases : tuple of (str, int, PrivacyGuarantee)
         For each release, its name, how many times at most it used one record, and what
         it reveals each time.
+    notes : tuple of str, default=()
+        Where the guarantee may be looser than need be, and what to do.
     """
 
     guarantee: PrivacyGuarantee
     unprotected: tuple[str, ...]
     releases: tuple[tuple[str, int, PrivacyGuarantee], ...]
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return (
@@ -52,6 +56,7 @@ class PrivacyReport:
             lines.append(f"  {self.guarantee.statement}")
         for name, count, guarantee in self.releases:
             lines.append(f"  {count} x {epsilon_line(guarantee.epsilon)}: {name}")
+        lines += [f"  {note}" for note in self.notes]
         lines.append("Not protected:")
         lines += [f"  - {sentence}" for sentence in self.unprotected]
         return "\n".join(lines)
@@ -61,7 +66,9 @@ class PrivacyReport:
         void = "" if self.guarantee.protects else f"<p>{why}</p>"
         lines = [(0, n, one.epsilon, name) for name, n, one in self.releases]
         table = releases_table(lines, self.unprotected)
-        return f"{guarantee_line(self.guarantee, 'All together: ')}{void}{table}"
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        line = guarantee_line(self.guarantee, "All together: ")
+        return f"{line}{void}{table}{notes}"
 
 
 def privacy_of(obj: object) -> PrivacyReport:
@@ -96,7 +103,7 @@ def privacy_of(obj: object) -> PrivacyReport:
     Raises
     ------
     TypeError
-        If nothing in `obj` gives a guarantee.
+        If nothing in `obj` gives a guarantee, or it has not been fitted.
     ValueError
         If the guarantees in `obj` are for different units or relations, such as the
         value of one entry and all data of a user, which do not compose.
@@ -122,7 +129,9 @@ def privacy_of(obj: object) -> PrivacyReport:
     Copies and pickles keep the count of what was released so far; clones start from
     zero. The report cannot know what other copies have released since, here or in other
     processes: open a `PrivacyBudget` to count that. All releases of an object count as
-    if they were about the same people.
+    if they were about the same people: those of a pipeline with a mechanism that was
+    fitted to some and scored on others add up. The `parallel` of a budget counts only
+    the worst of several groups of people.
 
     The report does not look into functions: it assumes that functions which score, or
     transform features or targets, fit nothing.
@@ -168,6 +177,14 @@ def report_of(obj: object, findings: Findings) -> PrivacyReport:
         As in `privacy_of`.
     """
     releases = counted(findings)
+    is_unfitted = not findings.releases and hasattr(obj, "fit")
+    if is_unfitted and any(map(states_guarantee, contents(obj))):
+        raise TypeError(
+            f"This {type(obj).__name__} has not been fitted, so it has released "
+            f"nothing itself. If a search or a cross-validation fitted clones of it, "
+            f"these have: pass the search, or the estimators that cross_validate "
+            f"returns with return_estimator=True. Before a fit, call planned_guarantee."
+        )
     if not findings.releases:
         raise TypeError(
             f"Nothing in this {type(obj).__name__} gives a guarantee. Pass a fitted "
@@ -184,7 +201,10 @@ def report_of(obj: object, findings: Findings) -> PrivacyReport:
         )
         guarantee = _not_private(guarantee, statement, guarantee.source)
     unprotected = findings.unprotected + [r.why for r in findings.releases if r.why]
-    return PrivacyReport(guarantee, tuple(dict.fromkeys(unprotected)), releases)
+    sentences, notes = (
+        tuple(dict.fromkeys(said)) for said in (unprotected, findings.notes)
+    )
+    return PrivacyReport(guarantee, sentences, releases, notes)
 
 
 def guarantee_of_fits(fits: Iterable[Any]) -> PrivacyGuarantee | None:

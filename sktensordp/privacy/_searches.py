@@ -79,10 +79,12 @@ _UNKNOWN_SPLITS = (
     "It is not known what the splits depend on, because they were passed as a list or "
     "come from an unknown splitter. Use KFold or ShuffleSplit, or UserKFold."
 )
+# Where the scorer is defined that adds no noise.
+_CLEAN_MODULE = "sktensordp.model_selection._clean_scorer"
 _UNKNOWN_SCORING = (
     "It is not known how often a scoring function transforms the samples. Make it with "
-    "make_scorer, or pass the name of a scorer. To score the last step on raw samples, "
-    "transform once and search on the released samples."
+    "make_scorer, or pass the name of a scorer. To score on raw samples, make it with "
+    "make_clean_scorer."
 )
 
 
@@ -271,8 +273,12 @@ def _passes_per_score(scoring: object) -> int | None:
     if isinstance(scoring, dict):
         passes: list[Any] = [_passes_per_score(scorer) for scorer in scoring.values()]
         return None if None in passes else sum(passes)
+    kind = type(scoring)
+    if kind.__module__ == _CLEAN_MODULE and kind.__name__ == "CleanScorer":
+        # It leaves out mechanisms, or raises an error.
+        return 0
     # Types of a scorer by make_scorer, and of one that calls the estimator's `score`.
     known_types = (type(get_scorer("accuracy")), type(check_scoring(Ridge())))
-    if scoring is None or isinstance(scoring, str) or type(scoring) in known_types:
+    if scoring is None or isinstance(scoring, str) or kind in known_types:
         return 1
     return None

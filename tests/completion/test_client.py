@@ -196,6 +196,17 @@ def test_texts_that_are_no_client_are_refused():
     )
 
 
+def test_a_device_accepts_no_larger_epsilon():
+    text = CPCompletion(epsilon=2.0, levels=[1, 2, 3]).client().to_json()
+    client = CompletionClient.from_json(text, max_epsilon=2.0)
+    assert client.privacy_guarantee_.epsilon <= 2
+    with pytest.raises(ValueError, match="but this device accepts at most max_epsil"):
+        CompletionClient.from_json(text, max_epsilon=1.0)
+    open_text = CPCompletion(epsilon=math.inf, levels=[1, 2, 3]).client().to_json()
+    with pytest.raises(ValueError, match="epsilon = inf, but this device accepts"):
+        CompletionClient.from_json(open_text, max_epsilon=100.0)
+
+
 def test_a_range_has_to_be_declared():
     for call in (model().client, lambda: model().fit_randomized(X, Y)):
         with pytest.raises(ValueError, match="Declare `levels` or `value_bounds`"):

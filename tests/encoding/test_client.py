@@ -68,6 +68,43 @@ def test_texts_that_are_no_client_are_refused(client):
     assert_hostile_texts_are_refused(client, lambda found: found.privatize(1e300 * X))
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "delta", "accepts"),
+    [("privunit", 0.0, {}), ("gaussian", 1e-5, {"max_delta": 1e-5})],
+)
+def test_a_device_accepts_no_larger_epsilon(mechanism, delta, accepts):
+    encoder = TaskAwareEncoder(8.0, delta=delta, mechanism=mechanism).fit(X, Y)
+    text = encoder.client().to_json()
+    spent = encoder.privacy_guarantee_.epsilon
+    for ceiling in (8, 8.0, 1000, math.inf):
+        client = EncoderClient.from_json(text, max_epsilon=ceiling, **accepts)
+        assert client.privacy_guarantee_.epsilon == spent
+    for ceiling in (4, math.nextafter(spent, 0)):
+        with pytest.raises(ValueError, match="epsilon = 8, but this device accepts"):
+            EncoderClient.from_json(text, max_epsilon=ceiling, **accepts)
+    open_text = encoder.set_params(epsilon=math.inf).fit(X, Y).client().to_json()
+    EncoderClient.from_json(open_text)
+    for ceiling in (8, math.inf):
+        with pytest.raises(ValueError, match="epsilon = inf, but this device accepts"):
+            EncoderClient.from_json(open_text, max_epsilon=ceiling, **accepts)
+
+
+def test_a_device_accepts_no_larger_delta():
+    """Epsilon alone says nothing: with a delta of .9, noise is next to none."""
+    encoder = TaskAwareEncoder(8.0, delta=0.9, mechanism="gaussian").fit(X, Y)
+    text = encoder.client().to_json()
+    with pytest.raises(ValueError, match=r"delta = 0\.9, but this device accepts"):
+        EncoderClient.from_json(text, max_epsilon=8)
+    EncoderClient.from_json(text, max_epsilon=8, max_delta=0.9)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, math.nan, "8", [8], True])
+def test_a_ceiling_is_a_positive_number(wrong):
+    text = TaskAwareEncoder(8.0).fit(X, Y).client().to_json()
+    with pytest.raises((TypeError, ValueError), match="max_epsilon must be"):
+        EncoderClient.from_json(text, max_epsilon=wrong)
+
+
 def test_a_text_states_no_guarantee_that_it_does_not_calibrate():
     """A smaller epsilon in the text gives more noise, and not just a claim."""
     client = ENCODERS["laplace"].fit(X).client()

@@ -15,7 +15,13 @@ from sklearn.linear_model import (
 )
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    PowerTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeClassifier
 
 from tests.support.seams import NetworkTask, check_gradient, linearised, task_of
@@ -50,6 +56,10 @@ def models():
     yield make_pipeline(StandardScaler(), StandardScaler(with_mean=False), Ridge()).fit(
         X, TARGET
     )
+    for scaler in (MinMaxScaler((-2, 3)), MaxAbsScaler(), RobustScaler()):
+        yield make_pipeline(scaler, LogisticRegression()).fit(X, CLASSES)
+    half = RobustScaler(with_centering=False, with_scaling=False)
+    yield make_pipeline(half, MinMaxScaler(), Ridge()).fit(X, TARGET)
 
 
 MODELS = list(models())
@@ -165,7 +175,7 @@ class TestRefusals:
             RidgeClassifier().fit(X, BINARY),
             LogisticRegression(),
             MLPClassifier(),
-            make_pipeline(MinMaxScaler(), Ridge()).fit(X, TARGET),
+            make_pipeline(PowerTransformer(), Ridge()).fit(X, TARGET),
             make_pipeline(StandardScaler(), LogisticRegression()),
             np.eye(4),
             None,
@@ -173,6 +183,11 @@ class TestRefusals:
     )
     def test_no_task(self, model):
         with pytest.raises(TypeError):
+            task_of(model, X)
+
+    def test_a_scaler_that_clips(self):
+        model = make_pipeline(MinMaxScaler(clip=True), Ridge()).fit(X, TARGET)
+        with pytest.raises(ValueError, match="clip=True has no gradient"):
             task_of(model, X)
 
     def test_weights_that_say_something_else(self):

@@ -253,6 +253,15 @@ def test_got_nothing_personal_at_a_small_epsilon(form, unit):
         form(5, **options | {"epsilon": np.inf}).fit(X, y)
 
 
+def test_heard_nothing_of_users_where_a_tensor_has_none():
+    video = np.random.default_rng(0).random((8, 6, 20))
+    video[2:4, 1:3, ::2] = np.nan
+    model = CPCompletion(3, epsilon=0.1, value_bounds=(0, 1))
+    with pytest.warns(AveragesOnlyWarning, match="adds up one number of each") as told:
+        model.fit(video)
+    assert not any("everybody" in str(each.message) for each in told)
+
+
 def test_was_told_before_the_budget_was_asked_where_coordinates_are_public():
     model = CPCompletion(5, epsilon=0.1, levels=STARS)
     with warnings.catch_warnings(action="error"), pytest.raises(AveragesOnlyWarning):

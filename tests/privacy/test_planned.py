@@ -1,5 +1,6 @@
 """What fits will guarantee, and the epsilon that a plan leaves for each."""
 
+import contextlib
 import itertools
 import math
 import warnings
@@ -24,6 +25,7 @@ from sktensordp.completion import (
     TuckerCompletion,
 )
 from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
+from sktensordp.exceptions import BudgetExceededError
 from sktensordp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
@@ -265,6 +267,60 @@ def test_which_epsilon():
     for estimator, count in ((two, 2), (CoordinateEncoder(), 0)):
         with pytest.raises(ValueError, match=f"has {count}"):
             epsilon_per_release(1.0, 0.0, 2, estimator)
+
+
+SHAPE = {"tensor_shape": (3, 4)}
+RECORDS = np.random.default_rng(0).random((20, 3, 4))
+COMPONENTS = MultilinearPCA(2, norm_bound=1.0, delta=1e-7, **SHAPE)
+LAPLACE = LaplaceMechanism(bounds=(0, 1), **SHAPE)
+SHARED = {
+    "Gaussian": [COMPONENTS, GaussianMechanism(delta=1e-8, bounds=(0, 1), **SHAPE)],
+    "pure": [LAPLACE, LAPLACE, LAPLACE],
+    "both": [LAPLACE, COMPONENTS, make_pipeline(LAPLACE)],
+    "both, in another order": [COMPONENTS, make_pipeline(LAPLACE), LAPLACE],
+}
+
+
+@pytest.mark.thorough_after_one
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("kinds", SHARED)
+def test_several_estimators_share_a_total(kinds, adaptive):
+    """A real budget admits all of them with what was found, and not with more."""
+    estimators, n = SHARED[kinds], 2
+    found = epsilon_per_release(2.0, 1e-6, n, estimators, adaptive=adaptive)
+    assert 2 / (len(estimators) * n) * 0.999 < found < 2
+
+    def n_admitted_with(epsilon):
+        with PrivacyBudget(2.0, delta=1e-6, adaptive=adaptive) as budget:
+            for one in estimators * n:
+                name = (
+                    "laplacemechanism__epsilon" if hasattr(one, "steps") else "epsilon"
+                )
+                with contextlib.suppress(BudgetExceededError):
+                    clone(one).set_params(**{name: epsilon}).fit_transform(RECORDS)
+            return n_released(budget)
+
+    assert n_admitted_with(found) == len(estimators) * n
+    assert n_admitted_with(found * 1.0002) < len(estimators) * n
+    # Each keeps its own delta, and the estimators stay as they are.
+    assert COMPONENTS.get_params()["delta"] == 1e-7
+    assert LAPLACE.epsilon == 1.0
+
+
+def test_one_in_a_list_is_one():
+    found = epsilon_per_release(2.0, 1e-6, 3, [COMPONENTS])
+    assert found == epsilon_per_release(2.0, 1e-6, 3, COMPONENTS)
+    pure = epsilon_per_release(1.0, 0.0, 1, [LAPLACE] * 4)
+    assert pure == pytest.approx(0.25, rel=1e-4)
+
+
+def test_lists_that_share_no_total():
+    with pytest.raises(ValueError, match="list of estimators is empty"):
+        epsilon_per_release(1.0, 1e-6, 1, [])
+    with pytest.raises(ValueError, match="unit"):
+        epsilon_per_release(1.0, 1e-6, 1, [LAPLACE, CPCompletion(1, **USERS)])
+    with pytest.raises(ValueError, match="has 0"):
+        epsilon_per_release(1.0, 1e-6, 1, [LAPLACE, CoordinateEncoder()])
 
 
 # --- fitted objects, and what declares its shape -------------------------------------

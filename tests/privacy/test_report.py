@@ -20,7 +20,12 @@ from sklearn.ensemble import BaggingClassifier, StackingRegressor, VotingRegress
 from sklearn.feature_selection import SelectKBest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    RandomizedSearchCV,
+    cross_val_score,
+)
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -34,7 +39,7 @@ from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMechanism
-from sktensordp.moments import MultilinearRidge
+from sktensordp.moments import MultilinearPCA, MultilinearRidge
 from sktensordp.privacy import PrivacyBudget, PrivacyReport, PrivacyTags, privacy_of
 
 N = 24
@@ -622,3 +627,40 @@ def test_the_best_candidate_may_select_columns_by_a_function():
     search.fit(X, Y)
     assert callable(search.best_params_["c__transformers"][0][2])
     assert privacy_of(search).guarantee.epsilon == math.inf
+
+
+def test_people_who_were_scored_count_as_those_of_the_fit_and_are_said_to():
+    model = make_pipeline(laplace(), LogisticRegression())
+    labels = np.arange(len(X)) % 2
+    model.fit(X, labels)
+    once = privacy_of(model)
+    assert not once.notes
+    model.score(X[:3], labels[:3])
+    twice = privacy_of(model)
+    assert twice.guarantee.epsilon == 2 * once.guarantee.epsilon
+    (note,) = twice.notes
+    assert "All calls of transform of LaplaceMechanism count as if" in note
+    assert "parallel()" in note
+    assert note in str(twice)
+    assert "parallel()" in twice._repr_html_()
+    # What the note says to do.
+    with PrivacyBudget(10.0) as budget, budget.parallel() as part:
+        with part():
+            model.fit(X, labels)
+        with part():
+            model.score(X[:3], labels[:3])
+    assert budget.spent.epsilon == pytest.approx(once.guarantee.epsilon)
+    # Fits of one object are about the same people, or say so by their data.
+    pca = MultilinearPCA(2, norm_bound=1.0)
+    assert not privacy_of(pca.fit(X).fit(X)).notes
+
+
+@pytest.mark.parametrize("is_pipeline", [False, True])
+def test_what_is_not_fitted_is_said_not_to_be(is_pipeline):
+    model = make_pipeline(laplace(), Ridge()) if is_pipeline else laplace()
+    if is_pipeline:
+        cross_val_score(model, X, Y, cv=3)  # of clones
+    with pytest.raises(TypeError, match="has not been fitted, so it has released"):
+        privacy_of(model)
+    with pytest.raises(TypeError, match="Nothing in this Ridge gives a guarantee"):
+        privacy_of(Ridge())

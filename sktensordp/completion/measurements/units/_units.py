@@ -306,7 +306,8 @@ class UnitPerturbation(Measurement[People, _Released]):
             mean = ReleasedMean(self._in_values(model.offset), error, model.n_units)
             warn_of_edge(mean, problem.domain)
         if _has_only_averages(model, name) and self.perturbation == "auto":
-            warn_of_averages(problem, "nearly the same", "side_information")
+            consequence = "everybody gets nearly the same ranking"
+            warn_of_averages(problem, consequence, "side_information")
 
 
 def _has_only_averages(model: SharedModel, name: str) -> bool:
