@@ -145,6 +145,7 @@ OTHER_READERS = {
     "completion/_synthetic.py": "reads the lengths of samples, which are a parameter",
     "encoding/_task.py": "reads a task and y in the fit of an encoder, which is public",
     "mechanisms/_mean.py": "reads samples that were released",
+    "moments/_rehearsal.py": "sums public samples, and releases nothing",
     "recommend/_check_table.py": _OWNER,
     "recommend/_scoring.py": _OWNER,
 }

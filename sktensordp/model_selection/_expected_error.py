@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
 from .._validation import LARGEST_INDEX, check_integer
+from ..moments import MultilinearRidge, MultilinearRidgeClassifier
 from ..privacy._guarantee import unit_name
 from ..privacy._html import coloured, rows
 from ..privacy._numbers import shown
@@ -33,6 +34,12 @@ _SUPPOSING_OWN = (
     "unit alone and stays where they are."
 )
 _SUPPOSING = f"{_SUPPOSING_OWN} Delta is not 0."
+# Estimators whose fit is rehearsed on public samples, and what that supposes.
+_REHEARSED = MultilinearRidge, MultilinearRidgeClassifier
+_SUPPOSING_PUBLIC = (
+    "X and y are public or generated: the rehearsal reads them without protection, and "
+    "its error shows them. Your own samples are like them."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,20 +91,25 @@ def expected_error(
 ) -> ExpectedError:
     """Expected error of an estimator at several epsilons, before any budget is spent.
 
-    No noise is drawn, so the result is only as public as the input it depends on: for
-    a mechanism the shape of a sample, but for an encoder all of `X` and `y`.
+    Nothing protects the result, so it is only as public as the input it depends on: for
+    a mechanism the shape of a sample, but for an encoder or a ridge all of `X` and `y`.
 
     Parameters
     ----------
     estimator : estimator
-        A mechanism, an encoder or a completion, or a `Recommender` that protects users.
-        Its parameters must declare the domain, such as `bounds`. It is not changed, and
-        its own epsilon does not matter.
+        A mechanism, an encoder, a completion, an estimator of
+        :mod:`sktensordp.moments`, or a `Recommender` that protects users. Its
+        parameters must declare the domain, such as `bounds`. It is not changed, and its
+        own epsilon does not matter.
     X : array-like
         For a mechanism, samples. Only the shape of one is read, so zeros will do.
 
         For an encoder, public samples, or samples from people who consent: a copy of
         the encoder is fitted to them.
+
+        For a `MultilinearRidge` or its classifier, public or generated samples of the
+        shape of yours, with targets `y`: the fit is rehearsed on them. For a
+        `MultilinearPCA`, zeros of the shape of all of your samples.
 
         For a completion, coordinates of shape (n_observed, n_modes). With
         ``unit="entry"``, coordinates are public, and all of them are read. If `unit` is
@@ -105,8 +117,8 @@ def expected_error(
         number of rows that you may disclose; the coordinates can be zeros. The same
         holds for a `Recommender`.
     y : array-like, default=None
-        For an encoder, the `y` of its `fit`, which must be as public as `X`. Other
-        estimators do not read it.
+        For an encoder or a ridge, the `y` of its `fit`, which must be as public as `X`.
+        Other estimators do not read it.
     epsilons : array-like of shape (n_epsilons,)
         Positive; infinity for no noise.
     group : int, default=1
@@ -121,6 +133,8 @@ def expected_error(
         many as the `shape` of a completion declares, at most one for each row of `X`. A
         `Recommender` has room for any number of users, so you have to pass it.
 
+        For a ridge, how many samples you will fit it to; None means as many as `X` has.
+
     Returns
     -------
     expected : ExpectedError
@@ -128,7 +142,10 @@ def expected_error(
         entries (weighted by `utility`, if set), for the sample of the domain with the
         largest such error. For an encoder, `expected_task_loss_` divided by
         `task_variance_`. For a completion, the root mean squared error of predictions
-        of held-out values that are like the observed ones.
+        of held-out values that are like the observed ones. For a ridge, the mean
+        squared error of predictions over the variance of the targets; for its
+        classifier, the share of wrong predictions; for a PCA, the share of energy that
+        noise costs.
 
     Raises
     ------
@@ -154,6 +171,11 @@ def expected_error(
     model also gives the number of entries of each row. The error is available for the
     perturbations "input", "sums" and "statistics", and for "auto" as that of the one
     that a fit is expected to choose, with biases and without smooth modes.
+
+    The rehearsal of a ridge fits it to four fifths of `X` and predicts the others, ten
+    times, with simulated noise: for each sample as much as in a fit to `n_users`. The
+    same draws serve all epsilons. What few samples cost besides is the cost of those in
+    `X`, so the error is too large if you will have many more.
 
     Where `unit` is a mode, or with ``personal=True``, answers for a user are for that
     user only; `supposing` of the result states this.
@@ -190,6 +212,8 @@ def expected_error(
         supposing = _SUPPOSING
     elif getattr(estimator, "personal", False):
         supposing = _SUPPOSING_OWN
+    elif isinstance(estimator, _REHEARSED):
+        supposing = _SUPPOSING_PUBLIC
     protects = _protects(estimator, X, of_unit, group)
     return ExpectedError(grid, errors, name, of_unit, supposing, protects)
 
@@ -205,7 +229,7 @@ def epsilon_needed(
 ) -> float:
     """The least epsilon at which the expected error is at most `error`.
 
-    No noise is drawn, so the result is only as public as the input it depends on, as
+    Nothing protects the result, so it is only as public as the input it depends on, as
     for `expected_error`.
 
     Parameters
@@ -363,7 +387,7 @@ def step_that_releases(
     if n_users is None:
         return estimator, X
     unit = getattr(estimator, "unit", None)
-    if not isinstance(unit, Integral):
+    if not isinstance(unit, Integral) and not isinstance(estimator, _REHEARSED):
         raise ValueError(
             "n_users is the number of protected users, but `unit` is not a mode. Leave "
             "n_users=None."
@@ -378,9 +402,9 @@ def _error_by_epsilon(
     """What the expected error is, and its value as a function of epsilon."""
     if not hasattr(type(estimator), "__expected_error__"):
         raise TypeError(
-            f"The expected error is known for mechanisms, encoders and completions, "
-            f"but not for {type(estimator).__name__}. From a pipeline or a search, "
-            f"pass the step that releases."
+            f"The expected error is known for mechanisms, encoders, completions and "
+            f"moments, but not for {type(estimator).__name__}. From a pipeline or a "
+            f"search, pass the step that releases."
         )
     found: tuple[str, Callable[[float], float]]
     found = clone(estimator).__expected_error__(X, y, n_users)
