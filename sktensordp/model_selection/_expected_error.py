@@ -58,7 +58,7 @@ class ExpectedError:
         The parameter `epsilon` of the estimator. It is smaller than `epsilons` if
         these are for a group of units.
     supposing : str
-        What the guarantee supposes besides, in words; empty if nothing.
+        What the guarantee or the error supposes besides, in words; empty if nothing.
     protects : str
         Whom the epsilons protect, and from which change, in words.
     """
@@ -174,8 +174,9 @@ def expected_error(
 
     The rehearsal of a ridge fits it to four fifths of `X` and predicts the others, ten
     times, with simulated noise: for each sample as much as in a fit to `n_users`. The
-    same draws serve all epsilons. What few samples cost besides is the cost of those in
-    `X`, so the error is too large if you will have many more.
+    same draws serve all epsilons. Each epsilon takes ten fits: seconds, if a core has a
+    thousand cells. What few samples cost besides noise is the cost of those in `X`, so
+    the error is too large if you will have many more.
 
     Where `unit` is a mode, or with ``personal=True``, answers for a user are for that
     user only; `supposing` of the result states this.
