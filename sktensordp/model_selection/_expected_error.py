@@ -282,6 +282,10 @@ def epsilon_needed(
     estimator, X = step_that_releases(estimator, X, n_users)
     _, error_at = _error_by_epsilon(estimator, X, y, n_users)
     group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
+    if isinstance(estimator, _REHEARSED) and (least := error_at(math.inf)) > error:
+        raise ValueError(
+            f"Even without noise, the error is {least:.3g}. Pass a larger error."
+        )
     high = 1.0
     while error_at(high) > error:
         if high >= _LARGEST:

@@ -140,6 +140,8 @@ def test_what_a_rehearsal_refuses():
         expected_error(ridge(), X, **at)
     with pytest.raises(ValueError, match="n_users"):
         expected_error(ridge(), X, y, n_users=0, **at)
+    with pytest.raises(ValueError, match=r"without noise, the error is 0\.\d+\."):
+        epsilon_needed(ridge(), X, y, error=1e-9)
     pca = MultilinearPCA((2, 2), norm_bound=1.0)
     with pytest.raises(ValueError, match="not a mode"):
         expected_error(pca, X, n_users=9, **at)
@@ -148,7 +150,7 @@ def test_what_a_rehearsal_refuses():
 # --- probabilities --------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=[0.1, 2.0, math.inf])
+@pytest.fixture(scope="module", params=[0.3, 2.0, math.inf])
 def fitted(request):
     model = classes((8, 8), epsilon=request.param, random_state=0)
     with warnings.catch_warnings():
@@ -171,8 +173,8 @@ def test_probabilities_know_how_much_noise_there_is(fitted):
     X, y = IMAGES[1200:], DIGITS.target[1200:]
     probabilities = fitted.predict_proba(X)
     assert probabilities.max(axis=1).mean() < fitted.score(X, y) + 0.12
-    if fitted.epsilon > 1:
-        assert log_loss(y, probabilities) < 0.8
+    # That of equal probabilities is 2.3.
+    assert log_loss(y, probabilities) < (0.8 if fitted.epsilon > 1 else 2.2)
 
 
 def test_probabilities_do_not_depend_on_the_unit():
