@@ -147,6 +147,7 @@ OTHER_READERS = {
     "mechanisms/_mean.py": "reads samples that were released",
     "model_selection/_check_samples.py": _OWNER,
     "model_selection/_clean_scorer.py": _OWNER,
+    "moments/_rehearsal.py": "sums public samples, and releases nothing",
     "recommend/_check_table.py": _OWNER,
     "recommend/_scoring.py": _OWNER,
 }

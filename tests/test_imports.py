@@ -38,7 +38,8 @@ MAY_IMPORT = {
     "encoding": UPPER,
     "completion": UPPER | {"measure"},
     "recommend": UPPER | {"completion"},
-    "model_selection": UPPER | {"encoding", "completion", "measure", "recommend"},
+    "model_selection": UPPER
+    | {"encoding", "completion", "measure", "moments", "recommend"},
     "papers": UPPER | {"encoding", "completion"},
     "plotting": UPPER | {"encoding", "completion", "model_selection", "audit"},
     "audit": LOWEST | {"privacy"},
@@ -283,6 +284,7 @@ OTHER_GENERATORS = {
     "encoding/_learned.py": "trains on data that fit does not protect",
     "model_selection/_holdout.py": "the guarantee holds for every seed of the folds",
     "model_selection/_private_search.py": "looks at a candidate, and fits none",
+    "moments/_rehearsal.py": "simulates noise for public samples; releases nothing",
     "papers/_algorithm_one.py": "trains on data that fit does not protect",
     "privacy/calibration/_gaussian.py": "any start gives multipliers that are checked",
     "tensor/_cp_rows.py": _STARTS,

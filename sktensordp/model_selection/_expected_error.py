@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
 from .._validation import LARGEST_INDEX, check_integer
+from ..moments import MultilinearRidge, MultilinearRidgeClassifier
 from ..privacy._guarantee import unit_name
 from ..privacy._html import coloured, rows
 from ..privacy._numbers import shown
@@ -33,6 +34,12 @@ _OWN_ASSUMPTIONS = (
     "unit alone and stays where they are."
 )
 _ASSUMPTIONS = f"{_OWN_ASSUMPTIONS} Delta is not 0."
+# Estimators whose fit is rehearsed on public samples, and what that assumes.
+_REHEARSED = MultilinearRidge, MultilinearRidgeClassifier
+_PUBLIC_ASSUMPTIONS = (
+    "X and y are public or generated: the rehearsal reads them without protection, and "
+    "its error shows them. Your own samples are like them."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +58,8 @@ class ExpectedError:
         The parameter `epsilon` of the estimator. It is smaller than `epsilons` if
         these are for a group of units.
     assumptions : str
-        Further assumptions of the guarantee, in words; empty if there are none.
+        Further assumptions of the guarantee or the error, in words; empty if there are
+        none.
     protects : str
         Whom the epsilons protect, and from which change, in words.
     """
@@ -84,20 +92,25 @@ def expected_error(
 ) -> ExpectedError:
     """Expected error of an estimator at several epsilons, before any budget is spent.
 
-    No noise is drawn, so the result is only as public as the input it depends on: for
-    a mechanism the shape of a sample, but for an encoder all of `X` and `y`.
+    Nothing protects the result, so it is only as public as the input it depends on: for
+    a mechanism the shape of a sample, but for an encoder or a ridge all of `X` and `y`.
 
     Parameters
     ----------
     estimator : estimator
-        A mechanism, an encoder or a completion, or a `Recommender` that protects users.
-        Its parameters must declare the domain, such as `bounds`. It is not changed, and
-        its own epsilon does not matter.
+        A mechanism, an encoder, a completion, an estimator of
+        :mod:`sktensordp.moments`, or a `Recommender` that protects users. Its
+        parameters must declare the domain, such as `bounds`. It is not changed, and its
+        own epsilon does not matter.
     X : array-like
         For a mechanism, samples. Only the shape of one is read, so zeros will do.
 
         For an encoder, public samples, or samples from people who consent: a copy of
         the encoder is fitted to them.
+
+        For a `MultilinearRidge` or its classifier, public or generated samples of the
+        shape of yours, with targets `y`: the fit is rehearsed on them. For a
+        `MultilinearPCA`, zeros of the shape of all of your samples.
 
         For a completion, coordinates of shape (n_observed, n_modes). With
         ``unit="entry"``, coordinates are public, and all of them are read. If `unit` is
@@ -105,8 +118,8 @@ def expected_error(
         number of rows that you may disclose; the coordinates can be zeros. The same
         holds for a `Recommender`.
     y : array-like, default=None
-        For an encoder, the `y` of its `fit`, which must be as public as `X`. Other
-        estimators do not read it.
+        For an encoder or a ridge, the `y` of its `fit`, which must be as public as `X`.
+        Other estimators do not read it.
     epsilons : array-like of shape (n_epsilons,)
         Positive; infinity for no noise.
     group : int, default=1
@@ -122,6 +135,8 @@ def expected_error(
         one for each row of `X`. A `Recommender` has room for any number of users, so
         you have to pass it.
 
+        For a ridge, how many samples you will fit it to; None means as many as `X` has.
+
     Returns
     -------
     expected : ExpectedError
@@ -129,7 +144,10 @@ def expected_error(
         entries (weighted by `utility`, if set), for the sample of the domain with the
         largest such error. For an encoder, `expected_task_loss_` divided by
         `task_variance_`. For a completion, the root mean squared error of predictions
-        of held-out values that are like the observed ones.
+        of held-out values that are like the observed ones. For a ridge, the mean
+        squared error of predictions over the variance of the targets; for its
+        classifier, the share of wrong predictions; for a PCA, the share of energy that
+        noise costs.
 
     Raises
     ------
@@ -155,6 +173,12 @@ def expected_error(
     entries of the rows are modelled, too. The error is available with biases and
     without smooth modes, for the perturbations "input", "sums" and "statistics"; for
     "auto", it is that of the perturbation that a fit is expected to choose.
+
+    The rehearsal of a ridge fits it to four fifths of `X` and predicts the others, ten
+    times, with simulated noise: for each sample as much as in a fit to `n_users`. The
+    same draws serve all epsilons. Each epsilon takes ten fits: seconds, if a core has a
+    thousand cells. What few samples cost besides noise is the cost of those in `X`, so
+    the error is too large if you will have many more.
 
     If `unit` is a mode, or with ``personal=True``, the error assumes that answers for a
     user are shown to that user only; `assumptions` of the result states this.
@@ -191,6 +215,8 @@ def expected_error(
         assumptions = _ASSUMPTIONS
     elif getattr(estimator, "personal", False):
         assumptions = _OWN_ASSUMPTIONS
+    elif isinstance(estimator, _REHEARSED):
+        assumptions = _PUBLIC_ASSUMPTIONS
     protects = _protects(estimator, X, of_unit, group)
     return ExpectedError(grid, errors, name, of_unit, assumptions, protects)
 
@@ -206,7 +232,7 @@ def epsilon_needed(
 ) -> float:
     """The least epsilon at which the expected error is at most `error`.
 
-    No noise is drawn, so the result is only as public as the input it depends on, as
+    Nothing protects the result, so it is only as public as the input it depends on, as
     for `expected_error`.
 
     Parameters
@@ -259,6 +285,10 @@ def epsilon_needed(
     estimator, X = step_that_releases(estimator, X, n_users)
     _, error_at = _error_by_epsilon(estimator, X, y, n_users)
     group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
+    if isinstance(estimator, _REHEARSED) and (least := error_at(math.inf)) > error:
+        raise ValueError(
+            f"Even without noise, the error is {least:.3g}. Pass a larger error."
+        )
     high = 1.0
     while error_at(high) > error:
         if high >= _LARGEST:
@@ -365,7 +395,7 @@ def step_that_releases(
     if n_users is None:
         return estimator, X
     unit = getattr(estimator, "unit", None)
-    if not isinstance(unit, Integral):
+    if not isinstance(unit, Integral) and not isinstance(estimator, _REHEARSED):
         raise ValueError(
             "n_users is the number of protected users, but `unit` is not a mode. Leave "
             "n_users=None."
@@ -380,9 +410,9 @@ def _error_by_epsilon(
     """The kind of the expected error, and the error as a function of epsilon."""
     if not hasattr(type(estimator), "__expected_error__"):
         raise TypeError(
-            f"The expected error is known for mechanisms, encoders and completions, "
-            f"but not for {type(estimator).__name__}. From a pipeline or a search, "
-            f"pass the step that releases."
+            f"The expected error is known for mechanisms, encoders, completions and "
+            f"moments, but not for {type(estimator).__name__}. From a pipeline or a "
+            f"search, pass the step that releases."
         )
     found: tuple[str, Callable[[float], float]]
     found = clone(estimator).__expected_error__(X, y, n_users)

@@ -41,6 +41,7 @@ from ..ids import (
 from ..privacy import PrivacyTags
 from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
 from ._means import MEAN_SHARE, MOST_STEPS, released_mean
+from ._rehearsal import SimulatedReleases, splits
 from ._samples import Samples
 from ._spectrum import Spectrum, best_ranks, ranks_above, shares_of_modes
 from ._sums import (
@@ -106,7 +107,7 @@ class _Regression(MomentsEstimator):
     _declares: str
     _constant = 0.0
     _normalises = False
-    _of_fit = ("_cells", "_intercepts")
+    _of_fit: tuple[str, ...] = ("_cells", "_intercepts")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MomentsEstimator._parameter_constraints,
@@ -372,9 +373,11 @@ class _Regression(MomentsEstimator):
         if alpha == "auto":
             alpha = model.best_alpha(releases.unprotected(core))
         weights, intercepts = model.solved(float(alpha))
-        # Columns with equal noise count alike, however rare a class is.
+        of_scores = {}
         if self._normalises:
+            # Columns with equal noise count alike, however rare a class is.
             weights /= np.maximum(np.linalg.norm(weights, axis=0), 1e-300)
+            of_scores["_sharpness"] = model.sharpness(float(alpha), weights)
         sides = tuple(factor.shape[1] for factor in factors)
         cells = projected(weights.T, sides, [factor.T for factor in factors])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -387,6 +390,7 @@ class _Regression(MomentsEstimator):
             "mean_": mean.reshape(shape),
             "_cells": cells,
             "_intercepts": intercepts,
+            **of_scores,
         }
         return fitted, said or self._said_of(model, float(alpha))
 
@@ -424,6 +428,68 @@ class _Regression(MomentsEstimator):
         rows, _ = self._rows(loaded(X)[0], fitted["sample_shape_"])
         with np.errstate(over="ignore", invalid="ignore"):
             return rows.astype(float) @ fitted["_cells"].T + fitted["_intercepts"]
+
+    def _predicted(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        """Targets from what the model computes."""
+        raise NotImplementedError
+
+    # --- expected error ---------------------------------------------------------------
+
+    _error_name: ClassVar[str]
+
+    def _error(self, targets: NDArray[Any], predicted: NDArray[Any]) -> float:
+        """Error of predictions, in the unit of `_error_name`."""
+        raise NotImplementedError
+
+    def __expected_error__(
+        self, X: Any, y: Any = None, n_users: int | None = None
+    ) -> tuple[str, Callable[[float], float]]:
+        """The error of a rehearsal; `X` and `y` are read without protection."""
+        if not self._is_declared():
+            raise ValueError(
+                f"The expected error needs norm_bound and {self._declares}. Pass them."
+            )
+        X, y = loaded(X, y)
+        check_aligned(X, y=y)
+        rows, shape = self._rows(X)
+        targets, known = self._checked_targets(rows, y), self._declared()
+        fixed = None if self.alpha == "auto" else float(self.alpha)
+        samples = self._prepared(rows, shape), self._further(targets, known)
+        n_people, bound = n_users or len(rows), float(self.norm_bound or 0)
+        self.__dict__.update(self._facts(known))
+        found: dict[float, float] = {}
+
+        def error(epsilon: float) -> float:
+            if epsilon not in found:
+                self.set_params(epsilon=epsilon)
+                found[epsilon] = rehearsed()
+            return found[epsilon]
+
+        def rehearsed() -> float:
+            noise = self._planned_noise(shape, self._n_further(known))
+            question = Question(
+                shape, bound, noise.step, n_further=self._n_further(known)
+            )
+            errors = []
+            for a_round in splits(len(rows)):
+                predicted = []
+                for fitted, held, seed in a_round:
+                    # As much noise for each sample as in a fit to all people.
+                    less = len(fitted) / n_people
+                    sigma = math.sqrt(noise.noise_variance) * less
+                    if fixed is not None:
+                        self.alpha = fixed * less
+                    chunk = samples[0][fitted], samples[1][fitted]
+                    releases = SimulatedReleases(chunk, sigma, seed)
+                    learned, _ = self._learn(releases, question)
+                    scores = rows[held].astype(float) @ learned["_cells"].T
+                    scores += learned["_intercepts"]
+                    predicted.append(self._predicted(scores))
+                order = np.concatenate([held for _, held, _ in a_round])
+                errors.append(self._error(targets[order], np.concatenate(predicted)))
+            return float(np.mean(errors))
+
+        return f"{self._error_name}, in a rehearsal on X and y", error
 
 
 class _NormalEquations:
@@ -534,6 +600,21 @@ class _NormalEquations:
         energy = float(self._values @ squares)
         noise = trace * float(squares.sum()) + float(inverse @ squares)
         return energy + 2 * self._deviation**2 * noise - 2 * found
+
+    def sharpness(self, alpha: float, weights: NDArray[np.float64]) -> float:
+        """What turns scores by weights of length 1 into logarithms of odds.
+
+        It is three divided by the expected root mean square of the scores, and 0 if
+        that is lost in noise. On digits and on generated classes, the logarithmic loss
+        was at most .2 above that of the best number, at epsilon .3 to infinity.
+        """
+        along = np.square(self._vectors.T @ weights).sum(axis=1)
+        inverse = self._inverse(alpha)
+        energy = float(self._values @ along)
+        noise = float(inverse.sum()) * float(along.sum()) + float(inverse @ along)
+        energy += 2 * self._deviation**2 * noise
+        mean = energy / (self._n_samples * weights.shape[1])
+        return 3 / math.sqrt(mean) if mean > 0 else 0.0
 
     def fades(self, alpha: float) -> bool:
         """Whether the penalty is expected to leave next to nothing of the targets.
@@ -758,9 +839,16 @@ class MultilinearRidge(RegressorMixin, _Regression):
         y : ndarray of shape (n_samples,)
             Within `target_bounds_`.
         """
-        scores = self._scores(X)[:, 0]
-        predicted = np.mean(self.target_bounds_) + scores * self._half
+        return self._predicted(self._scores(X))
+
+    def _predicted(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        predicted = np.mean(self.target_bounds_) + scores[:, 0] * self._half
         return np.clip(predicted, *self.target_bounds_)
+
+    _error_name = "mean squared error over the variance of the targets"
+
+    def _error(self, targets: NDArray[Any], predicted: NDArray[Any]) -> float:
+        return 1 - r2_of_any_size(targets, predicted, None)
 
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
@@ -919,6 +1007,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     }
 
     classes_: NDArray[Any]
+    _of_fit = (*_Regression._of_fit, "_sharpness")
+    _sharpness: float
 
     def __init__(
         self,
@@ -985,8 +1075,42 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         -------
         y : ndarray of shape (n_samples,)
         """
-        best = self._scores(X).argmax(axis=1)
-        return self.classes_[best]
+        return self._predicted(self._scores(X))
+
+    def _predicted(self, scores: NDArray[np.float64]) -> NDArray[Any]:
+        return self.classes_[scores.argmax(axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities of the classes, from their scores.
+
+        They are the softmax of the scores, in units of what the fit has released.
+        **They are not calibrated**: they rank samples, and the most probable class is
+        the one that `predict` returns, but .9 is not right in nine cases of ten.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, ...)
+            Samples of the shape seen in `fit`.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            Of the classes in the order of `classes_`. Rows add up to 1.
+        """
+        scores = self._scores(X)
+        best = scores.argmax(axis=1)[:, np.newaxis]
+        with np.errstate(over="ignore", invalid="ignore"):
+            gaps = scores - np.take_along_axis(scores, best, axis=1)
+            odds = np.exp(self._sharpness * gaps)
+        # No other class is as probable, also after rounding; NaN is none.
+        odds = np.where(gaps <= 0, np.minimum(odds, 1 - 2.0**-50), 0.0)
+        np.put_along_axis(odds, best, 1.0, axis=1)
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    _error_name = "share of samples whose class is not predicted"
+
+    def _error(self, targets: NDArray[Any], predicted: NDArray[Any]) -> float:
+        return 1 - float(are_equal(targets, predicted).mean())
 
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None

@@ -109,8 +109,8 @@ class ForeseeableEstimator(Protocol):
     ) -> tuple[str, Callable[[float], float]]:
         """A description of the error, and its expectation as a function of epsilon.
 
-        Only public facts about the data are read. The estimator is a clone, so that its
-        parameters may be changed.
+        Nothing protects what is read of the data, so it must be public. The estimator
+        is a clone, so that its parameters may be changed.
         """
 
 
