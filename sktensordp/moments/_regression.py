@@ -452,11 +452,11 @@ class _Regression(MomentsEstimator):
         X, y = loaded(X, y)
         check_aligned(X, y=y)
         rows, shape = self._rows(X)
-        targets, known = self._checked_targets(rows, y), self._declared()
+        targets, target_domain = self._checked_targets(rows, y), self._declared()
         fixed = None if self.alpha == "auto" else float(self.alpha)
-        samples = self._prepared(rows, shape), self._further(targets, known)
+        samples = self._prepared(rows, shape), self._further(targets, target_domain)
         n_people, bound = n_users or len(rows), float(self.norm_bound or 0)
-        self.__dict__.update(self._facts(known))
+        self.__dict__.update(self._facts(target_domain))
         found: dict[float, float] = {}
 
         def error(epsilon: float) -> float:
@@ -466,9 +466,9 @@ class _Regression(MomentsEstimator):
             return found[epsilon]
 
         def rehearsed() -> float:
-            noise = self._planned_noise(shape, self._n_further(known))
+            noise = self._planned_noise(shape, self._n_further(target_domain))
             question = Question(
-                shape, bound, noise.step, n_further=self._n_further(known)
+                shape, bound, noise.step, n_further=self._n_further(target_domain)
             )
             errors = []
             for a_round in splits(len(rows)):

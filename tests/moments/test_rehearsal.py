@@ -79,7 +79,7 @@ def test_a_rehearsal_spends_nothing_and_says_what_it_read():
         expected = expected_error(model, *public, epsilons=[0.5, 2, 8])
         needed = epsilon_needed(model, *public, error=0.3)
     assert budget.spent is None
-    assert "public" in expected.supposing
+    assert "public" in expected.assumptions
     assert "rehearsal" in expected.what
     assert "row" in expected.protects
     assert np.all(np.diff(expected.errors) < 0)
