@@ -34,7 +34,8 @@ _N_RANKED = 2**18
 # Columns in a group.
 _GROUP = 32
 _PUBLIC_LENGTHS = (
-    "The `lengths` that were passed to sample_users are public: nothing protects them."
+    "The `items_per_user` that were passed to sample_users are public: nothing "
+    "protects them."
 )
 _PUBLIC_INDICES = (
     "The shape is public, and so is what its indices mean; which indices of mode {} "

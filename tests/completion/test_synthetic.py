@@ -209,7 +209,7 @@ def test_public_lengths_are_drawn_from_and_reported():
     assert number.min() > 40
     for same in (model, pickle.loads(pickle.dumps(model))):
         (new,) = set(privacy_of(same).unprotected) - set(before)
-        assert "`lengths`" in new
+        assert "`items_per_user`" in new
     assert privacy_of(model.fit(CHOICES)).unprotected == before
 
 
