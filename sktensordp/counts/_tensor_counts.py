@@ -170,6 +170,7 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     margins: Any
     _fitted: Tables
     n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
 
     def __init__(
         self,
@@ -446,7 +447,7 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         draws = math.isfinite(self.epsilon)
         self._warn_of_many_records(plan)
         guarantee = self._guarantee(plan)
-        with self._progress("fit") as on_step, self._count_releases().lock:
+        with self._progress() as on_step, self._count_releases().lock:
             with recorded_fit(self, guarantee, "fit" if draws else "nobody") as streams:
                 reader = Reader(plan.workload.shape, self.unit, self._n_records)
                 if self.unit is not None:

@@ -71,7 +71,7 @@ PLACES = {
     "completion.measurements.units._units as units_units": "UnitPerturbation",
     # counts
     "counts._plan as counts_plan": "plan_tables Workload",
-    "counts._rows": "Kept Reader Records",
+    "counts._rows": "Reader Records",
     "counts._sums": "CountsQuestion TableSums",
     # datasets
     "datasets._cells as datasets_cells": "draw_cells",
