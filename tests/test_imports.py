@@ -41,7 +41,8 @@ MAY_IMPORT = {
     "recommend": UPPER | {"completion"},
     "model_selection": UPPER | {"encoding", "completion", "measure", "recommend"},
     "papers": UPPER | {"encoding", "completion"},
-    "plotting": UPPER | {"encoding", "completion", "model_selection", "audit", "counts"},
+    "plotting": UPPER
+    | {"encoding", "completion", "model_selection", "audit", "counts"},
     "audit": LOWEST | {"privacy"},
     "datasets": LOWEST | {"tensor"},
 }

@@ -191,14 +191,11 @@ def _whole(column: NDArray[Any]) -> NDArray[np.int64]:
 
 def _number(value: Any) -> int:
     """A whole number of at least 0 that fits into 64 bits; -1 for all else."""
-    if isinstance(value, int | np.integer | np.bool_):
-        number = int(value)
-    elif isinstance(value, float | np.floating):
-        number = int(value) if value == value and abs(value) < 2**63 else -1
-        number = number if number == value else -1
-    else:
+    if isinstance(value, float | np.floating):
+        value = int(value) if np.isfinite(value) and value == np.trunc(value) else -1
+    elif not isinstance(value, int | np.integer | np.bool_):
         return -1
-    return number if 0 <= number < 2**63 else -1
+    return int(value) if 0 <= value < 2**63 else -1
 
 
 class Rows:

@@ -37,6 +37,7 @@ from .._validation import (
 from ..base import EstimatorMixin, PrivateEstimatorMixin, recorded_fit
 from ..measure import Releases
 from ..privacy import PrivacyGuarantee
+from ._labels import labels, titles
 from ._plan import Modes, Plan, Workload, plan_tables, size_of
 from ._rows import LazyRows, Reader, Rows, columns_of_rows
 from ._sums import CountsQuestion
@@ -146,10 +147,10 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     >>> trips = rng.integers([5, 5, 24], size=(10_000, 3))  # origin, destination, hour
     >>> counts = TensorCounts(shape=(5, 5, 24), random_state=0)
     >>> round(counts.expected_std((0, 1)), 1)
-    10.1
+    8.5
     >>> table, std = counts.fit(trips).marginal((0, 1), return_std=True)
     >>> table.shape, round(std, 1)
-    ((5, 5), 10.1)
+    ((5, 5), 8.5)
     >>> morning, std = counts.total({0: [2], 2: range(6, 10)}, return_std=True)
     >>> print(counts.privacy_guarantee_)
     (epsilon = 1, delta = 1e-06)-differential privacy for one row of X (add-or-remove).
@@ -683,17 +684,17 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             If the table does not follow from `margins`, `level` is not between 0 and 1,
             or names or categories do not fit the shape.
         """
-        frames = imported("pandas", "dataframe")
+        frames = imported("pandas", "pandas")
         if not 0 < level < 1:
             raise ValueError(f"level must be between 0 and 1, got {level}.")
         count, std = self.marginal(modes, return_std=True)
         order = _as_tuple(modes)
-        titles = self._titles(names, categories)
-        labels = [self._labels(categories, i) for i in order]
+        named = titles(self, names, categories)
+        of_modes = [labels(self, i, categories) for i in order]
         grid = np.indices(count.shape).reshape(len(order), count.size)
         found = {
-            titles[i]: one[place]
-            for i, one, place in zip(order, labels, grid, strict=True)
+            named[i]: one[place]
+            for i, one, place in zip(order, of_modes, grid, strict=True)
         }
         shown = self.marginal(modes, nonnegative=True) if nonnegative else count
         margin = float(-ndtri((1 - level) / 2)) * std
@@ -706,40 +707,6 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         if below is not None:
             found["is_small"] = shown.ravel() < below
         return frames.DataFrame(found)
-
-    def _column(self, mode: int) -> int:
-        """Number of the column of X of a mode."""
-        return mode + (self.unit is not None and mode >= self.unit)
-
-    def _titles(self, names: Sequence[str] | None, categories: Any) -> list[str]:
-        n_modes = len(self.shape_)
-        if names is not None:
-            if len(names) != n_modes:
-                raise ValueError(f"names must name each of the {n_modes} modes.")
-            return list(names)
-        for holder in (self, categories):
-            columns = getattr(holder, "feature_names_in_", None)
-            if columns is not None:
-                return [str(columns[self._column(i)]) for i in range(n_modes)]
-        return [f"mode_{i}" for i in range(n_modes)]
-
-    def _labels(self, categories: Any, mode: int) -> NDArray[Any]:
-        size = self.shape_[mode]
-        if categories is None:
-            return np.arange(size)
-        if hasattr(categories, "inverse_transform"):
-            column = self._column(mode)
-            grid = np.zeros((size, categories.n_features_in_), np.int64)
-            grid[:, column] = np.arange(size)
-            return categories.inverse_transform(grid)[:, column]
-        if len(categories) != len(self.shape_) or len(categories[mode]) != size:
-            raise ValueError(
-                f"categories must have a list for each mode, and the one of mode "
-                f"{mode} {size} names."
-            )
-        named = np.empty(size, dtype=object)
-        named[:] = list(categories[mode])
-        return named
 
     def score(self, X: ArrayLike, y: None = None) -> float:
         """Return one less the total variation distance between tables and rows.

@@ -318,3 +318,11 @@ def test_the_door_knows_the_lattice_of_each_table(monkeypatch):
     monkeypatch.setattr(CountsQuestion, "of", doubled)
     with pytest.raises(RuntimeError, match="shares that add up to more"):
         TensorCounts(shape=(3, 4)).fit([[0, 0]])
+
+
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.NoiseOnlyWarning")
+def test_no_two_tables_share_their_noise():
+    fitted = TensorCounts(1, shape=(50, 50), random_state=0).fit([])._fitted
+    first, second = fitted.released[0,], fitted.released[1,]
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.6
+    assert not np.isin(first, second).any()

@@ -128,7 +128,9 @@ class Case:
 def answer(estimator, X):
     """What a caller gets of a fitted estimator for coordinates or samples."""
     if isinstance(estimator, TensorCounts):
-        return np.concatenate([estimator.marginal(m).ravel() for m in estimator.tables_])
+        return np.concatenate(
+            [estimator.marginal(m).ravel() for m in estimator.tables_]
+        )
     if hasattr(estimator, "unscale_values"):
         return estimator.unscale_values(X, np.zeros(len(X)))
     predicts = hasattr(type(estimator), "predict")
