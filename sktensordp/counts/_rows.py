@@ -102,12 +102,15 @@ class Reader:
         How many rows of a person count.
     seed : int, default=0
         From which words follow.
+    refuses : bool, default=False
+        Whether a row that does not count is an error, as nobody is protected.
     """
 
     shape: tuple[int, ...]
     unit: int | None
     k: int
     seed: int = 0
+    refuses: bool = False
 
     def records(self, X: Any) -> Records:
         """The rows of a part that count, each for itself."""
@@ -132,6 +135,12 @@ class Reader:
         if people is not None:
             counts &= people >= 0
             people = people[counts]
+        if self.refuses and not counts.all():
+            raise malformed(
+                "coordinates",
+                "Some coordinates are no whole numbers from 0 on, or outside of the "
+                "shape. Leave these rows out.",
+            )
         if counts.all():
             return np.stack(columns), people
         return np.stack([column[counts] for column in columns]), people

@@ -450,7 +450,9 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         guarantee = self._guarantee(plan)
         with self._progress() as on_step, self._count_releases().lock:
             with recorded_fit(self, guarantee, "fit" if draws else "nobody") as streams:
-                reader = Reader(plan.workload.shape, self.unit, self._n_records)
+                reader = Reader(
+                    plan.workload.shape, self.unit, self._n_records, refuses=not draws
+                )
                 if self.unit is not None:
                     reader = replace(reader, seed=_seed_of_words(streams))
                 # Words have the streams of step 0.
