@@ -285,8 +285,7 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 found = (-1,)
             if not all(is_integer(i) and 0 <= i < n_modes for i in found):
                 raise ValueError(
-                    f"margins[{number}] must hold modes from 0 to {n_modes - 1}, got "
-                    f"{described(modes)}."
+                    f"margins[{number}] must hold modes from 0 to {n_modes - 1}."
                 )
             if len(set(found)) < len(found):
                 raise ValueError(f"margins[{number}] has a mode twice: {found}.")

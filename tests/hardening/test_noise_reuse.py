@@ -16,10 +16,17 @@ from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_limits
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
+from sktensordp.counts import TensorCounts
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.papers import PublishedCPCompletion
-from tests.support.every_estimator import CASES, RELEASING, ROWS, slow_repeats
+from tests.support.every_estimator import (
+    CASES,
+    RELEASING,
+    ROWS,
+    UNVALUED,
+    slow_repeats,
+)
 
 # Threads enter `warnings.catch_warnings` side by side.
 pytestmark = [
@@ -67,7 +74,7 @@ def task(estimator, case, n=64):
     if case.private == "people":
         y = (np.resize(y, n) for y in case.data[1:])
         return estimator.fit, rows_of(case, n), *y
-    if case.private == "choices":
+    if case.private in UNVALUED:
         return estimator.fit, WHERE
     return estimator.fit, WHERE, HALF
 
@@ -82,6 +89,8 @@ def noise(released):
     released = getattr(released, "completion_", released)
     if isinstance(released, np.ndarray):
         return released.tobytes()
+    if isinstance(released, TensorCounts):
+        return b"".join(released.marginal(m).tobytes() for m in released.tables_)
     if hasattr(released, "coef_"):
         return released.coef_.tobytes()
     if hasattr(released, "components_"):
