@@ -54,6 +54,8 @@ def ready(case, **params):
         return case.fresh(**params).fit(*case.data)
     names = case.estimator.get_params(deep=True)
     shapes = {n: SHAPE for n, v in names.items() if n.endswith("shape") and v}
+    if names.get("max_records"):  # users are no mode
+        shapes = {"shape": SHAPE[1:]}
     if isinstance(case.estimator, Recommender) and case.private != "values":
         shapes = {"shape": SHAPE}
     return case.fresh(**params, **shapes)
