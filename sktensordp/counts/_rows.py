@@ -24,7 +24,7 @@ from scipy.sparse import issparse
 
 from .._dask import loaded
 from .._extras import imported
-from .._random import NoiseStreams
+from .._random import words_of_part
 from .._validation import as_numpy, check_unmasked, malformed, names_of
 from ..ids._folds import columns_of
 from ..measure import Question
@@ -100,7 +100,7 @@ class Reader:
         Number of the column of people, which is no mode.
     k : int
         How many rows of a person count.
-    seed : int, default=0
+    seed : bytes, default=b""
         From which words follow.
     refuses : bool, default=False
         Whether a row that does not count is an error, as nobody is protected.
@@ -109,7 +109,7 @@ class Reader:
     shape: tuple[int, ...]
     unit: int | None
     k: int
-    seed: int = 0
+    seed: bytes = b""
     refuses: bool = False
 
     def records(self, X: Any) -> Records:
@@ -121,8 +121,7 @@ class Reader:
         """The rows of a part that may count."""
         coordinates, people = self._read(X)
         assert people is not None
-        streams = NoiseStreams(self.seed, part)
-        words = streams.stream(0).random_raw(len(people))
+        words = words_of_part(self.seed, part, len(people))
         return Kept(coordinates, people, words).least(self.k)
 
     def _read(self, X: Any) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:

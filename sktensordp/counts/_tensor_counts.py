@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._dask import is_dask, named_columns
 from .._extras import imported
 from .._noise_only import counts_are_noise, is_one_of_many, warn_of_noise
-from .._random import NoiseStreams
+from .._random import NoiseStreams, fresh_bits
 from .._sklearn_compat import Interval, fit_context
 from .._validation import (
     LARGEST_INDEX,
@@ -803,8 +803,7 @@ def _chosen(chosen: Any, mode: int, size: int) -> NDArray[np.int64]:
     return found.astype(np.int64)
 
 
-def _seed_of_words(streams: NoiseStreams | None) -> int:
-    """A seed of words, from streams that no noise uses."""
-    streams = NoiseStreams(None, 0) if streams is None else streams
-    high, low = map(int, streams.step(0).stream(0).random_raw(2))
-    return (high << 64) | low
+def _seed_of_words(streams: NoiseStreams | None) -> bytes:
+    """A seed of words, from a stream that no noise uses."""
+    bits = fresh_bits() if streams is None else streams.step(0).stream(0)
+    return bits.random_raw(2).tobytes()
