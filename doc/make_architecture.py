@@ -25,6 +25,7 @@ PARTS = {
     "recommend": (2.45, "tables with ids"),
     "completion": (2, "private CP and\nTucker models"),
     "moments": (3.3, "components of\npeople's tensors"),
+    "counts": (0, "tables of counts"),
     "measure": (0, "exact sums\nwith noise"),
     "mechanisms": (1, "noise for samples"),
     "_client": (2, "base class of clients"),

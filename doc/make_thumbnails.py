@@ -203,6 +203,16 @@ def errors_of_mechanisms():
     return bars([float(rows[name][0]) for name in names], [GREY, BLUE, GREEN])
 
 
+def crossed_map():
+    """A table of counts, with its smallest cells crossed out."""
+    figure, axes = empty()
+    table = np.random.default_rng(3).gamma(1.2, 1.0, (5, 8))
+    axes.imshow(table, cmap=BLUES, aspect="auto")
+    rows, columns = np.nonzero(table < 0.4)
+    axes.plot(columns, rows, "x", color=ORANGE, markersize=16, markeredgewidth=4)
+    return figure
+
+
 THUMBNAILS = {
     "audit_claims": claim,
     "audit_other_libraries": two_densities,
@@ -220,6 +230,7 @@ THUMBNAILS = {
         "choices", 1, column="ImplicitCompletion", color=GREEN
     ),
     "synthetic_users": lambda: bars([0.315, 0.412, 0.461], [GREY, BLUE, ORANGE]),
+    "trips_by_place_and_hour": crossed_map,
     "user_privacy": lambda: stored("users", 1, column="auto", color=PURPLE),
     "covariance": ellipse,
     "federated_gradients": lambda: stored("federated", 0, row="Gaussian", color=PURPLE),

@@ -11,7 +11,7 @@ from numpydoc.docscrape_sphinx import SphinxDocString
 
 # The one list of the reference: the public names are those of `__all__`.
 MODULES = [
-    "recommend", "completion", "moments", "mechanisms", "encoding", "privacy",
+    "recommend", "completion", "moments", "counts", "mechanisms", "encoding", "privacy",
     "model_selection", "audit", "plotting", "datasets", "papers", "exceptions", "noise",
     "base",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ import threading
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 _KEY_BYTES = 16
 # Number of values per stream, unless something else divides them into blocks.
@@ -38,6 +39,20 @@ def fresh_bits() -> np.random.BitGenerator:
     No seed repeats them, and nobody can predict some of them from others.
     """
     return _stream(secrets.token_bytes(_KEY_BYTES), 0)
+
+
+def words_of_part(seed: bytes, part: int, size: int) -> NDArray[np.uint64]:
+    """Random words for the records of a part of the data; no two parts share any.
+
+    Parameters
+    ----------
+    seed : bytes
+        16 random ones, which serve nothing else.
+    part : int
+        In [0, 2**64).
+    size : int
+    """
+    return _stream(seed, part).random_raw(size)
 
 
 def _stream(key: bytes, block: int) -> np.random.BitGenerator:

@@ -22,6 +22,7 @@ from sktensordp.completion import (
     Recommender,
     TuckerCompletion,
 )
+from sktensordp.counts import TensorCounts
 from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.model_selection import PrivateSearchCV
 from tests.support.every_estimator import (
@@ -66,6 +67,8 @@ NOISE_FREE = [
     CoordinateEncoder(freq="D"),
     Recommender(CPCompletion(rank=0, epsilon=math.inf)),
     Recommender(TuckerCompletion(rank=0, epsilon=math.inf), CoordinateEncoder()),
+    TensorCounts(epsilon=math.inf),
+    TensorCounts([(0,)], epsilon=math.inf),
     ms.LaplaceMechanism(math.inf),
     ms.GaussianMechanism(math.inf, bounds=(-100, 100)),
     ms.TensorVariateGaussian(math.inf, norm_bound=1000.0),
@@ -104,6 +107,27 @@ NO_PAIRS = {
     "check_methods_subset_invariance", "check_fit2d_1sample", "check_fit2d_1feature",
     "check_dict_unchanged", "check_fit2d_predict1d",
 }  # fmt: skip
+
+
+class CountsOfAnyShape(TensorCounts):
+    """Declares a shape for rows of any length, such as those of the checks."""
+
+    def fit(self, X, y=None):
+        self._declared = (20,) * (np.shape(X)[1:] or (1,))[0]
+        return super().fit(X)
+
+    def _planned(self, found=None):
+        return super()._planned(self._declared)
+
+
+OF_COUNTS = dict.fromkeys(
+    [
+        "check_estimators_empty_data_messages", "check_estimators_nan_inf",
+        "check_dtype_object", "check_complex_data",
+        "check_positive_only_tag_during_fit", "check_fit_non_negative",
+    ],
+    "a refusal would tell of a person",
+)  # fmt: skip
 NOISY = {
     CPCompletion(rank=2, epsilon=4.0, value_bounds=(-100, 100)): BY_ENTRIES,
     CPCompletion(rank=1, epsilon=4.0, levels=[-2, -1, 0, 1, 2]): BY_ENTRIES,
@@ -153,7 +177,7 @@ NOISY = {
     ),
 }  # fmt: skip
 # An estimator with no instance above is checked as its first case is.
-LISTED = {PrivateSearchCV} | {
+LISTED = {PrivateSearchCV, TensorCounts} | {
     type(one) for one in [*NOISE_FREE, *NOISY, *MATRICES, CHOICES]
 }
 NOISY |= {
@@ -206,6 +230,15 @@ def expected_failures(estimator):
 
 @parametrize_with_checks([*FIRST.values()], expected_failed_checks=expected_failures)
 def test_noisy(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.NoiseOnlyWarning")
+@parametrize_with_checks(
+    [CountsOfAnyShape()],
+    expected_failed_checks=lambda _: OF_COUNTS | OF_VERSION,
+)
+def test_noisy_counts(estimator, check):
     check(estimator)
 
 

@@ -35,13 +35,15 @@ MAY_IMPORT = {
     "mechanisms": MIDDLE | {"base", "_noise_only"},
     "measure": UPPER,
     "moments": UPPER | {"measure"},
+    "counts": UPPER | {"measure"},
     "encoding": UPPER,
     "completion": UPPER | {"measure"},
     "recommend": UPPER | {"completion"},
     "model_selection": UPPER
     | {"encoding", "completion", "measure", "moments", "recommend"},
     "papers": UPPER | {"encoding", "completion"},
-    "plotting": UPPER | {"encoding", "completion", "model_selection", "audit"},
+    "plotting": UPPER
+    | {"encoding", "completion", "model_selection", "audit", "counts"},
     "audit": LOWEST | {"privacy"},
     "datasets": LOWEST | {"tensor"},
 }

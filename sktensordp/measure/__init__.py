@@ -9,6 +9,7 @@ from ._noisy_sums import (
     ROUNDED_UP,
     NoisySums,
     OfChunk,
+    TableNoise,
     laplace_sums,
     plan_gaussian_sums,
     plan_laplace_sums,
@@ -19,7 +20,7 @@ from ._parties import PartySums, fit_aggregated, party
 from ._products import SHARE_BITS, ProductSums, whole_shares
 from ._releases import Asked, AtHand, Chunks, People, Question, Releases, contribute
 from ._requests import LEAST, SumFields
-from ._sums import BoundedSums, StepSums, Sums, WholeSums
+from ._sums import WITHIN, BoundedSums, StepSums, Sums, SumsOfSteps, WholeSums
 
 __all__ = [
     "LARGEST",
@@ -27,6 +28,7 @@ __all__ = [
     "MOST_STEPS",
     "ROUNDED_UP",
     "SHARE_BITS",
+    "WITHIN",
     "Arrays",
     "Asked",
     "AtHand",
@@ -46,6 +48,8 @@ __all__ = [
     "StepSums",
     "SumFields",
     "Sums",
+    "SumsOfSteps",
+    "TableNoise",
     "WholeSums",
     "contribute",
     "fit_aggregated",

@@ -170,6 +170,10 @@ class SharedNoise:
             f"{shares.n_parties} parties, which nobody else knows."
         )
 
+    def lattices(self, n_sums: int) -> list[tuple[float, float]]:
+        """Step of the lattice, and factor on the noise, of each sum of a release."""
+        return [(self.step, 1.0)] * n_sums
+
     @property
     def noise_variance(self) -> float:
         """Variance of the noise in a sum if all parties answer."""

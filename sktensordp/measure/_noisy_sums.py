@@ -15,6 +15,7 @@ Contributions are rounded to whole steps of the noise lattice before they are su
 So sums are exact, and neighbouring sums are as far apart as the two contributions.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,6 +87,10 @@ class NoisySums:
         """Step of the lattice; 0 for no noise."""
         return 0.0 if self.lattice is None else float(self.lattice.step)
 
+    def lattices(self, n_sums: int) -> list[tuple[float, float]]:
+        """Step of the lattice, and factor on the noise, of each sum of a release."""
+        return [(self.step, 1.0)] * n_sums
+
     def randomize(
         self, sums: list[NDArray[np.float64]], streams: NoiseSource | None
     ) -> list[NDArray[np.float64]]:
@@ -107,6 +112,40 @@ class NoisySums:
         ends = np.cumsum([s.size for s in sums])[:-1]
         noisy = np.split(flat, ends)
         return [n.reshape(s.shape) for n, s in zip(noisy, sums, strict=True)]
+
+
+@dataclass(frozen=True)
+class TableNoise(NoisySums):
+    """Gaussian noise for one release of several tables, each on its own lattice.
+
+    The squares of distances count in units of the noise of each table, and add up
+    (Dong, Roth and Su 2022, Corollary 3.3).
+
+    Attributes
+    ----------
+    of_tables : tuple of GaussianLattice
+        The lattice of each table, in the order in which they are released.
+    """
+
+    of_tables: tuple[GaussianLattice, ...] = ()
+
+    def lattices(self, n_sums: int) -> list[tuple[float, float]]:
+        """Step of the lattice, and factor on the noise, of each table."""
+        sigma = math.sqrt(self.noise_variance)
+        return [(float(one.step), float(one.sigma) / sigma) for one in self.of_tables]
+
+    def randomize(
+        self, sums: list[NDArray[np.float64]], streams: Any
+    ) -> list[NDArray[np.float64]]:
+        """Add noise to tables of whole steps; see `NoisySums`."""
+        blocks, noisy = itertools.count(), []
+        for lattice, table in zip(self.of_tables, sums, strict=True):
+            flat = table.ravel()
+            for start in range(0, flat.size, _BLOCK):
+                chunk = flat[start : start + _BLOCK]
+                lattice.randomize(chunk, streams.stream(next(blocks)), out=chunk)
+            noisy.append(flat.reshape(table.shape))
+        return noisy
 
 
 def row_sums(

@@ -166,7 +166,7 @@ class Asked:
             return ""
         if any(one.norm != noise.norm for one in sums):
             return "sums whose distances are in another norm than those of the noise"
-        if any(one.step != noise.step for one in sums):
+        if [(one.step, one.scale) for one in sums] != noise.lattices(len(sums)):
             return "sums on another lattice than that of the noise"
         if self.n_cells > noise.n_cells:
             return "more sums than the noise was planned for"
@@ -192,9 +192,10 @@ class Releases:
     Attributes
     ----------
     sigma : float
-        Standard deviation of the noise; with noise in shares, if all parties answer.
+        Standard deviation of the noise; with noise in shares, if all parties answer. Of
+        tables on lattices of their own, that of a table whose `Sums.scale` is 1.
     step : float
-        Step of the lattice of the noise; 0 for no noise.
+        Step of the lattice of the noise, or of the first one; 0 for no noise.
     """
 
     def __init__(
@@ -238,7 +239,7 @@ class Releases:
         noisy, sigma = self._noisy(sums, totals, streams, n_answers)
         self._number += 1
         return [
-            (numbers * one.unit, sigma * one.unit)
+            (numbers * one.unit, sigma * one.scale * one.unit)
             for numbers, one in zip(noisy, sums, strict=True)
         ]
 

@@ -67,12 +67,15 @@ class Sums(ABC):
         rounding.
     step : float
         Step of the lattice of the noise; 0 for no noise.
+    scale : float, default=1.0
+        Factor on the noise, and on the distance of neighbouring sums.
     """
 
     shape: tuple[int, ...]
     norm: Norm
     share: float
     step: float
+    scale: float = 1.0
 
     def add(self, totals: NDArray[Any], *data: Any) -> None:
         """Add the vectors of people, each of whom is added once in a release."""

@@ -87,6 +87,11 @@ class MatrixMechanism(
     n_features_in_ : int
         Number of cells.
 
+    See Also
+    --------
+    TensorCounts : Tables of counts, at the same error: for far larger shapes, and from
+        rows, with standard errors.
+
     Notes
     -----
     **Who is protected.** If a person is counted in each of s samples, s releases

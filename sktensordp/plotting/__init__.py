@@ -1,5 +1,6 @@
 """Displays in the style of scikit-learn. matplotlib is imported when one is drawn."""
 
+from ._counts import CountsDisplay
 from ._curves import ExpectedErrorDisplay, PrivacyUtilityDisplay
 from ._factors import FactorsDisplay
 from ._guarantees import AttackRiskDisplay, AuditDisplay, PrivacyProfileDisplay
@@ -7,6 +8,7 @@ from ._guarantees import AttackRiskDisplay, AuditDisplay, PrivacyProfileDisplay
 __all__ = [
     "AttackRiskDisplay",
     "AuditDisplay",
+    "CountsDisplay",
     "ExpectedErrorDisplay",
     "FactorsDisplay",
     "PrivacyProfileDisplay",

@@ -853,6 +853,15 @@ def compose_parallel(
     )
 
 
+def hides_ids(unit: str | int, relation: str) -> bool:
+    """Whether a guarantee covers which ids occur in the data.
+
+    It covers all data of a user, or rows of X that may be added or removed.
+    """
+    is_row = unit == "sample" and relation == "add-or-remove"
+    return isinstance(unit, int) or is_row
+
+
 def unit_and_relation(guarantees: Iterable[PrivacyGuarantee]) -> tuple[str | int, str]:
     """The common unit and relation of guarantees.
 

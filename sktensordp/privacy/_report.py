@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._collect import Context, Findings, collect
-from ._guarantee import PrivacyGuarantee, compose, guarantee_line
+from ._guarantee import PrivacyGuarantee, compose, guarantee_line, hides_ids
 from ._html import releases_table
 from ._numbers import epsilon_line
 from ._protocol import states_guarantee
@@ -258,7 +258,7 @@ def counted(findings: Findings) -> tuple[tuple[str, int, PrivacyGuarantee], ...]
         if release.why:
             guarantee = _not_private(guarantee, release.why)
         releases.append((release.name, release.in_fit, guarantee))
-    for_users = [guarantee for guarantee in known if isinstance(guarantee.unit, int)]
+    for_users = [one for one in known if hides_ids(one.unit, one.relation)]
     for name in dict.fromkeys(findings.publishers if for_users else ()):
         why = (
             f"{name} publishes the ids that occur in the data. Declare all ids in "

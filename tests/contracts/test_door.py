@@ -25,6 +25,7 @@ from sktensordp.completion import (
     fit_aggregated,
     party,
 )
+from sktensordp.counts import TensorCounts
 from sktensordp.measure import ROUNDED_UP, BoundedSums
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.moments import (
@@ -41,6 +42,7 @@ from tests.support.seams import LARGEST_CORE, LARGEST_SAMPLE, Samples
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sktensordp.exceptions.AveragesOnlyWarning"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.filterwarnings("ignore::sktensordp.exceptions.NoiseOnlyWarning"),
     # Of samples that are pandas' or of other types, nothing is said here.
     pytest.mark.filterwarnings("ignore:.*at one end|.*end of the declared range"),
     pytest.mark.filterwarnings("ignore:The fit got:UserWarning"),
@@ -328,6 +330,47 @@ ENTRIES = {
     "gradient": of_entries(CP, "gradient", (4, 3), 0.5, delta=1e-6),
     "gradient, Tucker": of_entries(TUCKER, "gradient", (3, 2, 2), 0.5, delta=1e-6),
 }
+
+
+# --- rows of counts -------------------------------------------------------------------
+
+
+def of_rows(shape, least, k=None, batched=False, **options):
+    """A case of rows; one person has the last ones."""
+    rng = np.random.default_rng(0)
+    others = [[person, *rng.integers(0, shape)] for person in range(6)]
+    first, last = [0] * len(shape), [n - 1 for n in shape]
+    forms = [[], [first], [last], [rng.integers(0, shape).tolist()]]
+    who = {}
+    if k is not None:
+        forms += [
+            [first] * k,
+            [first, last],
+            [first] * 9,
+            [last] * k,
+            [last, first] * 3,
+        ]
+        who = {"unit": 0, "max_records": k}
+    model = TensorCounts(shape=shape, random_state=0, **who, **options)
+
+    def fit(person):
+        rows = np.array(others + [[6, *row] for row in person])
+        rows = rows if k is not None else rows[:, 1:]
+        if not batched:
+            return model.fit(rows)
+        return model.fit_batches([rows[part::3] for part in range(3)])
+
+    return Case(fit, forms, len(others), False, least)
+
+
+COUNTS = {
+    "counts": of_rows((3, 4, 5), 0.999999),
+    "counts, batches": of_rows((3, 4), 0.999999, batched=True),
+    "counts of a mode": of_rows((7,), 0.999999, margins=1),
+    "counts, not centred": of_rows((5000, 2), 0.999999),
+    "counts of people": of_rows((3, 4, 5), 0.999999, 3),
+    "counts of people, batches": of_rows((3, 4), 0.999999, 2, True, epsilon=0.1),
+}
 # At the limits of sizes.
 SIDE = math.isqrt(LARGEST_SAMPLE)
 LARGEST = {
@@ -344,10 +387,10 @@ LARGEST = {
         (40, 8), 0.9, epsilon=1.0, n_reserved=MOST_USERS
     ),
 }  # fmt: skip
-CASES = MOMENTS | UNITS | CHOICES | ENTRIES | LARGEST
+CASES = MOMENTS | UNITS | CHOICES | ENTRIES | COUNTS | LARGEST
 # Of these, the default tier takes the pairs.
 QUICK = ["PCA", "PCA, centred", "ridge", "classes", "choices", "one user"]
-QUICK += ["sums", "statistics", "gradient"]
+QUICK += ["sums", "statistics", "gradient", "counts", "counts of people"]
 
 
 # --- what they promise ----------------------------------------------------------------

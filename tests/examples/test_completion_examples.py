@@ -186,9 +186,6 @@ def test_hourly_counts(run_cells):
     # One day of counts with noise: the two are 5% apart, in either order.
     assert abs(fitted - streamed) < 0.08 * fitted
     assert max(fitted, streamed) < ahead < error["mean"]
-    held = [float(v) for v in re.findall(r"contain (\d+\.\d)% of", printed)]
-    # Counts are integers around few trips, so that intervals cannot be exact.
-    assert held == pytest.approx([50, 80, 95], abs=8)
     assert printed.count("(epsilon = 8, delta = 0)-differential privacy for the") == 3
 
 

@@ -366,6 +366,16 @@ def test_task_aware_encoders(run, tmp_path):
     assert len(re.findall(r"\d% \(\d+\) +-?\d+\.\d% \(\d+\)", headlines)) == 4
 
 
+def test_trips_by_place_and_hour(run_cells):
+    printed = run_cells("trips_by_place_and_hour.py")
+    (inside,) = re.findall(r"^(\d+)% of the intervals contain", printed, re.MULTILINE)
+    assert 88 <= int(inside) <= 100
+    margin, naive = map(int, re.findall(r"± (\d+)$", printed, re.MULTILINE)[-2:])
+    assert margin < naive
+    assert "origin,destination,count,std,low,high,is_small" in printed
+    assert "for everything at one index of mode 3" in printed
+
+
 def test_components_of_images(run_cells):
     printed = run_cells("components_of_images.py")
     names = run_cells.names

@@ -25,6 +25,7 @@ from tests.support.every_estimator import (
     CASES,
     RELEASING,
     ROWS,
+    UNVALUED,
     USERS,
     VALUES,
     WHERE,
@@ -56,7 +57,7 @@ class Story:
         of_samples = case.private in ("samples", "people")
         self.asked = (case.data[0] if of_samples else OTHER[0],)
         self.later = case.data if of_samples else OTHER
-        if case.private == "choices":
+        if case.private in UNVALUED:
             self.later = OTHER[:1]
         self.is_transformer = case.private == "samples"
 

@@ -156,8 +156,10 @@ def test_whole_numbers_are_found(told, number):
     slow_repeats(
         case
         for case in RELEASING
-        # The published descents start at random: their models hold no raw number.
+        # The published descents start at random: their models hold no raw number. Of
+        # people with many rows, a few count.
         if case.values[0].has_epsilon
+        and not getattr(case.values[0].estimator, "max_records", None)
         and not (case.values[0].is_published and case.values[0].private == "values")
     ),
 )

@@ -16,10 +16,17 @@ from sklearn.pipeline import make_pipeline
 from threadpoolctl import threadpool_limits
 
 from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
+from sktensordp.counts import TensorCounts
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.papers import PublishedCPCompletion
-from tests.support.every_estimator import CASES, RELEASING, ROWS, slow_repeats
+from tests.support.every_estimator import (
+    CASES,
+    RELEASING,
+    ROWS,
+    UNVALUED,
+    slow_repeats,
+)
 
 # Threads enter `warnings.catch_warnings` side by side.
 pytestmark = [
@@ -47,6 +54,8 @@ def ready(case, **params):
         return case.fresh(**params).fit(*case.data)
     names = case.estimator.get_params(deep=True)
     shapes = {n: SHAPE for n, v in names.items() if n.endswith("shape") and v}
+    if names.get("max_records"):  # users are no mode
+        shapes = {"shape": SHAPE[1:]}
     if isinstance(case.estimator, Recommender) and case.private != "values":
         shapes = {"shape": SHAPE}
     return case.fresh(**params, **shapes)
@@ -67,7 +76,7 @@ def task(estimator, case, n=64):
     if case.private == "people":
         y = (np.resize(y, n) for y in case.data[1:])
         return estimator.fit, rows_of(case, n), *y
-    if case.private == "choices":
+    if case.private in UNVALUED:
         return estimator.fit, WHERE
     return estimator.fit, WHERE, HALF
 
@@ -82,6 +91,8 @@ def noise(released):
     released = getattr(released, "completion_", released)
     if isinstance(released, np.ndarray):
         return released.tobytes()
+    if isinstance(released, TensorCounts):
+        return b"".join(released.marginal(m).tobytes() for m in released.tables_)
     if hasattr(released, "coef_"):
         return released.coef_.tobytes()
     if hasattr(released, "components_"):

@@ -19,6 +19,7 @@ from sktensordp.completion import (
     Recommender,
     TuckerCompletion,
 )
+from sktensordp.counts import TensorCounts
 from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.moments import (
@@ -65,9 +66,10 @@ class Case:
     estimator : estimator
     data : tuple
         X, and y where the estimator is fitted to entries of a tensor.
-    private : {"values", "users", "choices", "samples", "people", "ids"}
+    private : {"values", "users", "choices", "rows", "samples", "people", "ids"}
         What is protected: y; all of X and y about a user; all of X about a user, where
-        there is no y; X in `transform`; X in `fit`, and y if there is one; nothing, of
+        there is no y; a row of X, or all rows of a person, of which any may be left
+        out; X in `transform`; X in `fit`, and y if there is one; nothing, of
         an encoder of coordinates, which meets all ids and no value.
     label : str
     """
@@ -125,6 +127,10 @@ class Case:
 
 def answer(estimator, X):
     """What a caller gets of a fitted estimator for coordinates or samples."""
+    if isinstance(estimator, TensorCounts):
+        return np.concatenate(
+            [estimator.marginal(m).ravel() for m in estimator.tables_]
+        )
     if hasattr(estimator, "unscale_values"):
         return estimator.unscale_values(X, np.zeros(len(X)))
     predicts = hasattr(type(estimator), "predict")
@@ -168,6 +174,12 @@ def _cases():
     yield "choices", (WHERE,), {
         "choices": ImplicitCompletion(shape=(4, 3), delta=1e-3),
         "ids": Recommender(ImplicitCompletion(delta=1e-3), items(3)),
+    }  # fmt: skip
+    yield "rows", (WHERE,), {
+        "tables": TensorCounts(shape=(4, 3), delta=1e-3),
+        "of people": TensorCounts(
+            1, shape=(3,), unit=0, max_records=3, delta=1e-3
+        ),
     }  # fmt: skip
     yield "ids", entries, {"ids": CoordinateEncoder()}
     yield "samples", (ONE_CELL,), {"cells": mechanisms.MatrixMechanism(delta=1e-5)}
@@ -262,7 +274,8 @@ RELEASING = [param for param in EVERY if param.values[0].private != "ids"]
 
 
 # What they release follows from values, and not from who has entries alone.
-VALUED = [param for param in RELEASING if param.values[0].private != "choices"]
+UNVALUED = {"choices", "rows"}
+VALUED = [p for p in RELEASING if p.values[0].private not in UNVALUED]
 
 
 def slow_repeats(params):

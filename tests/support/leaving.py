@@ -32,7 +32,7 @@ class Leaving:
     step, sigma : float
         Of the noise.
     exact : list of ndarray
-        The sums as they enter the release, in units of the noise.
+        The sums as they enter the release, over the factors on their noise.
     noisy : list of ndarray
         What the fit went on with.
     n_added : list of int
@@ -116,11 +116,14 @@ def leaving(follow=None):
     def adds_noise(self, sums, totals, *more):
         one = found[-1]
         exact = [s.on_lattice(t) for s, t in zip(sums, totals, strict=True)]
-        one.exact += [part.copy() for part in exact]
+        scales = [s.scale for s in sums]
+        one.exact += [part / s for part, s in zip(exact, scales, strict=True)]
         released, sigma = noisy(self, sums, totals, *more)
         if follow is not None:
-            released = follow[len(found) - 1].noisy
-        one.noisy += [part.copy() for part in released]
+            noisy_before = follow[len(found) - 1].noisy
+            pairs = zip(noisy_before, scales, strict=True)
+            released = [part * s for part, s in pairs]
+        one.noisy += [part / s for part, s in zip(released, scales, strict=True)]
         return [part.copy() for part in released], sigma
 
     with (

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 from sklearn.base import clone
 
+from tests.support.every_estimator import UNVALUED, answer
 from tests.support.leak_hunt import Secrets, numbers_in
 
 # Numbers that nothing else has: a value, the least and the largest, an index among
@@ -20,12 +21,12 @@ def tensor_data(case, seed=0):
     """
     rng = np.random.default_rng([311, seed])
     X = np.argwhere(np.ones((4, 3)))
-    if case.private in ("users", "choices"):
+    if case.private in ("users", *UNVALUED):
         users = rng.integers(100, 900, N_ALL)
         if seed == 0:
             users[rng.choice(N_ALL, N_OWN, replace=False)] = USER
         X = np.column_stack([users, rng.integers(0, 3, N_ALL)])
-    if case.private == "choices":
+    if case.private in UNVALUED:
         return (X,)
     y = rng.uniform(0.05, 0.95, len(X))
     if seed == 0:
@@ -64,7 +65,9 @@ def data_of(case, seed=0):
 
 def fresh(case, **params):
     """An estimator that is not fitted, for more users than there are."""
-    has_users = case.private in ("users", "choices")
+    has_users = case.private in ("users", *UNVALUED)
+    if getattr(case.estimator, "max_records", None):  # users are no mode
+        has_users = False
     shape = {"shape": (N_USERS, 3)} if has_users else {}
     return case.fresh(**shape, **params)
 
@@ -112,6 +115,9 @@ def used(case, estimator, *data):
     if case.private == "choices":
         estimator.fold_in(X).recommend([1, -1])
         return [estimator.predict(X[:3])]
+    if case.private == "rows":
+        estimator.score(X)
+        return [answer(estimator, X)]
     y = data[1]
     for name, arguments in (
         ("partial_fit", (X, y)), ("fold_in", (X, y)), ("scale_values", (X, y)),
@@ -155,6 +161,11 @@ def secrets_of(case):
         # equals a noise-free one by chance.
         free = noise_free(case)
         return secrets.add("noise-free fit", free[free * 2**14 % 1 != 0])
+    if case.private == "rows":
+        # Without noise, tables have these numbers.
+        secrets.add_whole("entries of the user", N_OWN).add_whole("entries", N_ALL)
+        of_items = np.bincount(tensor_data(case)[0][:, 1])
+        return secrets.add_whole("entries of an item", *of_items)
     X, y = tensor_data(case)
     groups = [X[:, mode] == k for mode in (0, 1) for k in np.unique(X[:, mode])]
     for name, t in (("y", y), ("scaled", 2 * y - 1), ("centred", y - y.mean())):

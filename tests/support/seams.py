@@ -72,6 +72,10 @@ PLACES = {
     "completion.measurements.units._questions": "BlockQuestion UnitTotals",
     "completion.measurements.units._rounds as units_rounds": "",
     "completion.measurements.units._units as units_units": "UnitPerturbation",
+    # counts
+    "counts._plan as counts_plan": "plan_tables Workload",
+    "counts._rows": "Reader Records",
+    "counts._sums": "CountsQuestion TableSums",
     # datasets
     "datasets._cells as datasets_cells": "draw_cells",
     "datasets._ratings": "_draw_values",

@@ -18,6 +18,7 @@ from .._guarantee import (
     PrivacyGuarantee,
     check_guarantee,
     conditions_of,
+    hides_ids,
     local_of,
     sources_of,
     unit_and_relation,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 _PRECISION, _ROUGH_PRECISION = 2.0**-20, 2.0**-10
 _PUBLISHES_IDS = (
     "{} publishes the ids that occur in the data, which a budget for all data of a "
-    "user does not cover. Declare all ids in `categories`."
+    "user, or for counted rows, does not cover. Declare all ids in `categories`."
 )
 _SENT = (
     "This estimator was sent by a process with an open privacy budget, which cannot "
@@ -713,7 +714,7 @@ class PrivacyBudget:
         if not recorded:
             return None
         unit, relation = unit_and_relation(recorded)
-        if self._user_ids_published(unit):
+        if self._hidden_ids_published(unit, relation):
             event = dp_event.NonPrivateDpEvent()
         n_releases = sum(count or 0 for _, count, _, _ in self._account.lines())
         return PrivacyGuarantee.from_event(
@@ -775,7 +776,7 @@ class PrivacyBudget:
         recorded = list(self._account.guarantees())
         if not recorded:
             return largest
-        if self._user_ids_published(unit_and_relation(recorded)[0]):
+        if self._hidden_ids_published(*unit_and_relation(recorded)):
             return 0.0
 
         def fits(size: float) -> bool:
@@ -811,12 +812,13 @@ class PrivacyBudget:
         """The limits that a release decides, or an error if it does not fit."""
         recorded = list(self._account.guarantees())
         if guarantee is None:
-            of_users = any(isinstance(one.unit, int) for one in recorded)
+            of_users = any(hides_ids(one.unit, one.relation) for one in recorded)
             if of_users and math.isfinite(self._epsilon):
                 raise BudgetExceededError(_PUBLISHES_IDS.format(name))
             return None
         admission = self._admission(guarantee)
-        if admission is None and self._user_ids_published(guarantee.unit):
+        of_whom = guarantee.unit, guarantee.relation
+        if admission is None and self._hidden_ids_published(*of_whom):
             raise BudgetExceededError(_PUBLISHES_IDS.format(self._publishers[0]))
         if admission is None:
             lacks_delta = guarantee.delta > 0 and self._delta == 0
@@ -836,7 +838,8 @@ class PrivacyBudget:
         self._ledger.check_process()
         # This raises if they differ.
         unit_and_relation([guarantee, *self._account.guarantees()])
-        if self._user_ids_published(guarantee.unit) and math.isfinite(self._epsilon):
+        of_whom = guarantee.unit, guarantee.relation
+        if self._hidden_ids_published(*of_whom) and math.isfinite(self._epsilon):
             return None
         return self._admitted(guarantee.event)
 
@@ -844,9 +847,9 @@ class PrivacyBudget:
         """Totals and limits of an event, whatever its unit; None if it does not fit."""
         return self._limit.admit_to(self._account, self._current_account(), event)
 
-    def _user_ids_published(self, unit: str | int) -> bool:
-        """Whether `unit` is all data of a user, and ids of users were published."""
-        return isinstance(unit, int) and bool(self._publishers)
+    def _hidden_ids_published(self, unit: str | int, relation: str) -> bool:
+        """Whether ids were published that a guarantee covers."""
+        return hides_ids(unit, relation) and bool(self._publishers)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.path is None:
