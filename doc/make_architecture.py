@@ -22,7 +22,7 @@ PARTS = {
     "model_selection": (2, "expected errors,\nprivate searches"),
     "papers": (1, "the five papers\nas printed"),
     "encoding": (1, "task-aware encoders"),
-    "recommend": (2.45, "tables with ids"),
+    "recommend": (2, "tables with ids"),
     "completion": (2, "private CP and\nTucker models"),
     "moments": (3.3, "components of\npeople's tensors"),
     "counts": (0, "tables of counts"),

@@ -219,7 +219,7 @@ class Rows:
     def __init__(self, parts: Iterable[Any], reader: Reader) -> None:
         self._parts, self._reader = parts, reader
 
-    def chunks(self, many: int = 1) -> Iterator[Records]:
+    def chunks(self, chunks_at_once: int = 1) -> Iterator[Records]:
         """Yield all rows that count; those of one person in one chunk."""
         if self._reader.unit is None:
             yield from map(self._reader.records, self._parts)
@@ -290,7 +290,7 @@ class _Once:
     def __init__(self, records: Records) -> None:
         self._records = records
 
-    def chunks(self, many: int = 1) -> Iterator[Records]:
+    def chunks(self, chunks_at_once: int = 1) -> Iterator[Records]:
         """Yield them."""
         yield self._records
 

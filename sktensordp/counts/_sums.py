@@ -35,7 +35,7 @@ class TableSums(SumsOfSteps):
     step: float
     scale: float
 
-    norm, n_changed, unit = "l2", 0, 1.0  # type: ignore[assignment]
+    norm, n_moved, unit = "l2", 0, 1.0  # type: ignore[assignment]
 
     @property
     def shape(self) -> tuple[int, ...]:  # type: ignore[override]
@@ -96,7 +96,7 @@ class CountsQuestion:
     """
 
     sums: tuple[TableSums, ...]
-    many = 1
+    chunks_at_once = 1
 
     @classmethod
     def of(cls, plan: Plan) -> "CountsQuestion":

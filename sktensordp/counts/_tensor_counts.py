@@ -344,7 +344,7 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         }
         if math.isinf(epsilon) or plan is None:
             fields["statement"] = "Rows were counted without noise."
-            return PrivacyGuarantee.of(dp_event.NonPrivateDpEvent(), **fields)
+            return PrivacyGuarantee.from_event(dp_event.NonPrivateDpEvent(), **fields)
         n = len(plan.workload.residuals)
         of_people = "" if self.unit is None else f" At most {k} rows of a person count."
         fields["statement"] = (

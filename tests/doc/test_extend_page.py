@@ -327,4 +327,6 @@ def test_a_search_of_its_own(capsys):
     exec(compile(block("planned"), "extend.md", "exec"), names)
     expected = PAGE.split("<!-- planned -->")[1].split("```text\n")[1].split("```")[0]
     assert capsys.readouterr().out == expected
-    assert planned_guarantee(names["PlannedCounts"](3, 0.5)).epsilon == pytest.approx(0.5)
+    assert planned_guarantee(names["PlannedCounts"](3, 0.5)).epsilon == pytest.approx(
+        0.5
+    )
