@@ -521,7 +521,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             "epsilon": float(self.epsilon),
             "delta": float(self.delta),
             "norm_bound": bound,
-            "n_means": self._n_means,
+            "center": bool(self.center),
             "tensor_shape": shape,
             **of_targets,
         }

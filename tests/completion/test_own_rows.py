@@ -54,7 +54,8 @@ def shared(model):
         copies = [pickle.loads(pickle.dumps(model)), copy.deepcopy(model)]
         found = [each.predict(everywhere(range(-1, 12))) for each in copies]
         found += [each.recommend(range(-1, 12), 9) for each in copies]
-    found += [*model.factors_, model.offset_, model.model_variance_, model.shape_]
+    found += [*model.factors_, model.offset_, model.shape_]
+    found += [getattr(model, "model_variance_", None)]
     return [*found, pickle.dumps(model), repr(model), model._fitted.dense()]
 
 

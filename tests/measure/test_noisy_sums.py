@@ -110,11 +110,11 @@ def released(noise, rows, own, shape, seed=0):
 
 
 def plan_of(kind, epsilon, n_releases=3, n_entries=100, n_cells=10**4):
-    sizes = {"n_releases": n_releases, "n_moved": 4, "n_entries": n_entries}
+    sizes = {"n_releases": n_releases, "n_entries": n_entries}
     if kind == "laplace":
-        return plan_laplace_sums(epsilon, **sizes)
+        return plan_laplace_sums(epsilon, n_cells_per_entry=4, **sizes)
     return plan_gaussian_sums(
-        epsilon, 1e-6, total_epsilon=epsilon, n_cells=n_cells, **sizes
+        epsilon, 1e-6, total_epsilon=epsilon, n_cells=n_cells, n_moved=4, **sizes
     )
 
 

@@ -721,7 +721,7 @@ def test_reports():
     entries = privacy_of(for_entries().fit(TABLE, Y))
     assert entries.guarantee.epsilon == pytest.approx(4)
     assert any("ids and times that occur" in one for one in entries.unprotected)
-    with pytest.raises(TypeError, match="gives a guarantee"):
+    with pytest.raises(TypeError, match="has not been fitted"):
         privacy_of(for_users())
     with pytest.raises(ValueError, match="not listed"):
         planned_guarantee(for_users().set_params(encoder=None))

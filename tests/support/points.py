@@ -59,7 +59,7 @@ PLACES = {
     # Fits to what was released.
     "one thread of BLAS": "tensor_threads.one_blas_thread",
     "few entries": "tensor_cp_rows._FEW_ENTRIES",
-    "weighing of rows": "tensor_cp_rows.weighing",
+    "weighing of rows": "tensor_cp_rows.row_weighting",
     "choice of terms": "tensor_cp_rows.with_terms",
     "start of terms": "tensor_cp_rows.leading_terms",
     "block of the core": "tensor_tucker._CORE_BLOCK",
