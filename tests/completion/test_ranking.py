@@ -67,7 +67,10 @@ def test_the_history_is_folded_in_and_left_out():
     model = Fixed(list(range(10)))
     # k is as large as the catalogue, so that all other items are recommended.
     for share in (0.0, 0.3, 0.8):
-        assert make_ranking_scorer("recall", k=10, fold_in_fraction=share)(model, pairs) == 1.0
+        assert (
+            make_ranking_scorer("recall", k=10, fold_in_fraction=share)(model, pairs)
+            == 1.0
+        )
     assert not len(model.known)
     # The last one; false alarms: six standard deviations of 500 coins.
     known = model.folded[-1]
