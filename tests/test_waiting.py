@@ -109,7 +109,7 @@ OF_TIME = re.compile(r" after \d+ s|, about \d")
 # Whose fits may tell how long they take: how many entries or samples there are, and
 # where, is public. An encoder of coordinates cannot know who is protected later.
 TIME_IS_PUBLIC = {"values": True, "samples": True, "people": True} | {
-    "users": False, "choices": False, "ids": False,
+    "users": False, "choices": False, "ids": False, "rows": False,
 }  # fmt: skip
 
 

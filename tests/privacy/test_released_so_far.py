@@ -221,7 +221,7 @@ def test_clones_begin_anew():
     for _ in range(3):
         noise.transform(ROWS)
     fresh = clone(noise)
-    with pytest.raises(TypeError, match="gives a guarantee"):
+    with pytest.raises(TypeError, match="has not been fitted"):
         privacy_of(fresh)
     fresh.fit(ROWS).transform(ROWS)
     assert counts(fresh) == [(1, 1.0)]
