@@ -27,7 +27,12 @@ from sktensordp.papers import BiScaler
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.mechanisms import GaussianMechanism, MatrixMechanism, MeanEstimate, mean
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    MatrixMechanism,
+    MeanEstimate,
+    estimate_mean,
+)
 from sktensordp.model_selection import PrivateSearchCV, epsilon_needed, expected_error
 from sktensordp.noise import laplace_lattice
 from sktensordp.plotting import PrivacyProfileDisplay
@@ -47,7 +52,7 @@ def samples(X: NDArray[np.float64]) -> PrivacyGuarantee:
     assert_type(mechanism.noise_variance_, float)
     assert_type(mechanism.get_feature_names_out(["a", "b", "c"]), NDArray[np.object_])
     assert_type(MatrixMechanism().fit(X).noise_variance_, NDArray[np.float64])
-    assert_type(mean(mechanism.transform(X), bounds=(0, 1)), MeanEstimate)
+    assert_type(estimate_mean(mechanism.transform(X), bounds=(0, 1)), MeanEstimate)
     one = mechanism.privacy_guarantee_
     assert_type(one, PrivacyGuarantee)
     assert_type(one + 2 * one, PrivacyGuarantee)

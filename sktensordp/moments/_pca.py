@@ -469,13 +469,26 @@ class _Projection:
         return math.prod(self.ranks)
 
     def __call__(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
-        cores = projected(rows - self.mean, self.shape, self.factors)
+        with np.errstate(over="ignore", invalid="ignore"):
+            cores = self._cores(rows, 1.0)
+        if np.all(np.isfinite(cores)):
+            return cores
+        # Of so small a part, no sum overflows. What is too large is the largest number.
+        part = 2.0**-64
+        largest = part * np.finfo(np.float64).max
+        return np.clip(self._cores(rows, part), -largest, largest) / part
+
+    def _cores(self, rows: NDArray[np.floating], part: float) -> NDArray[np.float64]:
+        """The cores of a part of each number."""
+        rows = part * rows.astype(float, copy=False) - part * self.mean
+        cores = projected(rows, self.shape, self.factors)
         return cores if self.rotation is None else cores @ self.rotation
 
     def inverse(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Rows with these features."""
-        cores = features if self.rotation is None else features @ self.rotation.T
-        return projected(cores, self.ranks, [f.T for f in self.factors]) + self.mean
+        with np.errstate(over="ignore", invalid="ignore"):
+            cores = features if self.rotation is None else features @ self.rotation.T
+            return projected(cores, self.ranks, [f.T for f in self.factors]) + self.mean
 
 
 def _chosen(

@@ -212,7 +212,9 @@ class _Regression(MomentsEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 f"None."
             )
-        targets = self._valid_targets(y)
+        # Numbers of more bits than 64 may become infinite, which is refused.
+        with np.errstate(over="ignore"):
+            targets = self._valid_targets(y)
         check_same_length(X, targets)
         return targets
 

@@ -709,6 +709,12 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
 
     def _validate_params(self) -> None:
         super()._validate_params()
+        if isinstance(self.completion, type):
+            name = self.completion.__name__
+            raise ValueError(
+                f"completion must be an instance of {name}, not the class. Pass "
+                f"{name}(...)."
+            )
         for step in (self.completion, self.encoder):
             validate_params(step)
 

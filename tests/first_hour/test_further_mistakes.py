@@ -98,7 +98,7 @@ CALLS = {
         lambda: TaskAwareEncoder().fit(ROWS, ROWS[:9, 0]), "for each of the 50 samples",
     ),
     "asked for the privacy of a new model": (
-        lambda: privacy_of(cp()), "Pass a fitted",
+        lambda: privacy_of(cp()), "has not been fitted",
     ),
     "asked for the error with raw ids": (
         lambda: expected_error(cp(), TABLE.assign(user="ann"), epsilons=[1]),

@@ -41,7 +41,9 @@ def test_every_input_is_answered_rightly_or_refused_clearly(
 
 
 def test_every_estimator_is_tried():
-    assert {subject.name for subject in SUBJECTS} == public_estimators().keys()
+    """But for tables of counts, whose rows may hold anything: tests/counts."""
+    tried = {subject.name for subject in SUBJECTS}
+    assert tried == public_estimators().keys() - {"TensorCounts"}
     assert len(SUBJECTS) > len(CASES)
 
 

@@ -160,12 +160,15 @@ def records_late(monkeypatch):
 
 
 def forgets_nothing(monkeypatch):
-    monkeypatch.setattr(*POINTS["end of an earlier fit"], lambda *_, **__: None)
+    monkeypatch.setattr(
+        *POINTS["end of an earlier fit"],
+        lambda self, **found: self.__dict__.update(found),
+    )
 
 
 def is_fitted_at_first(monkeypatch):
     start = original("end of an earlier fit")
-    nothing = SimpleNamespace(guarantee=None, has_public_lengths=False)
+    nothing = SimpleNamespace(guarantee=None, has_public_lengths=False, is_dense=False)
     nothing.shared = nothing
     monkeypatch.setattr(
         *POINTS["end of an earlier fit"],

@@ -132,7 +132,7 @@ ENCODERS = [
 # fit is audited in tests/moments.
 ELSEWHERE = {
     "ImplicitCompletion", "MultilinearPCA", "MultilinearRidge",
-    "MultilinearRidgeClassifier",
+    "MultilinearRidgeClassifier", "TensorCounts",
     # Of these no epsilon holds, or they are audited in tests/papers.
     "PublishedCPCompletion", "PublishedTuckerCompletion",
     "PublishedTensorRandomizedResponse", "PublishedTaskAwareEncoder",

@@ -166,6 +166,9 @@ class Subject:
 def _subjects():
     kinds = {"values": "entries", "users": "entries"}
     for case in CASES:
+        # Rows that are counted may hold anything: tests/counts/test_tables.py.
+        if case.private == "rows":
+            continue
         estimator = clone(case.estimator)
         if "max_iter" in estimator.get_params(deep=False):
             estimator.set_params(max_iter=1)
