@@ -369,6 +369,8 @@ class PrivateEstimatorMixin(StorableMixin):
     random_state: int | None
     privacy_guarantee_: PrivacyGuarantee
     _releases: ReleaseCounter
+    _was_seeded = False
+    """Whether an earlier fit took noise from an integer: its release still counts."""
     _seeded: Collection[bool] = ()
     """Whether releases since the last fit took their noise from an integer seed."""
 
@@ -447,7 +449,9 @@ class PrivateEstimatorMixin(StorableMixin):
             }
             kept.setdefault("_release_tally", _ReleaseTally({}))
             # One assignment, so that interruptions see all of it or nothing.
-            self.__dict__ = {**kept, "_seeded": set(), **replacements}
+            was_seeded = self._was_seeded or True in self._seeded
+            anew = {"_seeded": set(), "_was_seeded": was_seeded}
+            self.__dict__ = {**kept, **anew, **replacements}
 
     _of_fit: tuple[str, ...] = ()
     """Attributes that a fit sets, but whose names do not end with an underscore."""
@@ -487,12 +491,17 @@ class PrivateEstimatorMixin(StorableMixin):
 
     def __privacy_unprotected__(self) -> list[str]:
         """Sentences that say what the guarantee does not cover."""
-        if self.random_state is None and True not in self._seeded:
-            return []
-        return [
-            "The noise follows from an integer random_state: anyone who knows or "
-            "guesses that integer can remove the noise, and clones repeat it."
-        ]
+        if self.random_state is not None or True in self._seeded:
+            return [
+                "The noise follows from an integer random_state: anyone who knows or "
+                "guesses that integer can remove the noise, and clones repeat it."
+            ]
+        if self._was_seeded:
+            return [
+                "The noise of an earlier fit of this object followed from an integer "
+                "random_state: anyone who knows or guesses that integer can remove it."
+            ]
+        return []
 
 
 NoiseBy = Literal["fit", "nobody", "others", "earlier"]

@@ -6,6 +6,7 @@ Nothing else of the package calls this module.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -234,10 +235,12 @@ def _epsilon_of(estimator: Any) -> float:
 def _read(X: Any) -> NDArray[np.float64]:
     """Samples as numbers, NaN where there are none."""
     check_container(X, "X")
-    try:
-        array: Any = np.ma.filled(np.ma.asarray(as_numpy(X, "X"), float), np.nan)
-    except (TypeError, ValueError) as error:
-        raise ValueError("X must hold numbers.") from error
+    array: NDArray[np.float64] | None = None
+    with suppress(TypeError, ValueError):
+        array = np.ma.filled(np.ma.asarray(as_numpy(X, "X"), float), np.nan)
+    # Outside of a handler, whose error would show a value.
+    if array is None:
+        raise ValueError("X must hold numbers.")
     if not array.ndim or not array.size:
         raise ValueError(f"X must hold samples, got an array of shape {array.shape}.")
     return array

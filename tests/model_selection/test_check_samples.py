@@ -253,3 +253,11 @@ def test_frames_and_lists_are_read():
     found = check_samples(LaplaceMechanism(bounds=(0, 16)), frame).found
     lists = check_samples(LaplaceMechanism(bounds=(0, 16)), DIGITS.data[:50].tolist())
     assert found == lists.found
+
+
+@pytest.mark.parametrize("value", ["secret", "36.6 C", object()])
+def test_an_error_shows_no_value(value):
+    X = np.full((3, 2), value, dtype=object)
+    with pytest.raises(ValueError, match=r"^X must hold numbers\.$") as caught:
+        check_samples(LaplaceMechanism(1.0, bounds=(0, 1)), X)
+    assert caught.value.__cause__ is caught.value.__context__ is None

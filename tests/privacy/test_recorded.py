@@ -238,17 +238,21 @@ def test_no_two_releases_share_their_noise(random_state):
 
 
 @pytest.mark.parametrize("release", [update, recorded_call])
-def test_noise_of_an_integer_is_told_until_the_next_fit(release):
+def test_noise_of_an_integer_is_told_as_long_as_its_release_counts(release):
     estimator = fitted()
     assert not estimator.__privacy_unprotected__()
     estimator.random_state = 0
     with release(estimator, NEW):
         pass
     estimator.random_state = None
-    assert "integer random_state" in estimator.__privacy_unprotected__()[0]
-    with recorded_fit(estimator, NEW):
-        pass
-    assert not estimator.__privacy_unprotected__()
+    (said,) = estimator.__privacy_unprotected__()
+    assert "integer random_state" in said
+    assert "earlier" not in said
+    for _ in range(2):
+        with recorded_fit(estimator, NEW):
+            pass
+        (said,) = estimator.__privacy_unprotected__()
+        assert "an earlier fit" in said
 
 
 # --- steps ----------------------------------------------------------------------------
