@@ -58,6 +58,8 @@ class AttackReport(AuditReport):
 
     Attributes
     ----------
+    verdict : str
+        Whether the claim is refuted, in a sentence; empty if there is none.
     date, versions : str
         The day of the audit, and versions of libraries.
 

@@ -288,8 +288,8 @@ def audit_recommender(
     >>> model = ImplicitCompletion(epsilon=1.0)
     >>> report = audit_recommender(
     ...     model, X, canaries="planted", n_canaries=100, random_state=0)
-    >>> report.claimed, report.violated
-    (1.0, False)
+    >>> print(f"{report.claimed:.4f}", report.violated)
+    1.0000 False
     """
     _check(epsilon, delta, confidence)
     source = None
