@@ -97,7 +97,7 @@ class GuessesDisplay:
         panels = zip(self.axes_, self.reports.items(), strict=False)
         for place, (ax, (label, report)) in enumerate(panels):
             self._draw_ranks(ax, getattr(report, self.attacker))
-            ax.set_title(wrapped(label, 30), fontsize="medium")
+            ax.set_title(wrapped(label, 24), fontsize="medium")
             if place == 0:
                 ax.set_ylabel("canaries")
                 ax.legend(frameon=False, fontsize="small", loc="upper center")
@@ -124,7 +124,7 @@ class GuessesDisplay:
             texts = [f"{attack.n_right} of {attack.n_guesses}" for attack in attacks]
             ax.bar_label(bars, texts, padding=3, fontsize="small")
         coin = ax.axvline(50, color=shade(ax, 1.0), linestyle=":", label="a coin")
-        ax.set_yticks(rows, labels=[wrapped(label, 18) for label in self.reports])
+        ax.set_yticks(rows, labels=[wrapped(label, 20) for label in self.reports])
         ax.invert_yaxis()
         ax.set(xlim=(0, 140), xticks=[0, 50, 100], xlabel="right guesses (%)")
         handles = [*ax.containers, coin]
