@@ -71,9 +71,10 @@ class MultilinearPCA(
     norm_bound : float, default=None
         Public bound on the Euclidean norm of a sample, or with `center` of a sample
         less the mean. Longer samples are scaled down to it. The noise grows with its
-        square, so a typical norm is better than the largest one. If None, it is read
-        off the data with a `PrivacyLeakWarning`, and no finite epsilon holds; without
-        noise, samples are not clipped then.
+        square, so a typical norm is better than the largest one. If None, the fit finds
+        about the median norm inside epsilon, with min(120 / n_samples, epsilon / 10) of
+        it, and refuses fewer than 500 / epsilon samples. Without noise, samples are not
+        clipped then.
     center : bool, default=False
         Whether to release a noisy mean first, with a tenth of the budget, and take
         moments about it. It rarely pays: without it, the mean is among the components.
@@ -103,6 +104,8 @@ class MultilinearPCA(
         modes, a list with an array of shape (r_k,) for every mode.
     mean_ : ndarray of the shape of a sample
         Released mean; zeros without `center`.
+    norm_bound_ : float
+        The norm bound, declared or found; infinite if samples are not clipped.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int
