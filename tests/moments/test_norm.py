@@ -272,13 +272,15 @@ def test_norms_beyond_the_grid_are_told(length, end):
 
 def test_chunks_and_batches_find_the_same():
     dask_array = pytest.importorskip("dask.array")
-    expected = make().fit(IMAGES)
-    for fit in (
-        lambda: make().fit(IMAGES[::-1]),
-        lambda: make().fit_batches([IMAGES[:3], IMAGES[3:4], IMAGES[4:]]),
-        lambda: make().fit(dask_array.from_array(IMAGES, chunks=(500, 4, 8))),
+    options = {"offset": 4.0, "scale": 2.0}
+    expected = make(**options).fit(IMAGES)
+    assert expected.norm_bound_ < 32
+    for name, data in (
+        ("fit", IMAGES[::-1]),
+        ("fit_batches", [IMAGES[:3], IMAGES[3:4], IMAGES[4:]]),
+        ("fit", dask_array.from_array(IMAGES, chunks=(500, 4, 8))),
     ):
-        found = fit()
+        found = getattr(make(**options), name)(data)
         assert found.norm_bound_ == expected.norm_bound_
         assert (found.components_[0] == expected.components_[0]).all()
         assert found.privacy_guarantee_ == expected.privacy_guarantee_
