@@ -125,6 +125,7 @@ PLACES = {
     # moments
     "moments._base as moments_base": "MomentsEstimator SampleReleases",
     "moments._means": "FAR MOST_STEPS released_mean",
+    "moments._norm as moments_norm": "bin_counts found_bound scores_of",
     "moments._pca as moments_pca": "",
     "moments._regression as moments_regression": "",
     "moments._requests as moments_requests": "",
