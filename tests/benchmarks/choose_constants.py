@@ -311,6 +311,18 @@ CONSTANTS = [
             ((0.01, 0.03), (0.04, 0.04)),
             AUTO,
         ),
+        (
+            "completion.measurements.units._first",
+            "_UNKNOWN",
+            (0.0, 0.3, 0.6, 1.0),
+            USERS,
+        ),
+        (
+            "completion.measurements.units._first",
+            "_EVENED",
+            (0.0, 0.06, 0.24),
+            ITEMS_OF_USERS,
+        ),
         ("completion.measurements.units._rounds", "BOUND", (0.5, 1.0), USERS),
         ("completion.measurements.units._rounds", "_DRIFT", (0.01, 0.1), USERS),
         ("completion.measurements.units._rounds", "_OF_TOTALS", (0.02, 0.1), USERS),

@@ -33,6 +33,13 @@ from ._questions import (
 COUNTS = 0.12
 # The share left after the first two releases.
 LEFT = 1 - COUNTS - sum(piece.share for piece in FIRST_VECTORS)
+# How far a row whose noisy count is within its noise counts as unknown: the weight of
+# the average entry in what is expected of the row. With less, held-out ratings of
+# people are predicted up to .3% better, and items that were left out of generated
+# ratings by more than a ninth worse than by users' means.
+_UNKNOWN = 0.45
+# Contributions to a row are divided by this power of the number of its entries.
+_EVENED = 0.12
 # Least number of rows for which the pattern is released.
 _LEAST_ROWS = 20
 # Two numbers that were measured on ratings of films and music: the leading eigenvalue
@@ -79,19 +86,32 @@ class RowCounts:
         Each entry counts with the weight of its unit.
     logs : ndarray of shape (n_rows,)
         Logarithms of the counts, after very small counts have been raised.
-    known_counts : ndarray of shape (n_rows,)
-        The counts, but zero for rows whose noisy count is within one standard deviation
-        of zero. These rows count as unknown: nothing suggests that they have entries.
+    unknown : ndarray of shape (n_rows,)
+        How far each row counts as unknown, from 0 to 1. A row whose noisy count is
+        within one standard deviation of zero may have no entries; then it is not known
+        to be unpopular.
     """
 
     counts: NDArray[np.float64]
     logs: NDArray[np.float64]
-    known_counts: NDArray[np.float64]
+    unknown: NDArray[np.float64]
 
     @property
     def shares(self) -> NDArray[np.float64]:
         """Shares of the entries."""
         return self.counts / max(float(self.counts.sum()), 1e-300)
+
+    @property
+    def gains(self) -> NDArray[np.float64]:
+        """Factors on the contributions of entries, by their rows.
+
+        The contributions of a unit share one bound. Those to rows with many entries are
+        made smaller, and those to rows with few larger, since the sums of all rows get
+        the same noise. The mean square over the entries is one.
+        """
+        counts = np.maximum(self.counts, 1.0)
+        squares = counts ** (-2 * _EVENED)
+        return np.sqrt(squares * counts.sum() / (counts @ squares))
 
 
 def release_counts(
@@ -126,7 +146,8 @@ def _read(noisy: NDArray[np.float64], error: float, whole: float) -> RowCounts:
     return RowCounts(
         counts=counts,
         logs=np.log(np.maximum(counts, max(0.05 * error, largest, 1e-300))),
-        known_counts=np.where(noisy > error, counts, 0.0),
+        # Without noise, rows without entries are known to have none.
+        unknown=np.where(noisy > error, 0.0, _UNKNOWN if error else 1.0),
     )
 
 
