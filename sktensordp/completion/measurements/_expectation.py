@@ -38,7 +38,7 @@ _OWN_BIASES = 0.02, 0.06
 _OF_RATINGS = 0.22
 # Largest number of terms among which the interaction is divided: a fit switches off
 # further terms.
-_MOST_TERMS = 5
+MOST_TERMS = 5
 # Share of the interaction that a fit recovers at its start.
 SHARE_AT_START = 0.05
 
@@ -190,7 +190,7 @@ class Expectation:
         interaction, shares = self.variances.interaction, list(shares)
         if not interaction:
             return shares
-        term = interaction / min(self.problem.form.rank, _MOST_TERMS)
+        term = interaction / min(self.problem.form.rank, MOST_TERMS)
         for _ in range(self.problem.max_iter):
             variance = around_model + interaction * (1 - math.prod(shares))
             for mode in modes:

@@ -59,6 +59,9 @@ BOUND = 0.7
 _NOISE = 0.14
 # Prior standard deviation of the totals around their prior means.
 _USUAL = 0.1
+# Prior variances of a unit's weights: in half ranges squared for the logarithm of a
+# row's count, and as such for a row's bias.
+OF_LOGS, OF_BIASES = 0.003, 0.1
 
 ArrayPair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -260,7 +263,8 @@ def _with_features(state: State) -> State:
         logs = counts.logs - counts.shares @ counts.logs
         logs = logs / max(math.sqrt(counts.shares @ logs**2), 1e-9)
         biases = model.biases[0][:-1]
-        groups += [(0.003, [logs]), (0.1, [biases - counts.shares @ biases])]
+        centred = biases - counts.shares @ biases
+        groups += [(OF_LOGS, [logs]), (OF_BIASES, [centred])]
     groups.append((0.01, [*first.pattern.T]))
     columns = [column for _, of_group in groups for column in of_group]
     features = np.reshape(columns, (len(columns), len(counts.counts))).T
