@@ -249,6 +249,15 @@ def test_auto_for_users_is_expected_to_choose_as_it_does():
             for name in ("auto", chosen[-1])
         )  # fmt: skip
         assert_array_equal(auto, taken)
+    found = expected_error(model, ratings.data, epsilons=[0.5, 1.0, 4.0, 8.0, 16.0])
+    assert found.perturbations == tuple(chosen)
+    assert "At epsilon 0.5, 1, averages alone are expected" in found.assumptions
+    assert found._repr_html_().count("statistics") == 3
+    features = {1: np.eye(ratings.shape[1])[:, :2]}
+    informed = clone(model).set_params(side_information=features)
+    informed = expected_error(informed, ratings.data, epsilons=[0.5])
+    assert informed.perturbations == ("sums",)
+    assert "averages" not in informed.assumptions
     assert chosen == 2 * ["sums"] + 3 * ["statistics"]
 
 
@@ -304,6 +313,35 @@ def test_auto_for_users_takes_about_the_better_one():
             errors[name] = measured(model, made)
         assert errors["auto"] in (errors["sums"], errors["statistics"])
         assert errors["auto"] <= 1.01 * min(errors.values())
+
+
+def test_what_auto_is_expected_to_take_for_single_entries_is_what_it_takes(ratings):
+    model, epsilons = completion("auto", ratings), [0.3, 1.0, 8.0, math.inf]
+    found = expected_error(model, ratings.data, epsilons=epsilons)
+    for epsilon, name in zip(epsilons, found.perturbations, strict=True):
+        fitted = clone(model).set_params(epsilon=epsilon)
+        assert fitted.fit(ratings.data, ratings.target).perturbation_ == name
+    assert found.perturbations[0] == "sums" != found.perturbations[-1] == "input"
+    assert "At epsilon 0.3" in found.assumptions
+    assert "everybody gets nearly the same ranking" in found.assumptions
+    of_input = completion("input", ratings)
+    found = expected_error(of_input, ratings.data, epsilons=epsilons)
+    assert found.perturbations == ("input",) * 4
+    assert found.assumptions == ""
+    assert expected_error(of_input, ratings.data, epsilons=[]).perturbations == ()
+    of_noise = expected_error(LaplaceMechanism(**BOX), np.zeros((1, 2)), epsilons=[1])
+    assert of_noise.perturbations == ()
+
+
+def test_a_pattern_that_is_expected_is_more_than_averages():
+    """Of many users, who learn which items others have together."""
+    options = {"unit": 0, "levels": LEVELS, "shape": (300_000, 500), "delta": 1e-8}
+    rows, found = np.broadcast_to(0.0, (3_000_000, 2)), []
+    for most in ("auto", 0):
+        model = CPCompletion(perturbation="sums", n_pattern_components=most, **options)
+        found.append(expected_error(model, rows, epsilons=[0.1, 1.0]).assumptions)
+    assert "At epsilon 0.1, averages" in found[0]
+    assert "At epsilon 0.1, 1, averages" in found[1]
 
 
 @pytest.mark.parametrize("unit", ["entry", 0, 1])

@@ -16,8 +16,8 @@ from scipy.optimize import brentq
 
 from ....tensor._priors import LEAST_NOISE
 from ..._problem import Problem
-from .._expectation import MOST_TERMS, SHARE_AT_START, Variances
-from ._first import LEFT, RowCounts
+from .._expectation import MOST_TERMS, SHARE_AT_START, Expected, Variances
+from ._first import LEFT, RowCounts, rows_of_pattern
 from ._questions import UnitTotals
 from ._rounds import (
     BOUND,
@@ -33,15 +33,16 @@ from ._rounds import (
 _LEAST_GAIN = 0.01
 
 
-def expected_unit_rmse(
+def expected_of_units(
     problem: Problem,
     n_entries: int,
     perturbation: str,
     noise: float,
+    most_rows: int,
     variance: float | None = None,
     n_units: int | None = None,
-) -> float:
-    """Expected root mean squared error of predictions for units that have entries.
+) -> Expected:
+    """What is expected of predictions for units that have entries.
 
     Parameters
     ----------
@@ -52,6 +53,8 @@ def expected_unit_rmse(
         "auto" is the perturbation that a fit would choose.
     noise : float
         Variance of the noise on vectors of length one.
+    most_rows : int
+        Largest number of rows of a pattern; 0 if none is released.
     variance : float, default=None
         Variance of the values, in their units squared, if it is public. None takes the
         variance of ratings.
@@ -61,8 +64,7 @@ def expected_unit_rmse(
 
     Returns
     -------
-    error : float
-        In units of the values.
+    expected : Expected
     """
     most, *others = problem.shape
     shape = (min(n_units or most, n_entries), *others)
@@ -84,7 +86,16 @@ def expected_unit_rmse(
     if takes_factors and perturbation == "auto":
         takes_factors = expectation.takes_factors
     error = expectation.of_statistics() if takes_factors else expectation.of_sums()
-    return problem.domain.scale * math.sqrt(error)
+    totals = UnitTotals(shape[0], 0.0, typical_size)
+    counts, sigma = expectation.counts[0], math.sqrt(noise)
+    has_features = bool(problem.features.declared.shape[1]) or bool(
+        rows_of_pattern(counts, totals, sigma, most_rows)[0].size
+    )
+    return Expected(
+        problem.domain.scale * math.sqrt(error),
+        "statistics" if takes_factors else "sums",
+        not (takes_factors or has_features),
+    )
 
 
 def best_name(

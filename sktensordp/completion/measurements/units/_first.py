@@ -190,6 +190,41 @@ def _share(
     return 2 * m * (_CLEAR * sigma / (_STRENGTH * n_units)) ** 2
 
 
+def rows_of_pattern(
+    counts: NDArray[np.float64], totals: UnitTotals, sigma: float, most: int
+) -> tuple[NDArray[np.intp], float]:
+    """The rows whose products should stand out, and the share with which they do.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_rows,)
+        Counts of the first other mode.
+    totals : UnitTotals
+    sigma : float
+        Standard deviation of the noise on vectors of length one.
+    most : int
+        Result of `most_rows`.
+
+    Returns
+    -------
+    rows : ndarray of shape (n,), int
+        None if the pattern should not stand out.
+    share : float
+        Share of the squared budget.
+    """
+    order = np.argsort(-counts, kind="stable")[:most]
+    m = np.arange(len(order), dtype=float) + 1
+    coverage = np.cumsum(counts[order] / max(float(counts.sum()), 1e-300))
+    needed = _share(m, totals.n_units * np.maximum(coverage, 1e-300), sigma)
+    # Mean number of units that have both rows of a pair. Below .03, chance gives some
+    # pairs large products. The release takes .02 to .15 of the squared budget.
+    pairs = totals.n_units * (totals.typical_size * coverage / m) ** 2
+    n_rows = int(m[(needed <= 0.15) & (pairs >= 0.03)].max(initial=0))
+    if n_rows < _LEAST_ROWS:
+        return order[:0], 0.0
+    return order[:n_rows], max(float(needed[n_rows - 1]), 0.02)
+
+
 def release_pattern(
     units: People,
     releases: Releases,
@@ -217,19 +252,10 @@ def release_pattern(
     features : ndarray of shape (n_rows, n_features)
         Each row has a length of at most one.
     """
-    counts, coverage = row_counts.counts, row_counts.shares
-    order = np.argsort(-counts, kind="stable")[:most]
-    m = np.arange(len(order), dtype=float) + 1
-    coverage = np.cumsum(coverage[order])
-    needed = _share(m, totals.n_units * np.maximum(coverage, 1e-300), releases.sigma)
-    # Mean number of units that have both rows of a pair. Below .03, chance gives some
-    # pairs large products. The release takes .02 to .15 of the squared budget.
-    pairs = totals.n_units * (totals.typical_size * coverage / m) ** 2
-    n_rows = int(m[(needed <= 0.15) & (pairs >= 0.03)].max(initial=0))
-    if n_rows < _LEAST_ROWS:
+    counts = row_counts.counts
+    rows, share = rows_of_pattern(counts, totals, releases.sigma, most)
+    if not rows.size:
         return np.empty((len(counts), 0))
-    share = max(float(needed[n_rows - 1]), 0.02)
-    rows = order[:n_rows]
     whole = whole_shares(np.exp(row_counts.logs[rows]))
     # Units below the typical size add shorter vectors, as in the counts.
     least = totals.typical_size / math.sqrt(2)
