@@ -224,6 +224,10 @@ OF_FACTORS = settings(
 )
 OF_OWN = settings([1.0], perturbation="statistics", personal=True)
 OF_AUTO = [*settings([1.0, 3.0]), *settings([1.0, 3.0], personal=True)]
+# Without a declared domain; less than the first epsilon is refused for the smallest set.
+OF_FOUND = settings(
+    [0.3, 1.0, 4.0], perturbation="sums", levels=None, value_bounds=None
+)
 OF_USERS = {
     name: settings([4.0], perturbation=name, unit=0, delta=1e-5)
     for name in ("sums", "statistics")
@@ -239,6 +243,7 @@ FACTORS = Fits(("tensor", "larger tensor", "made ratings"), of_ratings, OF_FACTO
 OWN = Fits(ALL, of_ratings, OF_OWN)
 RELEASES = Fits(ALL, of_ratings, [*OF_SUMS, *OF_STATISTICS])
 ANY = Fits(FEWER, of_ratings, [*OF_VALUES, *OF_SUMS])
+FOUND = Fits(FEWER, of_ratings, OF_FOUND)
 AUTO = Fits(FEWER, of_ratings, OF_AUTO)
 USERS = Fits(FEWER, of_ratings, [*OF_USERS["sums"], *OF_USERS["statistics"]])
 ITEMS_OF_USERS = Fits(FEWER, of_ratings, OF_USERS["sums"])
@@ -310,6 +315,16 @@ CONSTANTS = [
             "_OWN_BIASES",
             ((0.01, 0.03), (0.04, 0.04)),
             AUTO,
+        ),
+        ("completion._scales", "_PRICE_OF_WIDTH", (5, 20), FOUND),
+        ("completion._scales", "_PRICE_OF_LEVELS", (10, 40), FOUND),
+        ("completion._scales", "_PRICE_OF_NONE", (500, 900), FOUND),
+        ("completion.measurements._found_scale", "_NEEDED", (150, 300, 1200), FOUND),
+        (
+            "completion.measurements._found_scale",
+            "MOST_SPENT",
+            (0.05, 0.2),
+            FOUND,
         ),
         ("completion.measurements.units._rounds", "BOUND", (0.5, 1.0), USERS),
         ("completion.measurements.units._rounds", "_DRIFT", (0.01, 0.1), USERS),
