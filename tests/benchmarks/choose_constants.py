@@ -224,7 +224,7 @@ OF_FACTORS = settings(
 )
 OF_OWN = settings([1.0], perturbation="statistics", personal=True)
 OF_AUTO = [*settings([1.0, 3.0]), *settings([1.0, 3.0], personal=True)]
-# Without a declared domain; less than the first epsilon is refused for the smallest set.
+# Without a declared domain; the smallest set is too small for a lower epsilon.
 OF_FOUND = settings(
     [0.3, 1.0, 4.0], perturbation="sums", levels=None, value_bounds=None
 )
