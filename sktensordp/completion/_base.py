@@ -370,8 +370,10 @@ or list of these and None, default=None
         ValueError
             Before noise is drawn: if a coordinate is fractional, negative or outside
             `shape`; if a value is NaN or infinite; if the range or the levels are out
-            of order; if the rank is larger than the shape admits; or if `y` is missing
-            and `X` holds integers, which cannot mark a missing entry.
+            of order; if the rank is larger than the shape admits; if no scale is
+            declared, and the values are too few to find one; or if `y` is missing and
+            `X` holds integers, which cannot mark a missing entry. After the budget was
+            spent: if no usual scale holds most of the values.
         """
         with keeping_names_if_refused(self):
             return self._fit(observed_entries(self, X, y, declared_shape(self)))

@@ -445,6 +445,9 @@ def test_later_batches_keep_the_scale_and_its_share():
     with PrivacyBudget(4.0) as budget:
         first.partial_fit(X[803:806], STARS[803:806])
     assert budget.spent.epsilon == pytest.approx(0.09)
+    # Without noise, nothing is subtracted.
+    clear = pickle.loads(pickle.dumps(first)).set_params(epsilon=math.inf)
+    assert clear.partial_fit(X[1000:1002], STARS[1000:1002]).n_iter_ > 0
     # The scale may be declared from now on, but no other one.
     first.set_params(levels=before).partial_fit(X[806:808], STARS[806:808])
     with pytest.raises(ValueError, match="must be those of the fit"):
