@@ -30,7 +30,7 @@ from ._measurement import Measurement, OnSweep, Outcome
 
 # The count takes this much epsilon over the number of values, and no more than this
 # share. It needs `_LEAST` values times epsilon. See doc/constants.md.
-_NEEDED, _MOST_SPENT, _LEAST = 200, 0.01, 5000
+_SPENT_ON_ALL, _MOST_SPENT, _LEAST = 200, 0.01, 5000
 # Without a value off the scale, noise exceeds this, over epsilon, in 1 of 20,000 fits.
 _LIMIT = 9.2
 # The step of the release's streams, which nothing else in a fit uses.
@@ -147,7 +147,7 @@ class CheckedScale(Measurement[ObservedEntries, _Released]):
 def spent_on_check(problem: Problem) -> float:
     """Epsilon of the count."""
     n_values = problem.entries.n_entries
-    return min(_NEEDED / max(n_values, 1), _MOST_SPENT * problem.epsilon)
+    return min(_SPENT_ON_ALL / max(n_values, 1), _MOST_SPENT * problem.epsilon)
 
 
 def without_check(problem: Problem) -> Problem:

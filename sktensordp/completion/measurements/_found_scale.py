@@ -45,7 +45,7 @@ MOST_SPENT = 0.1
 # The search takes this much epsilon over the number of values. If the number times
 # epsilon is below `_LEAST`, there is no search: a fit to so few predicts no better than
 # the mean does. See doc/constants.md.
-_NEEDED, _LEAST = 600, 1000
+_SPENT_ON_ALL, _LEAST = 600, 1000
 _SOURCE = (
     "McKenna and Sheldon (2020), Algorithm 1, then an upper bound from the rest of the "
     "budget; adaptive composition"
@@ -109,7 +109,7 @@ class FoundScale(Measurement[ObservedEntries, _Released]):
     def search_epsilon(self) -> float:
         """Epsilon of the search."""
         epsilon, n_values = self.problem.epsilon, self.problem.entries.n_entries
-        return min(_NEEDED / n_values, MOST_SPENT * epsilon)
+        return min(_SPENT_ON_ALL / n_values, MOST_SPENT * epsilon)
 
     @property
     def n_sweeps(self) -> int:
