@@ -160,7 +160,7 @@ def _is_on(step: float, values: NDArray[np.float64]) -> NDArray[np.bool_]:
         return np.abs(steps - np.rint(steps)) <= _OFF_STEP
 
 
-def scores_of(counts: NDArray[np.int64], n_values: int) -> list[int]:
+def scale_scores(counts: NDArray[np.int64], n_values: int) -> list[int]:
     """Scores of all scales, and last that of "no usual scale".
 
     Parameters

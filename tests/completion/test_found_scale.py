@@ -33,7 +33,7 @@ from sktensordp.privacy import (
 )
 from tests.support.divergence import stick_with_gaussian
 from tests.support.noise import source_of
-from tests.support.seams import Entries, cells_of, family, log_priors, scores_of
+from tests.support.seams import Entries, cells_of, family, log_priors, scale_scores
 from tests.support.selection import law, selections
 
 N = 1200
@@ -148,7 +148,7 @@ def test_no_value_changes_the_selection_by_more_than_its_epsilon(n, world):
 def scores_among(values):
     """Scores of all scales for some values."""
     entries = Entries(np.zeros((len(values), 2), np.int32), np.array(values), (1, 1))
-    return scores_of(cells_of(entries), len(values))
+    return scale_scores(cells_of(entries), len(values))
 
 
 def test_no_odd_value_is_held_twice_or_half():

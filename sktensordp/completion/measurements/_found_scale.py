@@ -33,7 +33,7 @@ from ...privacy._numbers import shown
 from .._domain import Domain
 from .._likely_mistakes import warn_of_sums
 from .._problem import Problem
-from .._scales import SPREAD, cells_of, domain_of_scale, log_priors, scores_of
+from .._scales import SPREAD, cells_of, domain_of_scale, log_priors, scale_scores
 from .._sources import ObservedEntries
 from .._values import entry_guarantee
 from ._gradient import GradientPerturbation
@@ -43,8 +43,8 @@ MOST_SPENT = 0.1
 """Largest share of epsilon that a search takes."""
 
 # The search takes this much epsilon over the number of values. If the number times
-# epsilon is below `_LEAST`, there is no search: a fit to so few predicts no better than
-# the mean does. See doc/constants.md.
+# epsilon is below `_LEAST`, there is no search: a fit to so few predicts about as well
+# as the mean does. See doc/constants.md.
 _SPENT_ON_ALL, _LEAST = 600, 1000
 _SOURCE = (
     "McKenna and Sheldon (2020), Algorithm 1, then an upper bound from the rest of the "
@@ -136,7 +136,7 @@ class FoundScale(Measurement[ObservedEntries, _Released]):
         """
         counts = np.sum(entries.ask(cells_of), axis=0)
         index = select(
-            scores_of(counts, self.problem.entries.n_entries),
+            scale_scores(counts, self.problem.entries.n_entries),
             spread=SPREAD,
             epsilon=self.search_epsilon,
             streams=streams,
