@@ -155,6 +155,24 @@ def test_norms_are_those_of_exact_arithmetic(n_cells):
         assert grid[place - 1] < squared <= grid[place] * Fraction(103, 100)
 
 
+def test_several_samples_of_a_person_count_once():
+    """As one vector, whoever else is there, and in any order of people."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 9, 60)
+    people = [
+        rng.standard_normal((n, 6)) * np.exp(rng.normal(0, 9, (n, 1))) for n in sizes
+    ]
+    people[3][:], people[4][:], people[5][:] = 0, 1e308, 5e-324
+    alone = [bin_counts(one, np.array([len(one)])) for one in people]
+    for one, counts in zip(people, alone, strict=True):
+        joint = bin_counts(one.reshape(1, -1))
+        assert (counts == joint).all()
+        assert counts.sum() == (one != 0).any()
+    for order in (np.arange(60), rng.permutation(60)):
+        rows = np.concatenate([people[k] for k in order])
+        assert (bin_counts(rows, sizes[order]) == sum(alone)).all()
+
+
 def test_the_shortest_and_the_longest_samples():
     last = len(moments_norm._GRID) - 1
     for row, place in (
