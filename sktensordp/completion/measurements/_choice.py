@@ -19,13 +19,9 @@ from .._own_rows import with_own_answers
 from .._problem import Problem, declared_shape, domain_of, unit_of
 from .._sources import CompletionParameters
 from .._values import entry_guarantee, guarantee_without_noise, plan_entry_randomizer
-<<<<<<< HEAD
-from ._expectation import Expectation, Expected, Variances, n_features_of
-=======
 from ._checked_scale import CheckedScale, without_check
-from ._expectation import Expectation, Variances, n_features_of
+from ._expectation import Expectation, Expected, Variances, n_features_of
 from ._found_scale import FoundScale, guarantee_of_any_scale
->>>>>>> ready-scale-2
 from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
 from ._measurement import Measurement
@@ -188,15 +184,10 @@ def expected_by_epsilon(
     problem = Problem.from_estimator(estimator, shape, entries)
     name, variance = estimator.perturbation, _declared_variance(problem.domain)
 
-<<<<<<< HEAD
     def at(epsilon: float) -> Expected:
-        return expected(replace(problem, epsilon=float(epsilon)), name, variance)
-=======
-    def error(epsilon: float) -> float:
         planned = replace(problem, epsilon=float(epsilon))
         planned = without_check(planned) if planned.checks_scale else planned
         return expected(planned, name, variance)
->>>>>>> ready-scale-2
 
     return at
 
