@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._dask import is_dask, loaded
 from .._noise_only import moments_are_noise, sums_are_noise
 from .._sklearn_compat import fit_context
-from .._validation import check_numeric, checked
+from .._validation import check_aligned, check_numeric, checked
+from ..ids import people_of
 from ..mechanisms._chunks import in_chunks
 from ..privacy._conditions import PROJECTIONS
 from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
@@ -211,15 +212,26 @@ class MultilinearPCA(
     # --- fit --------------------------------------------------------------------------
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Release noisy moments of the samples, and find their components.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Finite samples. Workers of Dask add up the chunks of a Dask array or frame.
+            Finite samples. Workers of Dask add up the chunks of a Dask array or frame;
+            with `groups`, it is loaded.
         y : None
             Ignored.
+        groups : array-like of shape (n_samples,), default=None
+            Whose sample each one is, if people have several: an id of the person. Then
+            the guarantee is for a person with all samples, which count as one, each
+            with an equal share of that one. The number of people is public, the number
+            of samples of each is not.
 
         Returns
         -------
@@ -232,11 +244,15 @@ class MultilinearPCA(
             the shape of the samples, or if the noise cannot be drawn accurately enough
             to keep epsilon and delta.
         """
+        if groups is not None:
+            X, groups = loaded(X, groups)
+            check_aligned(X, groups=groups)
         rows, shape = self._rows(X)
         units = self._units(shape)
         if is_dask(rows):
             return self._fit(LazySamples(rows, units, type(self).__name__), shape)
-        return self._fit(Samples([(units(rows), None)]), shape)
+        people = people_of(groups, len(rows))
+        return self._fit(Samples.in_memory(units(rows), None, people), shape)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[ArrayLike]) -> Self:

@@ -37,6 +37,7 @@ from ..ids import (
     kinds_of,
     kinds_of_type,
     one_each,
+    people_of,
 )
 from ..privacy import PrivacyTags
 from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
@@ -47,6 +48,7 @@ from ._spectrum import Spectrum, best_ranks, ranks_above, shares_of_modes
 from ._sums import (
     DIAGONAL_NOISE,
     LARGEST_CORE,
+    Chunk,
     Question,
     projected,
     whole_basis,
@@ -181,7 +183,7 @@ class _Regression(MomentsEstimator):
     # --- fit --------------------------------------------------------------------------
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Release noisy moments of samples and targets, and fit the model to them.
 
         Parameters
@@ -190,6 +192,11 @@ class _Regression(MomentsEstimator):
             Finite samples. A Dask array is loaded.
         y : array-like of shape (n_samples,)
             Targets.
+        groups : array-like of shape (n_samples,), default=None
+            Whose sample each one is, if people have several: an id of the person. Then
+            the guarantee is for a person with all samples and targets, which count as
+            one, each with an equal share of that one. The number of people is public,
+            the number of samples of each is not.
 
         Returns
         -------
@@ -202,13 +209,15 @@ class _Regression(MomentsEstimator):
             the shape of the samples, or if the noise cannot be drawn accurately enough
             to keep epsilon and delta.
         """
-        X, y = loaded(X, y)
-        check_aligned(X, y=y)
+        X, y, groups = loaded(X, y, groups)
+        check_aligned(X, y=y, groups=groups)
         rows, shape = self._rows(X)
+        people = people_of(groups, len(rows))
         targets = self._checked_targets(rows, y)
         target_domain, declared = self._target_domain(targets)
         rows = self._units(shape)(rows)
-        samples = Samples([(rows, self._further(targets, target_domain))])
+        further = self._further(targets, target_domain)
+        samples = Samples.in_memory(rows, further, people)
         return self._fit_to(samples, shape, target_domain, declared=declared)
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -436,7 +445,7 @@ class _Regression(MomentsEstimator):
                     sigma = math.sqrt(noise.noise_variance) * less
                     if fixed is not None:
                         self.alpha = fixed * less
-                    chunk = samples[0][fitted], samples[1][fitted]
+                    chunk = Chunk(samples[0][fitted], samples[1][fitted])
                     releases = SimulatedReleases(chunk, sigma, seed)
                     learned, _ = self._learn(releases, question)
                     scores = rows[held].astype(float) @ learned["_cells"].T

@@ -23,6 +23,7 @@ _BELOW_ONE = math.nextafter(1.0, 0.0)
 _UNITS = {
     "entry": "the value of one observed entry",
     "sample": "one row of X",
+    "person": "all rows of X of one person",
     "cell": "one cell of one histogram",
 }
 
@@ -56,10 +57,10 @@ class PrivacyGuarantee:
         Epsilon at `delta`. Infinity means that nothing is protected.
     delta : float
         In [0, 1).
-    unit : {"entry", "sample", "cell"} or int
+    unit : {"entry", "sample", "person", "cell"} or int
         What differs between neighbouring inputs: the value of one observed entry
-        (whose coordinates are public), one row of X, one cell of one sample that is a
-        histogram, or everything at one index of the given mode.
+        (whose coordinates are public), one row of X, all rows of one person, one cell
+        of one sample that is a histogram, or everything at one index of the given mode.
     event : dp_accounting.DpEvent
         What was done, for composition with other releases.
     statement : str
