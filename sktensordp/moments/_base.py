@@ -1,7 +1,10 @@
 """`MomentsEstimator`: noise, guarantee and releases of all estimators of moments.
 
 **Guarantee.** Everything that `fit` publishes is (epsilon, delta)-indistinguishable
-between two data sets of equally many samples that differ in one of them.
+between two data sets of equally many samples that differ in one of them. If `fit` gets
+`groups`, it is so between two data sets of equally many people that differ in one of
+them, with any number of samples; read "person" for "sample" below, and see
+``_sums.py``.
 
 **Proof.** All that is published follows from the releases, the number of samples and
 the parameters. Each release is a vector of sums over samples (``_sums.py``) with
@@ -133,6 +136,11 @@ class SampleReleases:
     ) -> None:
         self._samples, self._releases = samples, Releases(noise, streams)
         self.sigma = self._releases.sigma
+
+    @property
+    def of_people(self) -> bool:
+        """Whether a person may have several samples."""
+        return self._samples.of_people
 
     @property
     def n_samples(self) -> int:
@@ -350,7 +358,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 number=f"The number of {'people' if of_people else 'samples'}",
                 size=of_size,
             )
-            + " All samples of a person count as one." * of_people,
+            + " All samples of a person together add no more than one." * of_people,
             "local": False,
         }
         epsilon, delta = float(self.epsilon), float(self.delta)

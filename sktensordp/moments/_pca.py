@@ -132,8 +132,9 @@ class MultilinearPCA(
     cells, so there is less noise than in a PCA of the flattened samples.
 
     *Who is protected.* Neighbouring data sets differ in one sample, which is replaced;
-    the number of samples is public. To train a model on projections of private samples,
-    put a mechanism between the two, such as `GaussianMechanism`.
+    the number of samples is public. With `groups` in `fit`, they differ in all samples
+    of one person, and the number of people is public. To train a model on projections
+    of private samples, put a mechanism between the two, such as `GaussianMechanism`.
 
     *Sensitivity.* For a clipped sample X with the unfolding X_k along mode k,
     A_k = X_k X_k' is positive semidefinite and no longer than its trace, which is at
@@ -229,9 +230,9 @@ class MultilinearPCA(
             Ignored.
         groups : array-like of shape (n_samples,), default=None
             Whose sample each one is, if people have several: an id of the person. Then
-            the guarantee is for a person with all samples, which count as one, each
-            with an equal share of that one. The number of people is public, the number
-            of samples of each is not.
+            the guarantee is for a person with all samples. These are scaled down
+            together, so that they add no more than one sample may. The number of people
+            is public, the number of samples of each is not.
 
         Returns
         -------

@@ -194,9 +194,9 @@ class _Regression(MomentsEstimator):
             Targets.
         groups : array-like of shape (n_samples,), default=None
             Whose sample each one is, if people have several: an id of the person. Then
-            the guarantee is for a person with all samples and targets, which count as
-            one, each with an equal share of that one. The number of people is public,
-            the number of samples of each is not.
+            the guarantee is for a person with all samples and targets. These are scaled
+            down together, so that they add no more than one sample may. The number of
+            people is public, the number of samples of each is not.
 
         Returns
         -------
@@ -486,18 +486,24 @@ class _NormalEquations:
     ) -> None:
         (matrix,), sigma = releases.ask(question)
         (self._deviation,) = question.deviations(sigma)
-        n, n_samples = len(matrix) - question.n_further, releases.n_samples
+        n, n_samples = len(matrix) - question.n_further, float(releases.n_samples)
         # The unit of the further coordinates.
         unit = question.bound if question.step else 1.0
         first = n + (constant > 0)
         gram, cross = matrix[:n, :n], matrix[:n, first:] / unit
-        self._n_samples, self._has_constant = n_samples, constant > 0
         self._means, self._target_means = np.zeros(n), np.zeros(len(matrix) - first)
         self._cross_deviation = self._deviation / unit
         self.are_noise = sums_are_noise(cross, self._cross_deviation)
         of_targets = np.diag(matrix)[first:] / unit**2
         deviation = self._deviation / unit**2 * DIAGONAL_NOISE
         self.have_no_targets = counts_are_noise(of_targets, deviation)
+        if releases.of_people:
+            # People with several samples may count more; what they add is released.
+            own = of_targets.sum()
+            if constant:
+                own = matrix[n, n] / (constant * unit) ** 2
+            n_samples = max(float(own), n_samples)
+        self._n_samples, self._has_constant = n_samples, constant > 0
         # Sums of the features of all who have a target, less what noise adds.
         summed = matrix[:, n : n + 1] / constant if constant else matrix[:, n:]
         far = float(np.square(summed[:n].sum(axis=1) / unit).sum())
@@ -713,7 +719,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
     Notes
     -----
     **Who is protected.** Neighbouring data sets differ in one sample and its target,
-    which are replaced; the number of samples is public. Splits by target would move
+    which are replaced; the number of samples is public. With `groups` in `fit`, they
+    differ in all samples and targets of one person, and the number of people is public.
+    Splits by target would move
     other people's samples, so that no finite epsilon holds for a search with them.
 
     A core z, a constant c and the target y, scaled to [-1, 1], make up one vector of
@@ -942,7 +950,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     Notes
     -----
     **Who is protected.** Neighbouring data sets differ in one sample and its label,
-    which are replaced; the number of samples is public. Stratified splits would move
+    which are replaced; the number of samples is public. With `groups` in `fit`, they
+    differ in all samples and labels of one person, and the number of people is public.
+    Stratified splits would move
     other people's samples, so that no finite epsilon holds for a search with them: pass
     ``cv=KFold(shuffle=True)``.
 

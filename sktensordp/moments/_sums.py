@@ -21,6 +21,17 @@ The factor sqrt(2) holds for second moments alone, and only because no sample's 
 are divided by the sample's own length. Targets of a regression are further coordinates
 of a sample, so that their products with it are moments, too.
 
+**Several samples of a person.** Where people have groups of samples, "sample" above
+stands for a person, and neighbours differ in all samples of one person, of whom there
+may be any number from one on. The samples x_1, ..., x_m of a person, each clipped as
+above and with its further coordinates, are scaled down once more, all by one factor, so
+that |x_1|^2 + ... + |x_m|^2 <= 1: as one vector. The person adds A = X_1 X_1' + ... +
+X_m X_m', which is positive semidefinite, and no longer than its trace, which is at most
+1. To a mean, a person adds (x_1 + ... + x_m) / m, which is no longer than 1. So both
+proofs hold for people, whose number is public. The factor is between m^-1/2 and 1. So a
+person counts in moments at least as much as one sample, and at most as much as m; how
+much is private, and follows for a regression from released sums alone.
+
 **Integers.** A product in floating point of several samples would depend on who else is
 among them. So each sample becomes integers by itself, in this order: the released mean
 is subtracted; cells are divided by the bound, or by the largest of them if that is
@@ -392,6 +403,11 @@ class Question:
         return math.floor(unit), math.floor(unit * self.further)
 
     @property
+    def n_beside(self) -> int:
+        """Number of further coordinates in the vector of a sample."""
+        return self.n_further if self.is_joint else 0
+
+    @property
     def _both(self) -> float:
         """Largest length of a sample with its further coordinates, in `bound`."""
         return math.hypot(1.0, self.further if self.is_joint else 0.0)
@@ -455,10 +471,7 @@ def _cells(chunk: Chunk, question: Question) -> NDArray[np.float64]:
     Without noise, nothing has to be exact, and they are floats.
     """
     exact, bound, further = question.step > 0, question.bound, chunk.further
-    limit, further_limit = (
-        _of_samples(longest, chunk.sizes, is_mean=question.is_mean)
-        for longest in question.limits
-    )
+    limit, further_limit = question.limits
     cells = np.array(chunk.rows, dtype=float, order="C")
     if question.mean is not None:
         with np.errstate(over="ignore"):
@@ -476,35 +489,45 @@ def _cells(chunk: Chunk, question: Question) -> NDArray[np.float64]:
         unit = 2.0**BASIS_BITS if exact else None
         cells = projected(cells, question.shape, question.bases, unit)
         cells = _within(cells, limit) if exact else cells
-    if further is not None and question.is_joint:
-        if exact:
-            further = _truncated(further / question.further, further_limit)
-            further = _within(further, further_limit)
-        cells = np.concatenate([cells, further], axis=1)
-    if chunk.sizes is not None and not exact:
-        weights = 1 / np.repeat(chunk.sizes, chunk.sizes)[:, np.newaxis]
-        cells *= weights if question.is_mean else np.sqrt(weights)
-    return cells
+    if further is None or not question.is_joint:
+        return _of_people(cells, chunk.sizes, question)
+    if exact:
+        further = _truncated(further / question.further, further_limit)
+        further = _within(further, further_limit)
+    cells = np.concatenate([cells, further], axis=1)
+    return _of_people(cells, chunk.sizes, question)
 
 
-def _of_samples(
-    limit: int, sizes: NDArray[np.intp] | None, *, is_mean: bool
+def _of_people(
+    cells: NDArray[np.float64], sizes: NDArray[np.intp] | None, question: Question
 ) -> NDArray[np.float64]:
-    """Largest length of each sample, as a column, from that of a person.
-
-    A person's lengths, or for moments the squares of the lengths, add up to no more
-    than that of the person.
-    """
+    """Samples, of which those of a person add as much together as one may."""
     if sizes is None:
-        return np.full((1, 1), float(limit))
-    # Exact: roots of whole numbers below 2^45 are rounded to no whole number above.
-    shares = limit // sizes if is_mean else np.sqrt(limit**2 // sizes)
-    return np.repeat(np.floor(shares), sizes)[:, np.newaxis]
+        return cells
+    limit, size = 2**question.length_bits, np.repeat(sizes, sizes)[:, np.newaxis]
+    if question.step:
+        if not question.is_mean:
+            return _within(cells, limit, sizes)
+        # No number of a person's lengths adds up to more than the limit.
+        scaled = np.abs(cells).astype(np.int64) * (limit // size) // limit
+        return np.sign(cells) * scaled
+    if question.is_mean:
+        return cells / size
+    if not math.isfinite(question.bound):
+        return cells
+    squares = np.square(cells)
+    # Cells are in their own unit, further coordinates in that of the bound.
+    squares[:, : cells.shape[1] - question.n_beside] /= question.bound**2
+    lengths = np.sqrt(_joint(squares.sum(axis=1), sizes))[:, np.newaxis]
+    return cells / np.maximum(lengths * question.bound / question.unit, 1.0)
 
 
-def _truncated(
-    cells: NDArray[np.float64], limit: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _joint(of_samples: NDArray[Any], sizes: NDArray[np.intp]) -> NDArray[Any]:
+    """For every sample, the sum of a number over all samples of its person."""
+    return np.repeat(np.add.reduceat(of_samples, np.cumsum(sizes) - sizes), sizes)
+
+
+def _truncated(cells: NDArray[np.float64], limit: int) -> NDArray[np.float64]:
     """Numbers in [-1, 1] as whole numbers, `limit` standing for 1."""
     cells = np.clip(cells * limit, -limit, limit)
     return np.trunc(cells, out=cells)
@@ -520,24 +543,29 @@ def _squared_lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _within(
-    cells: NDArray[np.float64], limit: NDArray[np.float64]
+    cells: NDArray[np.float64], limit: int, sizes: NDArray[np.intp] | None = None
 ) -> NDArray[np.float64]:
     """Scale rows of whole numbers that are longer than `limit` down to it, exactly.
 
-    `limit` is a column of one number for each row, or for all rows.
+    With `sizes`, all rows of a person are scaled together, as one vector.
     """
-    is_long = ~(_squared_lengths(cells) <= limit[:, 0] ** 2)
+    lengths = _squared_lengths(cells)
+    if sizes is not None:
+        lengths = _joint(lengths, sizes)
+    is_long = ~(lengths <= limit**2)
     rows = cells[is_long].astype(np.int64)
-    whole = np.broadcast_to(limit, (len(cells), 1))[is_long].astype(np.int64)
     # The same in any order, added in two halves: 2^20 squares of 2^44 do not fit 64
     # bits together.
     cells_squared = np.square(rows)
     high = (cells_squared >> _HALF_BITS).sum(axis=1)
     low = (cells_squared & (2**_HALF_BITS - 1)).sum(axis=1)
+    if sizes is not None:
+        long_sizes = sizes[is_long[np.cumsum(sizes) - sizes]]
+        high, low = _joint(high, long_sizes), _joint(low, long_sizes)
     squares = high * 2.0**_HALF_BITS + low
     # An integer above the root: the root in floating point is off by less than 1.
     roots = np.floor(np.sqrt(squares)).astype(np.int64) + 2
-    scaled = np.abs(rows) * whole // roots[:, np.newaxis]
+    scaled = np.abs(rows) * limit // roots[:, np.newaxis]
     cells[is_long] = np.sign(rows) * scaled
     return cells
 

@@ -428,6 +428,10 @@ class PrivacyGuarantee:
 
         Notes
         -----
+        Several samples of one person in one fit are such a group. If you can, pass
+        `groups` to the `fit` of an estimator of :mod:`sktensordp.moments` instead: its
+        guarantee is then for a person, however many samples each has.
+
         Inputs that differ in `size` units are joined by `size` steps from neighbour to
         neighbour. So 1 minus the trade-off function, applied `size` times, bounds the
         power of every test (Dong, Roth and Su 2022, group privacy). For Gaussian noise
@@ -666,7 +670,8 @@ class PrivacyGuarantee:
     def __mul__(self, count: int) -> Self:
         """Guarantee of `count` such releases about the same data: `repeated`.
 
-        Not that of one release for a person who has `count` samples in it: `for_group`.
+        Not that of one release for a person who has `count` samples in it: `for_group`,
+        or pass `groups` to the fit, so that the guarantee is for people.
         """
         is_count = isinstance(count, Integral) and not isinstance(count, bool)
         return self.repeated(int(count)) if is_count else NotImplemented

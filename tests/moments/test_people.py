@@ -25,7 +25,7 @@ from tests.support import divergence
 from tests.support.noise import drawing
 from tests.support.replaying import accounted, largest_ratios, recorded
 from tests.support.samples import asked
-from tests.support.seams import Chunk, moments_sums
+from tests.support.seams import Chunk
 
 COMMON = {"norm_bound": 1.0, "random_state": 0}
 MAKERS = {
@@ -143,25 +143,45 @@ def test_what_is_published_follows_from_releases(kind, way, caplog):
     assert "The number of people is public: 6 people with samples of shape (3, 4)." in (
         said
     )
-    assert "All samples of a person count as one." in said
+    assert "All samples of a person together add no more than one." in said
     assert "s left" not in texts[0]
 
 
-@pytest.mark.parametrize("limit", [1, 2, 7, 2**17, 2**22, 2**22 - 1, 3 * 2**20 + 1])
-def test_lengths_of_samples_add_up_to_no_more_than_one(limit):
-    sizes = np.array([1, 2, 3, 4, 5, 7, 12, 100, 4096, 10**6, 2**23, limit, limit**2])
-    sizes = sizes[sizes < 2**24]
-    for is_mean in (False, True):
-        for size in sizes.tolist():
-            (one,) = set(
-                moments_sums._of_samples(
-                    limit, np.array([size]), is_mean=is_mean
-                ).ravel().tolist()
-            )  # fmt: skip
-            one, power = int(one), 1 if is_mean else 2
-            assert size * one**power <= limit**power < size * (one + 1) ** power
+@pytest.mark.parametrize("is_mean", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 300, 4096])
+@pytest.mark.parametrize("bound", [1e-50, 1.0])
+def test_samples_of_a_person_are_no_longer_than_one(size, bound, is_mean):
+    """In whole numbers, at the limit, and near it; others add what they would."""
+    rng = np.random.default_rng(size)
+    for length in (1e-3, 0.999 / size, size**-0.5, 1.0, 30.0):
+        own = rng.standard_normal((size, 6))
+        own *= length * bound / np.linalg.norm(own, axis=1, keepdims=True)
+        other = rng.standard_normal((2, 6)) * bound / 9
+        beside = rng.uniform(-1, 1, (size + 2, 2)) * math.sqrt(0.5)
+        chunk = Chunk(np.concatenate([own, other]), beside, np.array([size, 1, 1]))
+        question = asked(
+            (6,), bound, (1.0,), is_mean=is_mean, is_joint=not is_mean, further=1.0,
+            n_further=2,
+        )  # fmt: skip
+        cells = question.vectors(chunk)
+        alone = question.vectors(chunk._replace(sizes=None))
+        assert_array_equal(cells[size:], alone[size:])
+        rows, limit = cells[:size].astype(int).tolist(), 2**question.length_bits
+        squares = [sum(x * x for x in row) for row in rows]
+        if is_mean:
+            assert sum(map(math.isqrt, [s - 1 if s else 0 for s in squares])) < limit
+            assert all(s * size**2 <= limit**2 for s in squares)
+        else:
+            assert sum(squares) <= limit**2
+            before = sum(sum(x * x for x in map(int, row)) for row in alone[:size])
+            assert sum(squares) == before or before > limit**2
+            assert sum(squares) > min(0.99 * limit**2, 0.999 * before)
+            # One factor for all samples and their further coordinates.
+            factor = math.sqrt(sum(squares) / before)
+            assert_allclose(cells[:size], factor * alone[:size], atol=1.01)
 
 
+@pytest.mark.usefixtures("as_released")
 @pytest.mark.parametrize("is_mean", [False, True])
 def test_no_person_enters_a_sum_who_is_too_long(is_mean):
     """At the limit, and by one beyond it."""
@@ -204,9 +224,9 @@ def numbers(model):
         part if isinstance(part, list) else [part])]  # fmt: skip
 
 
-def same(one, other):
+def same(one, other, tolerance=0.0):
     for mine, theirs in zip(numbers(one), numbers(other), strict=True):
-        assert_array_equal(mine, theirs)
+        assert_allclose(mine, theirs, rtol=tolerance, atol=tolerance)
     assert one.privacy_guarantee_.event == other.privacy_guarantee_.event
 
 
@@ -214,11 +234,22 @@ def same(one, other):
 @ways
 @pytest.mark.parametrize("epsilon", [2.0, math.inf])
 def test_people_with_one_sample_each_are_samples(kind, way, epsilon):
+    """To the bit where there is noise; but a ridge counts what people add."""
     X, y, groups = people(kind, [1] * 30)
     model = MAKERS[kind](**WAYS[way], epsilon=epsilon)
-    if kind != "PCA":
-        model.set_params(alpha=1.0)
-    same(clone(model).fit(X, y, groups), clone(model).fit(X, y))
+    with recorded() as one:
+        of_people = clone(model).fit(X, y, groups)
+    with recorded() as other:
+        of_samples = clone(model).fit(X, y)
+    if math.isfinite(epsilon):
+        assert_array_equal(one.flat, other.flat)
+        assert_array_equal(one.transcript, other.transcript)
+    if kind == "PCA" or math.isinf(epsilon):
+        if kind != "PCA":
+            model.set_params(alpha=1.0)
+            of_people = clone(model).fit(X, y, groups)
+            of_samples = clone(model).fit(X, y)
+        same(of_people, of_samples, 1e-12 if math.isinf(epsilon) else 0.0)
 
 
 @makers
@@ -235,11 +266,16 @@ def test_the_order_of_samples_and_people_does_not_matter(kind, way):
     same(clone(model).fit(X, y, groups), clone(model).fit(*other))
 
 
-@ways
-@makers
-def test_equal_samples_of_a_person_are_one(kind, way):
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [("PCA", way) for way in WAYS] + [("ridge", "all cells"), ("classes", "all cells")],
+)
+def test_equal_long_samples_of_a_person_are_one(kind, way):
     """But for the roundings of a lattice of 2^18 steps or more."""
     X, y, groups = people(kind, [1] * 8)
+    X *= 1e3
+    if kind != "PCA":
+        y = np.resize([1.0, -1], 8) if kind == "ridge" else np.arange(8) % 3
     again = np.repeat(np.arange(8), [1, 4, 9, 1, 16, 2, 3, 100])
     more = X[again], None if y is None else y[again], groups[again]
     model = MAKERS[kind](**WAYS[way], epsilon=100.0, delta=1e-2)
@@ -252,26 +288,60 @@ def test_equal_samples_of_a_person_are_one(kind, way):
             assert_allclose(a * one.step, b * one.step, atol=1e-3)
 
 
-def test_without_noise_it_is_a_ridge_with_weights():
+def joint_weights(X, y, groups, *, constant, bound):
+    """By what samples of a person are scaled down, squared, in floats."""
+    rows = X.reshape(len(X), -1) / bound
+    rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
+    squares = np.square(rows).sum(axis=1) + np.square(y) + constant**2
+    _, index = np.unique(groups, return_inverse=True)
+    return np.minimum((2 + constant**2) / np.bincount(index, squares)[index], 1), rows
+
+
+@pytest.mark.parametrize("bound", [None, 0.5, 3.0])
+def test_without_noise_it_is_a_ridge_with_weights(bound):
+    """Of all samples, if nothing bounds them; else a person has the length of one."""
     X, y, groups = people("ridge", [3, 1, 7, 2] * 20)
     y = y.clip(-1, 1)
-    own = MultilinearRidge((3, 4), alpha=2.0, epsilon=math.inf, target_bounds=(-1, 1))
+    own = MultilinearRidge(
+        (3, 4), alpha=2.0, epsilon=math.inf, target_bounds=(-1, 1), norm_bound=bound
+    )
     own.fit(X, y, groups)
-    _, index, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    expected = Ridge(2.0).fit(X.reshape(len(X), -1), y, 1 / sizes[index])
+    weights, rows = np.ones(len(X)), X.reshape(len(X), -1)
+    if bound:
+        weights, rows = joint_weights(X, y, groups, constant=0.5, bound=bound)
+        assert 0.05 < weights.min() < 1 == weights.max()
+        rows = rows * bound
+    expected = Ridge(2.0).fit(rows, y, weights)
     assert_allclose(own.coef_.ravel(), expected.coef_, atol=1e-9)
     assert own.intercept_ == pytest.approx(expected.intercept_)
-    centred = clone(own).set_params(center=True).fit(X, y, groups)
-    assert_allclose(centred.mean_, np.average(X, axis=0, weights=1 / sizes[index]))
-    assert_allclose(centred.coef_, own.coef_, atol=1e-9)
-    # Samples of a person would predict each other.
-    chosen = clone(own).set_params(alpha="auto").fit(X, y, groups).alpha_
-    once = (
-        clone(own)
-        .set_params(alpha="auto")
-        .fit(np.repeat(X, 2, axis=0), np.repeat(y, 2), np.repeat(groups, 2))
-    )
-    assert once.alpha_ == pytest.approx(chosen)
+    if bound is None:
+        sizes = np.unique(groups, return_counts=True)[1]
+        index = np.unique(groups, return_inverse=True)[1]
+        centred = clone(own).set_params(center=True).fit(X, y, groups)
+        mean = np.average(X, axis=0, weights=1 / sizes[index])
+        assert_allclose(centred.mean_, mean)
+        assert_allclose(centred.coef_, own.coef_, atol=1e-9)
+        # The sums decide, not samples of a person, which would predict each other.
+        chosen = clone(own).set_params(alpha="auto").fit(X, y, groups)
+        batched = clone(own).set_params(alpha="auto").fit_batches([(X, y)])
+        assert chosen.alpha_ == pytest.approx(batched.alpha_)
+
+
+@makers
+def test_weak_noise_changes_little(kind):
+    """The fit that counts what people add, whole numbers and all, is that in floats."""
+    X, y, groups = people(kind, [3, 1, 7, 2] * 100)
+    model = MAKERS[kind]((3, 4), epsilon=200.0, norm_bound=1.0)
+    if kind != "PCA":
+        model.set_params(alpha=30.0)
+    noisy = clone(model).fit(X, y, groups)
+    free = clone(model).set_params(epsilon=math.inf).fit(X, y, groups)
+    if kind == "PCA":
+        assert noisy.score(X) == pytest.approx(free.score(X), abs=0.01)
+    else:
+        scale = np.abs(free._cells).max()
+        assert_allclose(noisy._cells, free._cells, atol=0.15 * scale)
+        assert_allclose(noisy._intercepts, free._intercepts, atol=0.15)
 
 
 def generated(seed, n=600, most=8):
@@ -383,11 +453,11 @@ def test_plans_and_budgets_know_people(kind, tmp_path):
     planned = planned_guarantee(model)
     assert planned.unit == "sample"
     path = tmp_path / "budget.sqlite"
-    with PrivacyBudget(2.5, 1e-5, path=path) as budget:
+    with PrivacyBudget(2.5, 1e-5, path=path, create=True) as budget:
         model.fit(X, y, groups)
         model.fit(X, y, groups)
         # Samples of several people would not add up with people.
-        with pytest.raises(ValueError, match="protect"):
+        with pytest.raises(ValueError, match="one person and for one row"):
             clone(model).fit(X, y)
     assert budget.spent.unit == "person"
     assert PrivacyBudget(2.5, 1e-5, path=path).spent.unit == "person"
