@@ -339,11 +339,12 @@ class _Regression(MomentsEstimator):
         if alpha == "auto":
             alpha = model.best_alpha(releases.unprotected(core))
         weights, intercepts = model.solved(float(alpha))
-        of_scores = {}
+        of_scores: dict[str, Any] = {}
         if self._normalises:
             # Columns with equal noise count alike, however rare a class is.
             weights /= np.maximum(np.linalg.norm(weights, axis=0), 1e-300)
             of_scores["_sharpness"] = model.sharpness(float(alpha), weights)
+            of_scores["_reach"] = units.scale, question.bound
         sides = tuple(factor.shape[1] for factor in factors)
         cells = projected(weights.T, sides, [factor.T for factor in factors])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -668,8 +669,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
         Budget of a sample and its target.
     norm_bound : float, default=None
         Public bound on the Euclidean norm of a sample; longer samples are scaled down
-        to it. If None, it is read off the data with a `PrivacyLeakWarning`, and no
-        finite epsilon holds; without noise, samples are not clipped then.
+        to it. `predict` does not scale them, and is far off for much longer ones. If
+        None, it is read off the data with a `PrivacyLeakWarning`, and no finite epsilon
+        holds; without noise, samples are not clipped then.
     target_bounds : tuple of (low, high), default=None
         Public range of the targets; targets outside of it are moved to its ends. If
         None, it is read off the data with a `PrivacyLeakWarning`, and no finite epsilon
@@ -983,8 +985,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     }
 
     classes_: NDArray[Any]
-    _of_fit = (*_Regression._of_fit, "_sharpness")
+    _of_fit = (*_Regression._of_fit, "_sharpness", "_reach")
     _sharpness: float
+    _reach: tuple[NDArray[np.float64], float]
 
     def __init__(
         self,
@@ -1059,7 +1062,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probabilities of the classes, from their scores.
 
-        They are the softmax of the scores, in units of what the fit has released.
+        They are the softmax of the scores, in units of what the fit has released, of
+        samples scaled down to `norm_bound`, as in the fit.
         **They are not calibrated**: they rank samples, and the most probable class is
         the one that `predict` returns, but .9 is not right in nine cases of ten.
 
@@ -1073,10 +1077,14 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         probabilities : ndarray of shape (n_samples, n_classes)
             Of the classes in the order of `classes_`. Rows add up to 1.
         """
-        scores = self._scores(X)
+        scores, (scale, bound) = self._scores(X), self._reach
+        rows = self._rows(loaded(X)[0], self.sample_shape_)[0].astype(float)
         best = scores.argmax(axis=1)[:, np.newaxis]
         with np.errstate(over="ignore", invalid="ignore"):
             gaps = scores - np.take_along_axis(scores, best, axis=1)
+            lengths = np.linalg.norm((rows - self.mean_.reshape(-1)) / scale, axis=1)
+            # Scores are linear in samples less the mean.
+            gaps /= np.maximum(lengths / bound, 1.0)[:, np.newaxis]
             odds = np.exp(self._sharpness * gaps)
         # No other class is as probable, also after rounding; NaN is none.
         odds = np.where(gaps <= 0, np.minimum(odds, 1 - 2.0**-50), 0.0)

@@ -357,11 +357,7 @@ def generated(seed, n=600, most=8):
 
 @pytest.mark.thorough
 def test_a_person_with_more_samples_is_known_better():
-    """R2 for new people at epsilon 2: .72 with all samples, .68 with one of each.
-
-    Means of five seeds when this was written; for a group of eight, epsilon 2 leaves
-    nothing.
-    """
+    """At epsilon 2 for the person; for a group of eight, a sample would have .21."""
     scores = []
     for seed in range(5):
         X, y, groups = generated(seed, 3000)
