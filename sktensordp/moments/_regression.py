@@ -29,7 +29,9 @@ from .._validation import (
     malformed,
     r2_of_any_size,
     range_of,
+    warn,
 )
+from ..exceptions import PrivacyLeakWarning
 from ..ids import (
     are_equal,
     declared_labels,
@@ -154,7 +156,7 @@ class _Regression(MomentsEstimator):
         raise NotImplementedError
 
     def _is_declared(self) -> bool:
-        return super()._is_declared() and getattr(self, self._declares) is not None
+        return getattr(self, self._declares) is not None
 
     def _target_domain(self, targets: NDArray[Any] | None) -> tuple[Any, bool]:
         """What is public about targets, and whether no target decided it."""
@@ -164,7 +166,11 @@ class _Regression(MomentsEstimator):
         if targets is None:
             raise ValueError(f"Pass {name}: batches are read one by one.")
         if math.isfinite(self.epsilon):
-            self._warn_of(name, "targets")
+            warn(
+                f"{name} is not declared, so it is read off the private targets, and "
+                f"no finite epsilon holds. Pass {name}.",
+                PrivacyLeakWarning,
+            )
         return self._read_off(targets), math.isinf(self.epsilon)
 
     def _checked_targets(self, X: Any, y: Any) -> NDArray[Any]:
@@ -344,7 +350,7 @@ class _Regression(MomentsEstimator):
             # Columns with equal noise count alike, however rare a class is.
             weights /= np.maximum(np.linalg.norm(weights, axis=0), 1e-300)
             of_scores["_sharpness"] = model.sharpness(float(alpha), weights)
-            of_scores["_reach"] = units.scale, question.bound
+            of_scores["_scale"] = units.scale
         sides = tuple(factor.shape[1] for factor in factors)
         cells = projected(weights.T, sides, [factor.T for factor in factors])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -412,7 +418,7 @@ class _Regression(MomentsEstimator):
         self, X: Any, y: Any = None, n_users: int | None = None
     ) -> tuple[str, Callable[[float], float]]:
         """The error of a rehearsal; `X` and `y` are read without protection."""
-        if not self._is_declared():
+        if self.norm_bound is None or not self._is_declared():
             raise ValueError(
                 f"The expected error needs norm_bound and {self._declares}. Pass them."
             )
@@ -670,8 +676,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
     norm_bound : float, default=None
         Public bound on the Euclidean norm of a sample; longer samples are scaled down
         to it. `predict` does not scale them, and is far off for much longer ones. If
-        None, it is read off the data with a `PrivacyLeakWarning`, and no finite epsilon
-        holds; without noise, samples are not clipped then.
+        None, the fit finds about the median norm inside epsilon, with min(120 /
+        n_samples, epsilon / 10) of it, and refuses fewer than 500 / epsilon samples.
+        Without noise, samples are not clipped then.
     target_bounds : tuple of (low, high), default=None
         Public range of the targets; targets outside of it are moved to its ends. If
         None, it is read off the data with a `PrivacyLeakWarning`, and no finite epsilon
@@ -685,7 +692,8 @@ class MultilinearRidge(RegressorMixin, _Regression):
     center : bool, default=False
         Whether to release a noisy mean with a tenth of the budget, in up to three
         steps, and fit samples less that mean. Then `norm_bound` bounds samples less
-        their mean, which may be up to 100 times as long.
+        their mean, which may be up to 100 times as long. Declare it: what a fit finds
+        is the norm of samples with their mean.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -707,6 +715,8 @@ class MultilinearRidge(RegressorMixin, _Regression):
     mean_ : ndarray of the shape of a sample
         What samples are fitted less of: the released mean with `center`, or else
         `offset`.
+    norm_bound_ : float
+        The norm bound, declared or found; infinite if samples are not clipped.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int
@@ -902,8 +912,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         Budget of a sample and its target.
     norm_bound : float, default=None
         Public bound on the Euclidean norm of a sample; longer samples are scaled down
-        to it. If None, it is read off the data with a `PrivacyLeakWarning`, and no
-        finite epsilon holds; without noise, samples are not clipped then.
+        to it. If None, the fit finds about the median norm inside epsilon, with
+        min(120 / n_samples, epsilon / 10) of it, and refuses fewer than 500 / epsilon
+        samples. Without noise, samples are not clipped then.
     classes : array-like of shape (n_classes,), default=None
         Public, of one kind, all different. A sample with another label, of whatever
         type, counts as one without a label. If None, they are read off the data with a
@@ -917,7 +928,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     center : bool, default=False
         Whether to release a noisy mean with a tenth of the budget, in up to three
         steps, and fit samples less that mean. Then `norm_bound` bounds samples less
-        their mean, which may be up to 100 times as long.
+        their mean, which may be up to 100 times as long. Declare it: what a fit finds
+        is the norm of samples with their mean.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -938,6 +950,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     mean_ : ndarray of the shape of a sample
         What samples are fitted less of: the released mean with `center`, or else
         `offset`.
+    norm_bound_ : float
+        The norm bound, declared or found; infinite if samples are not clipped.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int
@@ -985,9 +999,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     }
 
     classes_: NDArray[Any]
-    _of_fit = (*_Regression._of_fit, "_sharpness", "_reach")
+    _of_fit = (*_Regression._of_fit, "_sharpness", "_scale")
     _sharpness: float
-    _reach: tuple[NDArray[np.float64], float]
+    _scale: NDArray[np.float64]
 
     def __init__(
         self,
@@ -1077,14 +1091,15 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         probabilities : ndarray of shape (n_samples, n_classes)
             Of the classes in the order of `classes_`. Rows add up to 1.
         """
-        scores, (scale, bound) = self._scores(X), self._reach
+        scores = self._scores(X)
         rows = self._rows(loaded(X)[0], self.sample_shape_)[0].astype(float)
         best = scores.argmax(axis=1)[:, np.newaxis]
         with np.errstate(over="ignore", invalid="ignore"):
             gaps = scores - np.take_along_axis(scores, best, axis=1)
-            lengths = np.linalg.norm((rows - self.mean_.reshape(-1)) / scale, axis=1)
+            about = (rows - self.mean_.reshape(-1)) / self._scale
+            lengths = np.linalg.norm(about, axis=1, keepdims=True)
             # Scores are linear in samples less the mean.
-            gaps /= np.maximum(lengths / bound, 1.0)[:, np.newaxis]
+            gaps /= np.maximum(lengths / self.norm_bound_, 1.0)
             odds = np.exp(self._sharpness * gaps)
         # No other class is as probable, also after rounding; NaN is none.
         odds = np.where(gaps <= 0, np.minimum(odds, 1 - 2.0**-50), 0.0)

@@ -147,6 +147,19 @@ def test_what_is_published_follows_from_releases(kind, way, caplog):
     assert "s left" not in texts[0]
 
 
+@makers
+def test_a_norm_bound_is_found_for_people(kind):
+    """That of all samples of a person; who has many changes one count."""
+    X, y, groups = people(kind, [1, 2, 3] * 200)
+    X /= np.linalg.norm(X, axis=(1, 2), keepdims=True)
+    model = MAKERS[kind](epsilon=4.0, norm_bound=None).fit(X, y, groups)
+    guarantee = model.privacy_guarantee_
+    assert (guarantee.unit, guarantee.epsilon) == ("person", 4.0)
+    assert 1.1 < model.norm_bound_ < 1.9
+    assert "600 people" in guarantee.statement
+    assert planned_guarantee(model).unit == "person"
+
+
 @pytest.mark.parametrize("is_mean", [False, True])
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 300, 4096])
 @pytest.mark.parametrize("bound", [1e-50, 1.0])
