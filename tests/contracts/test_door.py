@@ -535,8 +535,8 @@ def samples_in_halves(monkeypatch):
     chunks = Samples.chunks
 
     def halves(self, chunks_at_once=1):
-        for rows, further in chunks(self, chunks_at_once):
-            yield from ((rows * part, further) for part in (0.5, 0.5))
+        for chunk in chunks(self, chunks_at_once):
+            yield from (chunk._replace(rows=chunk.rows * part) for part in (0.5, 0.5))
 
     monkeypatch.setattr(Samples, "chunks", halves)
 

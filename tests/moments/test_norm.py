@@ -31,6 +31,7 @@ from tests.support import divergence
 from tests.support.budgets import n_released
 from tests.support.noise import drawing, source_of
 from tests.support.seams import (
+    Chunk,
     Samples,
     bin_counts,
     found_bound,
@@ -46,7 +47,7 @@ EPSILON = 0.5
 
 
 def in_memory(X):
-    return Samples([(X.reshape(len(X), -1), None)])
+    return Samples([Chunk(X.reshape(len(X), -1))])
 
 
 # --- what it reveals ------------------------------------------------------------------

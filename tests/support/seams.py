@@ -133,7 +133,7 @@ PLACES = {
     "moments._samples": "Samples",
     "moments._spectrum": "shares_of_modes Spectrum",
     "moments._sums as moments_sums": (
-        "BASIS_BITS CAPACITY LARGEST_CORE LARGEST_SAMPLE Question whole_basis"
+        "BASIS_BITS CAPACITY Chunk LARGEST_CORE LARGEST_SAMPLE Question whole_basis"
     ),
     # noise
     "noise._cap as noise_cap": "CapSampler _dots _draws_in_cap",
