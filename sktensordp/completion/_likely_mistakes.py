@@ -429,7 +429,8 @@ def warn_before(
         elif estimator.shape is None:
             names = getattr(estimator, "feature_names_in_", None)
             warn_of_coordinates(entries, names, estimator.levels)
-        if measurement.name == "sums" and estimator.perturbation == "auto":
+        learns_averages = measurement.name == "sums" and not measurement.uses_features
+        if learns_averages and estimator.perturbation == "auto":
             consequence = "everybody gets the same ranking"
             if entries.is_dense:  # A tensor may have no users.
                 consequence = "every prediction adds up one number of each index"

@@ -22,7 +22,7 @@ from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
 from ._measurement import Measurement
 from ._statistics import OutputPerturbation, StatisticsPerturbation
-from ._sums import SumsPerturbation
+from ._sums import SharedSumsPerturbation, SumsPerturbation
 from .units._expected import expected_unit_rmse
 from .units._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
 
@@ -34,6 +34,8 @@ _OF_ENTRIES: dict[str, type[Measurement]] = {
     "statistics": StatisticsPerturbation,
     "sums": SumsPerturbation,
 }
+# In place of these, if users are answered from their own values.
+_OF_PERSONAL: dict[str, type[Measurement]] = {"sums": SharedSumsPerturbation}
 # The perturbations with a known expected error.
 _WITH_EXPECTATION = ("auto", "input", "sums", "statistics")
 
@@ -81,13 +83,14 @@ def choose_measurement(
 
 def _eligible(problem: Problem, perturbation: str) -> list[Measurement]:
     """The measurement with this name, or those that "auto" chooses from."""
+    of_entries = _OF_ENTRIES | _OF_PERSONAL if problem.is_personal else _OF_ENTRIES
     if perturbation != "auto":
-        return [_OF_ENTRIES[perturbation](problem)]
+        return [of_entries[perturbation](problem)]
     found: list[Measurement] = [InputPerturbation(problem)]
     if math.isfinite(problem.epsilon) and problem.biases and not problem.smooth_modes:
-        found.append(SumsPerturbation(problem))
+        found.append(of_entries["sums"](problem))
         statistics = StatisticsPerturbation(problem)
-        if statistics.uses_features:
+        if statistics.uses_features and not problem.is_personal:
             found.append(statistics)
     return found
 
