@@ -89,9 +89,6 @@ def _eligible(problem: Problem, perturbation: str) -> list[Measurement]:
     found: list[Measurement] = [InputPerturbation(problem)]
     if math.isfinite(problem.epsilon) and problem.biases and not problem.smooth_modes:
         found.append(of_entries["sums"](problem))
-        statistics = StatisticsPerturbation(problem)
-        if statistics.uses_features and not problem.is_personal:
-            found.append(statistics)
     return found
 
 
