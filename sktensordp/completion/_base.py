@@ -98,8 +98,8 @@ class BaseCompletion(DenseMixin, RegressorMixin, RankingEstimator):
 default="auto"
         What is randomised. With ``unit="entry"``:
 
-        - "auto": whichever of "input" and "sums" has the least expected error, given the
-          coordinates, the domain and the budget.
+        - "auto": whichever of "input" and "sums" has the least expected error, given
+          the coordinates, the domain and the budget.
         - "input": every value independently. Best from about epsilon 3 on.
         - "sums": the sum of the values in every row of every mode, such as all ratings
           of one film. They determine biases; `rank` and `max_iter` are not used. Best
