@@ -208,7 +208,7 @@ def test_no_answer_depends_on_another_users_own_values(
     others = [user for user in range(-1, SHAPES[order][0]) if user != OTHER]
     continues = {"partial_fit"} if perturbation == "input" else set()
 
-    def answers(values, follow=None):
+    def answers(values, later, follow=None):
         model = make(form, order, "entry", personal=True)
         model.set_params(perturbation=perturbation, side_information={1: features})
         with recorded(follow) as releases:
@@ -218,12 +218,14 @@ def test_no_answer_depends_on_another_users_own_values(
             own = predict(model, order, 0, OTHER)
             found = [told(model, others), shown_to_anybody(model)]
             if continues:
-                model.partial_fit(*entries(order, 0, seed=1))
+                model.partial_fit(later_X, later)
                 found += [told(model, others), shown_to_anybody(model)]
         return releases, own, found
 
-    releases, own, found = answers(y)
-    replayed, own_of_changed, expected = answers(changed, releases)
+    later_X, later = entries(order, 0, seed=1)
+    *_, (_, _, later_changed) = neighbours(later_X, later, 0)
+    releases, own, found = answers(y, later)
+    replayed, own_of_changed, expected = answers(changed, later_changed, releases)
     assert np.any(replayed.flat != releases.flat)
     assert np.any(own != own_of_changed)
     for one, other in zip(found, expected, strict=True):
