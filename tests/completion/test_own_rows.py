@@ -245,6 +245,31 @@ def test_auto_takes_what_is_expected_to_be_best_then():
         assert model.perturbation_ == taken
 
 
+@pytest.mark.thorough
+def test_many_declared_features_do_no_harm():
+    """They share the prior variance of one, whether they say something or nothing."""
+    ratings = make_ratings(150, 80, 4000, random_state=0)
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(80, 20))
+    tastes = rng.normal(0, 0.3, (150, 20)) * (np.arange(20) < 4)
+    users, films = ratings.data.T
+    liked = ratings.target + np.sum(tastes[users] * features[films], axis=1)
+    test = rng.random(4000) < 0.25
+    ratios = []
+    for values in (ratings.target, liked.clip(0.5, 5)):
+        errors = []
+        for known in (None, {1: features}):
+            model = CPCompletion(
+                epsilon=1.0, levels=ratings.levels, shape=(150, 80), personal=True,
+                perturbation="sums", side_information=known, random_state=0,
+            )  # fmt: skip
+            errors.append(error_on(test, model, ratings.data, values))
+        ratios.append(errors[1] / errors[0])
+    # With the variance of one each, they would cost 11% and gain nothing.
+    assert ratios[0] < 1.02, ratios
+    assert ratios[1] < 0.99, ratios
+
+
 def test_without_own_values_a_user_is_the_average_user():
     """After sums: whoever has none, and everybody of a copy until they fold in."""
     ratings = make_ratings(60, 40, 1200, random_state=0)

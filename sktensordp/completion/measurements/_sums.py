@@ -370,6 +370,10 @@ class SharedSumsPerturbation(SumsPerturbation):
             weights=weights,
         )
         model.precision[0] = 1 / (OWN_WEIGHT_VARIANCE * scale)
+        # The components of a pattern have about unit length together, and declared
+        # features each. So the declared ones share the variance of one.
+        n_declared = problem.features.declared.shape[1]
+        model.precision[0, n_modes : n_modes + n_declared] *= n_declared
         model.precision[:, :n_modes] = of_sums.precision
         nobody = model.of_mode(0).taken(slice(0))
         model = model.with_rows(0, nobody)
