@@ -429,8 +429,8 @@ def warn_before(
         elif estimator.shape is None:
             names = getattr(estimator, "feature_names_in_", None)
             warn_of_coordinates(entries, names, estimator.levels)
-        if measurement.name == "sums" and estimator.perturbation == "auto":
-            warn_of_sums(measurement.problem)
+        if estimator.perturbation == "auto":
+            warn_of_sums(measurement)
     if not is_one_of_many():
         LOGGER.info(
             "%s: rank %s, perturbation %r, at most %d sweeps",
@@ -508,8 +508,11 @@ def warn_of_averages(problem: Problem, consequence: str, advice: str) -> None:
     )
 
 
-def warn_of_sums(problem: Problem) -> None:
-    """Warn that "auto" took sums of entries; see `warn_of_averages`."""
+def warn_of_sums(measurement: Measurement) -> None:
+    """Warn if "auto" took sums of entries alone; see `warn_of_averages`."""
+    if measurement.name != "sums" or measurement.uses_features:
+        return
+    problem = measurement.problem
     consequence = "everybody gets the same ranking"
     if problem.entries.is_dense:  # A tensor may have no users.
         consequence = "every prediction adds up one number of each index"

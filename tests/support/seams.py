@@ -209,7 +209,9 @@ PLACES = {
     ),
     "tensor._leading_terms": "leading_terms leading_vectors LocalMatrix n_standing_out",
     "tensor._observations as tensor_observations": "places_of",
-    "tensor._priors": "BIAS_VARIANCE E_FOLDS INTERACTION_VARIANCE RESIDUAL_VARIANCE",
+    "tensor._priors": (
+        "BIAS_VARIANCE E_FOLDS INTERACTION_VARIANCE OWN_BIAS_VARIANCE RESIDUAL_VARIANCE"
+    ),
     "tensor._rows as tensor_rows": (
         "as_sums packed row_moments row_weighting solve_mode sums unpacked update_prior"
     ),
