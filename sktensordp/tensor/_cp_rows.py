@@ -20,6 +20,7 @@ from ._algebra import upper_triangle
 from ._cp import cp_columns, exact_rows
 from ._leading_terms import leading_terms, n_standing_out
 from ._likelihood import TableLikelihood
+from ._normal_equations import Pairs
 from ._observations import Observations
 from ._priors import BIAS_PRECISION
 from ._rows import (
@@ -309,9 +310,9 @@ def with_terms(
     ):
         free = columns[~fixed[mode]]
         one, other = (free[k] for k in upper_triangle(len(free)))
-        both, at = rows.packed_places(mode, one, other)
+        kept_pairs = Pairs.from_columns(rows.fixed[mode], one, other)
         covariances.append(np.zeros((len(own), len(one)), own.dtype))
-        covariances[mode][:, both] = covariance[:, at]
+        covariances[mode][:, kept_pairs.both] = covariance[:, kept_pairs.at]
         nothing = np.zeros((len(own), 1), own.dtype)
         means.append(np.append(own, nothing, axis=1)[:, columns])
         if new is not None:
