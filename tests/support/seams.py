@@ -103,6 +103,7 @@ PLACES = {
     "measure._products as measure_products": "",
     "measure._releases": "TOLERANCE",
     "measure._requests": "read_request",
+    "measure._selection as measure_selection": "",
     "measure._sums as measure_sums": "BELOW_ONE without_long",
     # mechanisms
     "mechanisms._base": "ReleasingTransformer",
