@@ -19,9 +19,10 @@ from ._algebra import upper_triangle
 from ._observations import Fibers, Observations
 
 # Largest number of columns that are summed at a time: by compiled loops, which gather a
-# row once for all of them; for fibers, where the rows of one table are summed; and by
-# SciPy, where more would not fit into the caches (three times slower at 1,400).
-_MOST_COMPILED, _MOST_FOR_FIBERS, _MOST_COLUMNS = 512, 128, 64
+# row once for all of them; for fibers, where the rows of one table are summed; of few
+# entries of a tensor; and of a matrix by SciPy, where more would not fit into the
+# caches (three times slower at 1,400).
+_MOST_COMPILED, _MOST_FOR_FIBERS, _MOST_GATHERED, _MOST_COLUMNS = 512, 128, 256, 64
 # Number of rows whose moments are computed at a time, so that the factors of products
 # stay in the caches.
 _ROWS = 512
@@ -197,7 +198,8 @@ def _column_plan(
     takes_squares = bool(np.count_nonzero(varies) + of_squares < len(one))
     if takes_squares:
         one, other = one[varies], other[varies]
-    width = _MOST_COMPILED if compiled else _MOST_COLUMNS
+    width = _MOST_COLUMNS if len(fixed) == 2 else _MOST_GATHERED
+    width = _MOST_COMPILED if compiled else width
     begins = range(0, max(len(one), 0 if takes_squares else 1), width)
     blocks = [slice(begin, begin + width) for begin in begins]
     a, b = order[one], order[other]

@@ -42,6 +42,8 @@ _MANY_ENTRIES, _MANY_IN_TENSOR = 100_000, 10_000
 _LONG_FIBER, _MOST_OF_FIBERS = 4, 2**23
 # Number of entries that are gathered at a time.
 _CHUNK = 2**14
+# Size of arrays that stay in the caches while the products of entries are gathered.
+_GATHERED = 2**15
 # Largest size of arrays in memory while entries are contracted with a core.
 _BLOCK = 2**21
 
@@ -377,14 +379,10 @@ class Observations:
         n, n_columns = len(values), table.shape[1]
         at = others[:, 0]
         if others.shape[1] > 1:
-            pairs = zip(first, others.T, strict=True)
-            gathered = (np.take(table, begin + at, axis=0) for begin, at in pairs)
-            table, at = reduce(np.multiply, gathered), np.arange(n, dtype=np.int32)
-        sums, shape = (
-            np.empty((len(starts) - 1, n_columns)),
-            (len(starts) - 1, len(table)),
-        )
-        n_plain = n_columns - n_values
+            table = _gathered_products(table, first, others)
+            at = np.arange(n, dtype=np.int32)
+        shape, n_plain = (len(starts) - 1, len(table)), n_columns - n_values
+        sums = np.empty((len(starts) - 1, n_columns))
         columns = slice(n_plain), slice(n_plain, None)
         for factors, some in zip((np.ones(n), values), columns, strict=True):
             if table[:, some].size:
@@ -774,6 +772,22 @@ def _fibers(
     ones = np.ones(n_fibers, values.dtype)
     entries = Observations.from_arrays(at, ones, indices, is_compiled=True)
     return Fibers(mode, matrix, entries, Latest())
+
+
+def _gathered_products(
+    table: NDArray[np.float64],
+    first: NDArray[np.integer],
+    others: NDArray[np.integer],
+) -> NDArray[np.float64]:
+    """For every entry, the product of its rows of a table; see `product_sums`."""
+    products = np.empty((len(others), table.shape[1]))
+    size = max(_GATHERED // max(table.shape[1], 1), 1)
+    for begin in range(0, len(others), size):
+        some = slice(begin, begin + size)
+        of_some = zip(first, others[some].T, strict=True)
+        gathered = (np.take(table, start + at, axis=0) for start, at in of_some)
+        products[some] = reduce(np.multiply, gathered)
+    return products
 
 
 def _outer(

@@ -202,7 +202,7 @@ PLACES = {
         "Fit started with_terms with_terms_that_stand_out"
     ),
     "tensor._leading_terms": "leading_terms leading_vectors LocalMatrix n_standing_out",
-    "tensor._normal_equations": "column_plan sums",
+    "tensor._normal_equations": "sums",
     "tensor._observations as tensor_observations": "places_of",
     "tensor._priors": "BIAS_VARIANCE E_FOLDS INTERACTION_VARIANCE RESIDUAL_VARIANCE",
     "tensor._rows as tensor_rows": (
