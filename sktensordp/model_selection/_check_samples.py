@@ -31,6 +31,8 @@ from ..ids import index_of, one_each
 from ..mechanisms import MatrixMechanism
 from ..mechanisms._base import ReleasingTransformer, is_domain_declared
 from ..mechanisms._samples import checked_tensor_shape
+from ..moments import MultilinearPCA
+from ..moments._means import FAR
 from ..privacy import gaussian_mu
 from ..privacy._protocol import privacy_tags, states_guarantee
 from ..privacy.budgets._open import OPEN
@@ -453,6 +455,14 @@ def _of_moments(estimator: Any, samples: NDArray[np.float64], look: _Look) -> No
         return
     bound, lengths = float(estimator.norm_bound), _lengths(samples)
     look.at_lengths(lengths, bound, "norm_bound")
+    if centers:
+        length = float(np.linalg.norm(mean)) / bound
+        look.found["length of the mean, over norm_bound"] = length
+        if length > (1 if isinstance(estimator, MultilinearPCA) else FAR):
+            look.mistakes.append(
+                f"The mean of the samples is {_text(length)} times as long as "
+                f"norm_bound, which is too far for `center`. Pass a public offset."
+            )
     if not math.isfinite(estimator.epsilon):
         return
     total = float(np.sum(np.square(np.minimum(lengths / bound, 1.0))))

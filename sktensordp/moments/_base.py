@@ -72,6 +72,7 @@ from ._requests import SampleTerms
 from ._samples import OfParties, Samples, read_first
 from ._spectrum import Spectrum
 from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
+from ._units import Units, written
 
 # Most numbers that a fit releases, if its plan does not know the shape of samples:
 # those of modes of 4,000 rows.
@@ -160,6 +161,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     epsilon: float
     delta: float
     norm_bound: float | None
+    offset: Any
+    scale: Any
+    center: bool
     tensor_shape: Any
     privacy_guarantee_: PrivacyGuarantee
     sample_shape_: tuple[int, ...]
@@ -174,6 +178,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "norm_bound": [Interval(Real, *_NORMS, closed="both"), None],
+        "offset": [Real, "array-like", None],
+        "scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
+        "center": ["boolean"],
         "tensor_shape": ["array-like", None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
@@ -262,7 +269,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         self._ranks(shape)
         n_cells = math.prod(shape)
-        self._prepared(np.empty((0, n_cells)), shape)
+        self._units(shape)  # refuses some
         modes = sum(n * (n + 1) // 2 for n in shape)
         core = min(n_cells, LARGEST_CORE) + n_further
         total = modes + max(modes, core * (core + 1) // 2) + n_cells * self._n_means
@@ -408,11 +415,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """Largest number of releases of a mean."""
         raise NotImplementedError
 
-    def _prepared(
-        self, rows: NDArray[np.floating], shape: tuple[int, ...]
-    ) -> NDArray[np.floating]:
-        """Samples in public units, each by itself; refuses units of another shape."""
-        return rows
+    def _units(self, shape: tuple[int, ...]) -> Units:
+        """Public units of the cells; refuses those of another shape."""
+        return Units.of(self.offset, self.scale, shape)
 
     def _is_declared(self) -> bool:
         """Whether everything that a fit needs beside sums is declared."""
@@ -441,7 +446,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
         def rows_of(batch: Any) -> tuple[Any, Any]:
             rows, _ = self._rows(samples_of(batch), shape)
-            return self._prepared(rows, shape), further_of(rows, batch)
+            return self._units(shape)(rows), further_of(rows, batch)
 
         first, batches, is_read_once = read_first(batches)
         _, shape = self._rows(samples_of(first))
@@ -521,6 +526,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             "epsilon": float(self.epsilon),
             "delta": float(self.delta),
             "norm_bound": bound,
+            "offset": written(self.offset),
+            "scale": written(self.scale),
             "center": bool(self.center),
             "tensor_shape": shape,
             **of_targets,
@@ -556,7 +563,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         self._shape_of(array)
         rows = array.reshape(len(array), math.prod(shape))
         further = self._further_of(rows, y)
-        samples = Samples([(self._prepared(rows, shape), further)])
+        samples = Samples([(self._units(shape)(rows), further)])
         samples.check()
         return samples
 

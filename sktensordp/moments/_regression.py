@@ -46,7 +46,6 @@ from ._samples import Samples
 from ._spectrum import Spectrum, best_ranks, ranks_above, shares_of_modes
 from ._sums import (
     DIAGONAL_NOISE,
-    LARGEST_CELL,
     LARGEST_CORE,
     Question,
     projected,
@@ -100,9 +99,6 @@ class _Regression(MomentsEstimator):
     _cells: NDArray[np.float64]
     _intercepts: NDArray[np.float64]
 
-    center: bool
-    offset: Any
-    scale: Any
     mean_: NDArray[np.float64]
     _declares: str
     _constant = 0.0
@@ -112,9 +108,6 @@ class _Regression(MomentsEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MomentsEstimator._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "offset": [Real, "array-like", None],
-        "scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
-        "center": ["boolean"],
     }
 
     _statement = (
@@ -141,39 +134,6 @@ class _Regression(MomentsEstimator):
             f"{type(self).__name__} protects targets together with their samples: "
             f"splits must not depend on them.",
         ]
-
-    # --- what is public about samples -------------------------------------------------
-
-    def _units(
-        self, shape: tuple[int, ...]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Public offset and scale of every cell."""
-        found = []
-        for name, neutral in (("offset", 0.0), ("scale", 1.0)):
-            given = getattr(self, name)
-            try:
-                cells = np.asarray(neutral if given is None else given, dtype=float)
-                cells = np.broadcast_to(cells, shape).reshape(-1)
-            except (TypeError, ValueError):
-                cells = np.full(1, math.nan)
-            if not np.all(np.isfinite(cells)) or (name == "scale" and cells.min() <= 0):
-                kind = "finite" if name == "offset" else "finite and positive"
-                raise ValueError(
-                    f"{name} must be {kind}: a number, or an array that broadcasts to "
-                    f"the shape {shape} of a sample."
-                )
-            found.append(cells)
-        return found[0], found[1]
-
-    def _prepared(
-        self, rows: NDArray[np.floating], shape: tuple[int, ...]
-    ) -> NDArray[np.floating]:
-        if self.offset is None and self.scale is None:
-            return rows
-        offset, scale = self._units(shape)
-        with np.errstate(over="ignore"):
-            cells = (rows.astype(float) - offset) / scale
-        return np.clip(cells, -LARGEST_CELL, LARGEST_CELL, out=cells)
 
     # --- what is public about targets -------------------------------------------------
 
@@ -247,7 +207,7 @@ class _Regression(MomentsEstimator):
         rows, shape = self._rows(X)
         targets = self._checked_targets(rows, y)
         target_domain, declared = self._target_domain(targets)
-        rows = self._prepared(rows, shape)
+        rows = self._units(shape)(rows)
         samples = Samples([(rows, self._further(targets, target_domain))])
         return self._fit_to(samples, shape, target_domain, declared=declared)
 
@@ -306,13 +266,8 @@ class _Regression(MomentsEstimator):
             raise ValueError(
                 f"Pass {self._declares}: all parties must know it beforehand."
             )
-        # The fit refuses what is no array of numbers.
-        units = {
-            name: None if given is None else np.asarray(given, dtype=object).tolist()
-            for name, given in (("offset", self.offset), ("scale", self.scale))
-        }
         labels = [repr(one) for one in np.asarray(target_domain).tolist()]
-        return {self._declares: labels, **units}
+        return {self._declares: labels}
 
     @property
     def _length_of_further(self) -> float:  # type: ignore[override]
@@ -347,8 +302,8 @@ class _Regression(MomentsEstimator):
         self, releases: SampleReleases, question: Question
     ) -> tuple[dict[str, Any], str]:
         shape, left, said = question.shape, 1.0, ""
-        offset, scale = self._units(shape)
-        mean = np.zeros(len(offset))
+        units = self._units(shape)
+        mean = np.zeros(math.prod(shape))
         if self.center:
             left -= MEAN_SHARE
             mean, error = released_mean(releases, question, MEAN_SHARE)
@@ -383,8 +338,8 @@ class _Regression(MomentsEstimator):
         sides = tuple(factor.shape[1] for factor in factors)
         cells = projected(weights.T, sides, [factor.T for factor in factors])
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = offset + scale * mean
-            cells /= scale
+            mean = units.outside(mean)
+            cells /= units.scale
             intercepts = intercepts - cells @ mean
         fitted = {
             "components_": factors,
@@ -456,7 +411,7 @@ class _Regression(MomentsEstimator):
         rows, shape = self._rows(X)
         targets, target_domain = self._checked_targets(rows, y), self._declared()
         fixed = None if self.alpha == "auto" else float(self.alpha)
-        samples = self._prepared(rows, shape), self._further(targets, target_domain)
+        samples = self._units(shape)(rows), self._further(targets, target_domain)
         n_people, bound = n_users or len(rows), float(self.norm_bound or 0)
         self.__dict__.update(self._facts(target_domain))
         found: dict[float, float] = {}

@@ -20,6 +20,7 @@ from ..measure import PartySums, SharedNoise
 from ..measure import contribute as contributed
 from ..mechanisms._chunks import checked_rows
 from ._sums import CAPACITY, Chunk, Question
+from ._units import Units
 
 # Chunks of Dask that are added up in one task.
 _ADDED = 16
@@ -119,18 +120,20 @@ class LazySamples(Samples):
     Parameters
     ----------
     samples : dask.array.Array of shape (n_samples, ...)
+    units : Units
+        In which workers fit them.
     name : str
         Name of the estimator, for messages.
     """
 
-    def __init__(self, samples: Any, name: str) -> None:
+    def __init__(self, samples: Any, units: Units, name: str) -> None:
         whole = samples.rechunk(dict.fromkeys(range(1, samples.ndim), -1))
         super().__init__(whole.to_delayed().ravel().tolist())
-        self._name = name
+        self._units, self._name = units, name
 
     def _asked(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        task = _delayed(_of_chunk)
-        return [task(chunk, self._name, function, *arguments) for chunk in self._chunks]
+        task, known = _delayed(_of_chunk), (self._units, self._name, function)
+        return [task(chunk, *known, *arguments) for chunk in self._chunks]
 
     def check(self) -> None:
         """Refuse malformed samples, and count them."""
@@ -192,10 +195,10 @@ def _delayed(function: Callable[..., Any]) -> Any:
 
 
 def _of_chunk(
-    chunk: Any, name: str, function: Callable[..., Any], *arguments: Any
+    chunk: Any, units: Units, name: str, function: Callable[..., Any], *arguments: Any
 ) -> Any:
     """What a function returns of a chunk of samples."""
-    return function(checked_rows(chunk, name), *arguments)
+    return function(units(checked_rows(chunk, name)), *arguments)
 
 
 def _contributed(rows: NDArray[np.floating], question: Question) -> Any:
