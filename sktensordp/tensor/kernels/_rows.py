@@ -12,6 +12,42 @@ from ._stacks import STACK, factorise, invert, solve
 
 
 @compiled
+def moments(
+    means: NDArray[np.float64],
+    covariances: NDArray[np.floating],
+    one: NDArray[np.integer],
+    other: NDArray[np.integer],
+    both: NDArray[np.integer],
+    at: NDArray[np.integer],
+    kept: NDArray[np.integer],
+    table: NDArray[np.float64],
+) -> None:
+    """Second moments of pairs of columns of rows and, after them, means.
+
+    Parameters
+    ----------
+    means : ndarray of shape (n_rows, n_columns), float64
+    covariances : ndarray of shape (n_rows, P)
+    one, other : ndarray of shape (n_pairs,), int
+        The columns of every pair.
+    both, at : ndarray of shape (n_free_pairs,), int
+        The pairs that have a covariance, and where it is.
+    kept : ndarray of shape (n_kept,), int
+        The columns whose means follow.
+    table : ndarray of shape (n_rows, n_pairs + n_kept), float64
+        Written.
+    """
+    n_pairs = one.size
+    for r in range(len(means)):
+        for p in range(n_pairs):
+            table[r, p] = means[r, one[p]] * means[r, other[p]]
+        for p in range(both.size):
+            table[r, both[p]] += covariances[r, at[p]]
+        for p in range(kept.size):
+            table[r, n_pairs + p] = means[r, kept[p]]
+
+
+@compiled
 def product_sums(
     starts: NDArray[np.integer],
     others: NDArray[np.integer],
