@@ -54,7 +54,7 @@ from ._synthetic import Request, sample_entries
 from ._values import plan_entry_randomizer
 from .measurements._choice import (
     choose_measurement,
-    error_by_epsilon,
+    expected_by_epsilon,
     planned_guarantee,
 )
 from .measurements._measurement import Measurement
@@ -972,5 +972,17 @@ or list of these and None, default=None
         It reads the coordinates `X` or, if a unit is protected, only their number. It
         does not read `y`.
         """
-        error = error_by_epsilon(self, X, n_users)
-        return "expected RMSE, in units of the values", error
+        expected = expected_by_epsilon(self, X, n_users)
+        what = "expected RMSE, in units of the values"
+        return what, lambda epsilon: expected(epsilon).error
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def __expected_perturbation__(
+        self, X: ArrayLike, n_users: int | None = None
+    ) -> Callable[[float], tuple[str, bool]]:
+        """The perturbation that a fit is expected to take, by epsilon.
+
+        Beside it stands whether averages alone are learned.
+        """
+        expected = expected_by_epsilon(self, X, n_users)
+        return lambda epsilon: expected(epsilon)[1:]

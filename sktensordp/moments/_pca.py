@@ -73,9 +73,10 @@ class MultilinearPCA(
     norm_bound : float, default=None
         Public bound on the Euclidean norm of a sample, and with `center` also of a
         sample less the mean. Longer samples are scaled down to it. The noise grows with
-        its square, so a typical norm is better than the largest one. If None, it is
-        read off the data with a `PrivacyLeakWarning`, and no finite epsilon holds;
-        without noise, samples are not clipped then.
+        its square, so a typical norm is better than the largest one. If None, the fit
+        finds about the median norm inside epsilon, with
+        min(120 / n_samples, epsilon / 10) of it, and refuses fewer than 500 / epsilon
+        samples. Without noise, samples are not clipped then.
     offset, scale : float or array-like, default=None
         Public units: a sample is fitted less `offset` and divided by `scale`, and
         `norm_bound` is of what is left. A number, or an array that broadcasts to a
@@ -113,6 +114,8 @@ class MultilinearPCA(
     mean_ : ndarray of the shape of a sample
         What samples are projected less of: the released mean with `center`, or else
         `offset`.
+    norm_bound_ : float
+        The norm bound, declared or found; infinite if samples are not clipped.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int

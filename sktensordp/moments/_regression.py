@@ -29,7 +29,9 @@ from .._validation import (
     malformed,
     r2_of_any_size,
     range_of,
+    warn,
 )
+from ..exceptions import PrivacyLeakWarning
 from ..ids import (
     are_equal,
     declared_labels,
@@ -152,7 +154,7 @@ class _Regression(MomentsEstimator):
         raise NotImplementedError
 
     def _is_declared(self) -> bool:
-        return super()._is_declared() and getattr(self, self._declares) is not None
+        return getattr(self, self._declares) is not None
 
     def _target_domain(self, targets: NDArray[Any] | None) -> tuple[Any, bool]:
         """What is public about targets, and whether no target decided it."""
@@ -162,7 +164,11 @@ class _Regression(MomentsEstimator):
         if targets is None:
             raise ValueError(f"Pass {name}: batches are read one by one.")
         if math.isfinite(self.epsilon):
-            self._warn_of(name, "targets")
+            warn(
+                f"{name} is not declared, so it is read off the private targets, and "
+                f"no finite epsilon holds. Pass {name}.",
+                PrivacyLeakWarning,
+            )
         return self._read_off(targets), math.isinf(self.epsilon)
 
     def _checked_targets(self, X: Any, y: Any) -> NDArray[Any]:
@@ -402,7 +408,7 @@ class _Regression(MomentsEstimator):
         self, X: Any, y: Any = None, n_users: int | None = None
     ) -> tuple[str, Callable[[float], float]]:
         """The error of a rehearsal; `X` and `y` are read without protection."""
-        if not self._is_declared():
+        if self.norm_bound is None or not self._is_declared():
             raise ValueError(
                 f"The expected error needs norm_bound and {self._declares}. Pass them."
             )
@@ -653,8 +659,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
         Budget of a sample and its target.
     norm_bound : float, default=None
         Public bound on the Euclidean norm of a sample; longer samples are scaled down
-        to it. If None, it is read off the data with a `PrivacyLeakWarning`, and no
-        finite epsilon holds; without noise, samples are not clipped then.
+        to it. If None, the fit finds about the median norm inside epsilon, with
+        min(120 / n_samples, epsilon / 10) of it, and refuses fewer than 500 / epsilon
+        samples. Without noise, samples are not clipped then.
     target_bounds : tuple of (low, high), default=None
         Public range of the targets; targets outside of it are moved to its ends. If
         None, it is read off the data with a `PrivacyLeakWarning`, and no finite epsilon
@@ -668,7 +675,8 @@ class MultilinearRidge(RegressorMixin, _Regression):
     center : bool, default=False
         Whether to release a noisy mean with a tenth of the budget, in up to three
         steps, and fit samples less that mean. Then `norm_bound` bounds samples less
-        their mean, which may be up to 100 times as long.
+        their mean, which may be up to 100 times as long. Declare it: what a fit finds
+        is the norm of samples with their mean.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -690,6 +698,8 @@ class MultilinearRidge(RegressorMixin, _Regression):
     mean_ : ndarray of the shape of a sample
         What samples are fitted less of: the released mean with `center`, or else
         `offset`.
+    norm_bound_ : float
+        The norm bound, declared or found; infinite if samples are not clipped.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int
@@ -883,8 +893,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         Budget of a sample and its target.
     norm_bound : float, default=None
         Public bound on the Euclidean norm of a sample; longer samples are scaled down
-        to it. If None, it is read off the data with a `PrivacyLeakWarning`, and no
-        finite epsilon holds; without noise, samples are not clipped then.
+        to it. If None, the fit finds about the median norm inside epsilon, with
+        min(120 / n_samples, epsilon / 10) of it, and refuses fewer than 500 / epsilon
+        samples. Without noise, samples are not clipped then.
     classes : array-like of shape (n_classes,), default=None
         Public, of one kind, all different. A sample with another label, of whatever
         type, counts as one without a label. If None, they are read off the data with a
@@ -898,7 +909,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     center : bool, default=False
         Whether to release a noisy mean with a tenth of the budget, in up to three
         steps, and fit samples less that mean. Then `norm_bound` bounds samples less
-        their mean, which may be up to 100 times as long.
+        their mean, which may be up to 100 times as long. Declare it: what a fit finds
+        is the norm of samples with their mean.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -919,6 +931,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     mean_ : ndarray of the shape of a sample
         What samples are fitted less of: the released mean with `center`, or else
         `offset`.
+    norm_bound_ : float
+        The norm bound, declared or found; infinite if samples are not clipped.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int

@@ -114,6 +114,23 @@ class ForeseeableEstimator(Protocol):
         """
 
 
+class ChoosingEstimator(ForeseeableEstimator, Protocol):
+    """An estimator whose fit takes one of several perturbations."""
+
+    def __expected_perturbation__(
+        self, X: ArrayLike, n_users: int | None = None
+    ) -> Callable[[float], tuple[str, bool]]:
+        """The perturbation that a fit is expected to take, as a function of epsilon.
+
+        Beside it stands whether averages alone are learned. See `ForeseeableEstimator`.
+        """
+
+
+def foresees_perturbation(obj: object) -> TypeGuard[ChoosingEstimator]:
+    """Whether the perturbation of a fit can be foreseen."""
+    return hasattr(type(obj), "__expected_perturbation__")
+
+
 def states_guarantee(obj: object) -> TypeGuard[PrivateEstimator]:
     """Whether the class of an object states what it releases."""
     return hasattr(type(obj), "__privacy_plan__")

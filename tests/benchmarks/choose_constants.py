@@ -19,6 +19,7 @@ import argparse
 import importlib
 import math
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -40,6 +41,7 @@ from sktensordp.completion import (
 )
 from sktensordp.datasets import make_choices, make_low_rank_tensor, make_ratings
 from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.exceptions import AveragesOnlyWarning
 from sktensordp.model_selection import ItemHoldout
 from sktensordp.moments import MultilinearPCA, MultilinearRidge
 from tests.benchmarks.bench_published import domain
@@ -179,6 +181,15 @@ def of_components(data, options, split):
     return math.log(1 - model.fit(data.X[train]).score(data.X[test]))
 
 
+def of_found_norms(data, options, split):
+    """Of samples of many lengths."""
+    lengths = np.exp(np.random.default_rng(SEED).normal(0, 0.5, len(data.X)))
+    X = data.X * lengths.reshape(-1, *[1] * (data.X.ndim - 1))
+    train, test = np.split(X, [len(X) * 3 // 4])
+    model = MultilinearPCA(**options, random_state=split)
+    return math.log(1 - model.fit(train).score(test))
+
+
 def of_targets(data, options, split):
     order = np.random.default_rng(SEED + split).permutation(len(data.X))
     train, test = np.split(order, [len(order) * 3 // 4])
@@ -241,6 +252,7 @@ RELEASES = Fits(ALL, of_ratings, [*OF_SUMS, *OF_STATISTICS])
 ANY = Fits(FEWER, of_ratings, [*OF_VALUES, *OF_SUMS])
 AUTO = Fits(FEWER, of_ratings, OF_AUTO)
 USERS = Fits(FEWER, of_ratings, [*OF_USERS["sums"], *OF_USERS["statistics"]])
+AUTO_OF_USERS = Fits(FEWER, of_ratings, settings([1.0, 4.0, 16.0], unit=0, delta=1e-5))
 ITEMS_OF_USERS = Fits(FEWER, of_ratings, OF_USERS["sums"])
 FACTORS_OF_USERS = Fits(FEWER, of_ratings, OF_USERS["statistics"])
 CHOSEN = Fits(("choices",), of_choices, settings([1.0, 4.0, 16.0], delta=1e-6))
@@ -253,6 +265,11 @@ CENTRED = Fits(
     ("samples",),
     of_components,
     settings([0.5, 2.0, 8.0], delta=1e-6, n_components=12, center=True),
+)
+FOUND = Fits(
+    ("samples",),
+    of_found_norms,
+    settings([3.0, 8.0], delta=1e-6, n_components=12),
 )
 TARGETS = Fits(("samples",), of_targets, settings([0.5, 2.0, 8.0], delta=1e-6))
 CODES = Fits(("features",), of_codes, settings([1.0, 10.0]))
@@ -311,9 +328,27 @@ CONSTANTS = [
             ((0.01, 0.03), (0.04, 0.04)),
             AUTO,
         ),
+        (
+            "completion.measurements.units._first",
+            "_UNKNOWN",
+            (0.0, 0.3, 0.6, 1.0),
+            USERS,
+        ),
+        (
+            "completion.measurements.units._first",
+            "_EVENED",
+            (0.0, 0.06, 0.24),
+            ITEMS_OF_USERS,
+        ),
         ("completion.measurements.units._rounds", "BOUND", (0.5, 1.0), USERS),
         ("completion.measurements.units._rounds", "_DRIFT", (0.01, 0.1), USERS),
         ("completion.measurements.units._rounds", "_OF_TOTALS", (0.02, 0.1), USERS),
+        (
+            "completion.measurements.units._expected",
+            "_LEAST_GAIN",
+            (0.0, 0.005, 0.02, 0.04),
+            AUTO_OF_USERS,
+        ),
         (
             "completion.measurements.units._rounds",
             "_NEW_RESIDUALS",
@@ -353,6 +388,8 @@ CONSTANTS = [
         ("moments._spectrum", "_AS_GOOD", (0.0, 0.01), COMPONENTS),
         ("moments._pca", "_FIRST_SHARE", (0.25, 0.75), COMPONENTS),
         ("moments._pca", "_MEAN_SHARE", (0.05, 0.15, 0.25), CENTRED),
+        ("moments._norm", "_NEEDED", (60.0, 240.0), FOUND),
+        ("moments._norm", "_MOST", (0.05, 0.2), FOUND),
         ("moments._regression", "_MODES_SHARE", (0.1, 0.4), TARGETS),
         ("encoding._training", "_PENALTY", (1e-3, 1e-2), CODES),
         ("encoding._training", "_SMOOTHING", (0.1, 0.6), CODES),
@@ -383,6 +420,7 @@ def main():
     parser.add_argument("--only", nargs="*", metavar="NAME", help="these constants")
     parser.add_argument("--splits", type=int, default=1)
     arguments = parser.parse_args()
+    warnings.simplefilter("ignore", AveragesOnlyWarning)
     sets = [*chain.from_iterable(map(of_file, arguments.data)), *others()]
 
     @cache
