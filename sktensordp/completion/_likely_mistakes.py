@@ -261,9 +261,10 @@ def warn_of_many_modes(n_modes: int) -> None:
     """Warn if a table has so many columns that it looks like a wide table of values."""
     if n_modes > 8:
         warn(
-            f"X has {n_modes} columns, and each becomes a mode of the tensor. If X is "
-            f"a wide table of values, with a row for each user, pass it as floats, "
-            f"with NaN where nothing was observed and without y."
+            f"X has {n_modes} columns, and each becomes a mode of the tensor, so X is "
+            f"probably a table of features, not of coordinates. If it is a wide table "
+            f"of values, with a row for each user, pass it as floats, with NaN where "
+            f"nothing was observed and without y."
         )
 
 
