@@ -84,7 +84,12 @@ def search_epsilon(n_samples: int, epsilon: float, name: str) -> float:
             f"Pass a typical norm of a sample, from public knowledge, such as "
             f"{name}(norm_bound=1.0)."
         )
-    return min(_NEEDED / n_samples, _MOST * epsilon)
+    return min(_NEEDED / n_samples, most_of(epsilon))
+
+
+def most_of(epsilon: float) -> float:
+    """Largest epsilon of a search in any number of samples."""
+    return _MOST * epsilon
 
 
 def found_bound(

@@ -30,6 +30,9 @@ class PrivacyTags:
         Whether the fitted estimator tells which ids occur in the data.
     conditions : tuple of str, default=()
         Conditions that the guarantees of earlier releases have acquired since.
+    notes : tuple of str, default=()
+        Sentences for a report of what was released: where a guarantee may be looser
+        than need be, and what to do.
 
     Notes
     -----
@@ -46,6 +49,7 @@ class PrivacyTags:
     learns_from: Literal["", "X", "Xy"] = ""
     publishes_ids: bool = False
     conditions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class PrivateEstimator(Protocol):

@@ -235,6 +235,10 @@ OF_FACTORS = settings(
 )
 OF_OWN = settings([1.0], perturbation="statistics", personal=True)
 OF_AUTO = [*settings([1.0, 3.0]), *settings([1.0, 3.0], personal=True)]
+# Without a declared domain; the smallest set is too small for a lower epsilon.
+OF_FOUND = settings(
+    [0.3, 1.0, 4.0], perturbation="sums", levels=None, value_bounds=None
+)
 OF_USERS = {
     name: settings([4.0], perturbation=name, unit=0, delta=1e-5)
     for name in ("sums", "statistics")
@@ -250,6 +254,7 @@ FACTORS = Fits(("tensor", "larger tensor", "made ratings"), of_ratings, OF_FACTO
 OWN = Fits(ALL, of_ratings, OF_OWN)
 RELEASES = Fits(ALL, of_ratings, [*OF_SUMS, *OF_STATISTICS])
 ANY = Fits(FEWER, of_ratings, [*OF_VALUES, *OF_SUMS])
+FOUND = Fits(FEWER, of_ratings, OF_FOUND)
 AUTO = Fits(FEWER, of_ratings, OF_AUTO)
 USERS = Fits(FEWER, of_ratings, [*OF_USERS["sums"], *OF_USERS["statistics"]])
 AUTO_OF_USERS = Fits(FEWER, of_ratings, settings([1.0, 4.0, 16.0], unit=0, delta=1e-5))
@@ -339,6 +344,21 @@ CONSTANTS = [
             "_EVENED",
             (0.0, 0.06, 0.24),
             ITEMS_OF_USERS,
+        ),
+        ("completion._scales", "_PRICE_OF_WIDTH", (5, 20), FOUND),
+        ("completion._scales", "_PRICE_OF_LEVELS", (10, 40), FOUND),
+        ("completion._scales", "_PRICE_OF_NONE", (500, 900), FOUND),
+        (
+            "completion.measurements._found_scale",
+            "_SPENT_ON_ALL",
+            (150, 300, 1200),
+            FOUND,
+        ),
+        (
+            "completion.measurements._found_scale",
+            "MOST_SPENT",
+            (0.05, 0.2),
+            FOUND,
         ),
         ("completion.measurements.units._rounds", "BOUND", (0.5, 1.0), USERS),
         ("completion.measurements.units._rounds", "_DRIFT", (0.01, 0.1), USERS),

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,13 +13,15 @@ from ..._validation import check_coordinates, shape_of
 from ...measure import SharedNoise, planned_event
 from ...privacy import PrivacyGuarantee
 from .._checks import check_input
-from .._domain import Domain
+from .._domain import TO_BE_FOUND, Domain
 from .._entries import Entries, extent
 from .._own_rows import with_own_answers
 from .._problem import Problem, declared_shape, domain_of, unit_of
 from .._sources import CompletionParameters
 from .._values import entry_guarantee, guarantee_without_noise, plan_entry_randomizer
+from ._checked_scale import CheckedScale, without_check
 from ._expectation import Expectation, Expected, Variances, n_features_of
+from ._found_scale import FoundScale, guarantee_of_any_scale
 from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
 from ._measurement import Measurement
@@ -67,6 +71,16 @@ def choose_measurement(
     """
     if unit is not None:
         return UnitPerturbation(problem, unit, perturbation, shared_noise)
+    if problem.domain is TO_BE_FOUND:
+        return FoundScale(
+            problem,
+            choose=partial(choose_measurement, perturbation=perturbation, unit=None),
+            eligible=partial(_eligible, perturbation=perturbation),
+            name=perturbation,
+        )
+    if problem.checks_scale:
+        rest = choose_measurement(without_check(problem), perturbation, unit=None)
+        return CheckedScale(problem, rest)
     eligible = _eligible(problem, perturbation)
     measurement = eligible[0]
     if len(eligible) > 1:
@@ -171,7 +185,9 @@ def expected_by_epsilon(
     name, variance = estimator.perturbation, _declared_variance(problem.domain)
 
     def at(epsilon: float) -> Expected:
-        return expected(replace(problem, epsilon=float(epsilon)), name, variance)
+        planned = replace(problem, epsilon=float(epsilon))
+        planned = without_check(planned) if planned.checks_scale else planned
+        return expected(planned, name, variance)
 
     return at
 
@@ -211,8 +227,9 @@ def _declared_variance(domain: Domain) -> float | None:
 
 def planned_guarantee(completion: CompletionParameters) -> PrivacyGuarantee:
     """Guarantee of any fit with these parameters, before any data are seen."""
-    from ...privacy.accounting._events import PureDpEvent
+    from ...privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
+    event: Any
     domain, unit = domain_of(completion), unit_of(completion)
     epsilon, delta = float(completion.epsilon), float(completion.delta)
     perturbation = completion.perturbation
@@ -231,11 +248,15 @@ def planned_guarantee(completion: CompletionParameters) -> PrivacyGuarantee:
         )
     if math.isinf(epsilon):
         return guarantee_without_noise()
-    if perturbation == "input":
+    if domain is TO_BE_FOUND:
+        guarantee = guarantee_of_any_scale(perturbation, epsilon, delta)
+    elif perturbation == "input" and not completion.check_scale:
         guarantee = plan_entry_randomizer(epsilon, domain).guarantee
     else:
         event, stated = PureDpEvent(epsilon), 0.0
-        if perturbation == "gradient":
+        if perturbation == "gradient" and completion.check_scale:
+            event, stated = RevealingDpEvent(delta, event), delta
+        elif perturbation == "gradient":
             event, stated = GradientPerturbation.planned_event(epsilon, delta), delta
         guarantee = entry_guarantee(
             event,
