@@ -331,6 +331,7 @@ ENTRIES = {
     ),
     "sums, tiny": of_entries(CP, "sums", (4, 3), 0.99, bounds=(0.0, 1e-50)),
     "sums, huge": of_entries(CP, "sums", (4, 3), 0.99, bounds=(-1e50, 1e50)),
+    "sums, checked scale": of_entries(CP, "sums", (50, 25), 0.99, check_scale=True),
     "statistics": of_entries(CP, "statistics", (4, 3), 0.5),
     "statistics, Tucker": of_entries(TUCKER, "statistics", (3, 2, 2), 0.5),
     "output": of_entries(CP, "output", (4, 3), 0.5, biases=False),
