@@ -134,9 +134,10 @@ def expected_of_entries(
     eligible = _eligible(problem, perturbation)
     errors = [each.expected_error(expectation) for each in eligible]
     least = min(errors)
-    name = eligible[errors.index(least)].name
+    taken = eligible[errors.index(least)]
     error = problem.domain.scale * math.sqrt(least + variances.residual)
-    return Expected(error, name, name == "sums")
+    only_averages = taken.name == "sums" and not taken.uses_features
+    return Expected(error, taken.name, only_averages)
 
 
 def expected_by_epsilon(
