@@ -114,16 +114,21 @@ def completion(epsilon, rank=options.rank, **params):
 
 
 def held_out_errors(model):
-    """Return the RMSE of the held-out ratings in every split."""
-    errors = []
+    """Return the RMSE of held-out ratings in every split: of all, and of rated items.
+
+    The latter have ratings that are not held out.
+    """
+    errors, on_rated_items = [], []
     for test in tests:
         with warnings.catch_warnings():
             # The table shows what averages alone reach at small epsilons.
             warnings.simplefilter("ignore", AveragesOnlyWarning)
             model.fit(X[~test], y[~test])
-        predicted = model.predict(X[test])
-        errors.append(root_mean_squared_error(y[test], predicted.clip(low, high)))
-    return errors
+        predicted = model.predict(X[test]).clip(low, high)
+        errors.append(root_mean_squared_error(y[test], predicted))
+        rated = np.isin(X[test, 1], X[~test, 1])
+        on_rated_items.append(root_mean_squared_error(y[test][rated], predicted[rated]))
+    return errors, on_rated_items
 
 
 bounds = {"value_bounds": (low, high)}
@@ -137,7 +142,7 @@ print(f"RMSE of held-out ratings, mean of {options.splits} random 90/10 split(s)
 print("without privacy")
 references, scores = {}, {}
 for name, model in models.items():
-    scores[name, "inf"] = held_out_errors(model)
+    scores[name, "inf"], _ = held_out_errors(model)
     references[f"{name}, no noise"] = error = np.mean(scores[name, "inf"])
     print(f"{name:24}{error:15.3f}")
 
@@ -161,6 +166,9 @@ for name, model in models.items():
 # ``personal=True``: the model answers each user from that user's raw ratings and what
 # it released about the items. Show such answers to that user only; all that others see
 # is as private as before.
+#
+# *auto, rated* is the error of "auto" on items that have ratings in the fit; of others
+# nothing is known.
 
 private = {
     "Laplace noise": {"perturbation": "input", **bounds},
@@ -175,18 +183,20 @@ if features is not None:
     private = {
         "auto, features": genres, "own, features": {"personal": True} | genres,
     } | private  # fmt: skip
-errors = {name: [] for name in private}
+errors = {name: [] for name in [*private, "auto, rated"]}
 guarantees = {}
-names = "".join(f"{name:>15}" for name in private)
+names = "".join(f"{name:>15}" for name in errors)
 print(f"\n{'epsilon of one rating':24}{names}   auto takes")
 for epsilon in options.epsilons:
     row = f"{epsilon:<24g}"
     for name, params in private.items():
         model = completion(epsilon, **params)
-        errors[name].append(held_out_errors(model))
-        row += f"{np.mean(errors[name][-1]):15.3f}"
+        found, on_rated_items = held_out_errors(model)
+        errors[name].append(found)
+        row += f"{np.mean(found):15.3f}"
         guarantees[name] = model[-1].privacy_guarantee_
-    print(f"{row}   {model[-1].perturbation_}")
+    errors["auto, rated"].append(on_rated_items)  # the last model is that of "auto"
+    print(f"{row}{np.mean(on_rated_items):15.3f}   {model[-1].perturbation_}")
 # sphinx_gallery_start_ignore
 if options.table is not None:
     for name, found in errors.items():
@@ -214,7 +224,7 @@ curves = {
         np.std(found, axis=1) if options.splits > 1 else None,
     )
     for name, found in errors.items()
-    if name != "statistics"
+    if name not in ("statistics", "auto, rated")
 }
 shown = ["CP, biases and pattern, no noise", "biases, no noise"]
 figure, axes = plt.subplots(figsize=(6.4, 5.6), layout="constrained")
