@@ -16,7 +16,6 @@ from sktensordp.datasets import make_low_rank_tensor, make_ratings
 from tests.support.callbacks import ProgressBar, Silent, needs_callbacks
 from tests.support.points import POINTS
 from tests.support.refusing import refused
-from tests.support.replaying import recorded
 from tests.support.tensors import dense_of, error_on
 
 pytestmark = pytest.mark.thorough
@@ -319,15 +318,6 @@ def test_values_are_moved_to_the_scale_and_predictions_to_the_bounds():
     assert_allclose(rounded.predict(DATA[2]), shifted.predict(DATA[2]))
     predicted = fitted(epsilon=0.1).predict(DATA[2])
     assert 0.5 <= predicted.min() < predicted.max() <= 5
-
-
-def test_levels_of_a_tiny_scale_are_not_taken_for_even():
-    levels = 1e-10 * np.arange(40) ** 2
-    with recorded() as found:
-        fitted(rank=0, levels=levels, epsilon=150.0, max_iter=1)
-    (lattice,) = found.lattices
-    index = (levels - lattice.low) / lattice.step
-    assert np.max(np.abs(index - np.rint(index))) * lattice.step < 1e-3 * levels[1]
 
 
 def test_partial_fit_of_a_tucker():

@@ -81,6 +81,14 @@ def test_many_even_levels_use_their_own_step():
     np.testing.assert_allclose(offsets, np.rint(offsets), atol=1e-6)
 
 
+def test_levels_of_a_tiny_scale_are_not_taken_for_even():
+    levels = 1e-10 * np.arange(40) ** 2
+    domain = Domain((0.0, levels[-1]), tuple(levels.tolist()))
+    lattice = domain_lattice(1.0, domain)
+    index = (levels - lattice.low) / lattice.step
+    assert np.max(np.abs(index - np.rint(index))) * lattice.step < 1e-3 * levels[1]
+
+
 @pytest.mark.parametrize(("levels", "epsilon"), [(None, 110.0), (STARS, 2.0)])
 def test_draws_are_unbiased_with_the_stated_variance(levels, epsilon):
     """z-tests at 1e-9 false alarms each; half the noise would be 90 sigma off."""
