@@ -108,7 +108,7 @@ def test_two_fits_are_not_twice_the_last():
         "All releases of this object together: (epsilon = 10.1"
     )
     # What this fit alone guarantees.
-    assert model.privacy_guarantee_.epsilon == pytest.approx(pytest.approx(0.1))
+    assert model.privacy_guarantee_.epsilon == pytest.approx(0.1)
 
 
 def test_every_transform_counts():
