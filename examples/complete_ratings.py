@@ -52,6 +52,7 @@ print(model[-1].privacy_guarantee_)
 options = SimpleNamespace(
     epsilons=[0.5, 1, 2, 4, 8, 16], rank=10, splits=1, random_state=None
 )
+categories = shape = features = None
 # sphinx_gallery_start_ignore
 import argparse  # noqa: E402
 import csv  # noqa: E402
@@ -61,6 +62,7 @@ parser = argparse.ArgumentParser(
     description="Complete a ratings tensor privately.", allow_abbrev=False
 )
 parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
+parser.add_argument("--features", metavar="FILE", help="public features of items (csv)")
 parser.add_argument(
     "--levels", nargs=3, type=float,
     metavar=("LOW", "HIGH", "STEP"), help="public scale of the ratings",
@@ -81,6 +83,15 @@ if options.ratings is not None:
         quotechar='"',
     )  # fmt: skip
     X, y = table[:, :2], table[:, 2].astype(float)
+    if options.features is not None:
+        known = np.loadtxt(
+            options.features, delimiter=",", skiprows=1, dtype=str, quotechar='"'
+        )
+        features_of = {row[0]: row[1:].astype(float) for row in known}
+        nothing = np.zeros(known.shape[1] - 1)
+        categories = [np.unique(column) for column in X.T]
+        shape = tuple(len(ids) for ids in categories)
+        features = np.array([features_of.get(item, nothing) for item in categories[1]])
 if options.levels is not None:
     low, high, step = options.levels
     levels = np.linspace(low, high, round((high - low) / step) + 1)
@@ -97,8 +108,8 @@ def completion(epsilon, rank=options.rank, **params):
     """Return a pipeline from raw ids to predictions."""
     seed = options.random_state
     return make_pipeline(
-        CoordinateEncoder(),
-        CPCompletion(rank, epsilon=epsilon, random_state=seed, **params),
+        CoordinateEncoder(categories=categories),
+        CPCompletion(rank, epsilon=epsilon, shape=shape, random_state=seed, **params),
     )
 
 
@@ -159,6 +170,11 @@ private = {
     "own ratings": {"personal": True, "levels": levels},
     "auto": {"levels": levels},
 }
+if features is not None:
+    genres = {"side_information": {1: features}, "levels": levels}
+    private = {
+        "auto, features": genres, "own, features": {"personal": True} | genres,
+    } | private  # fmt: skip
 errors = {name: [] for name in private}
 guarantees = {}
 names = "".join(f"{name:>15}" for name in private)
@@ -243,5 +259,6 @@ for name, guarantee in guarantees.items():
 #     python complete_ratings.py --ratings FILE --levels 1 5 1 --output picture.png
 #
 # FILE is comma-separated: one header line, then user, item and rating in the first
-# three columns. ``--levels LOW HIGH STEP`` declares your scale, and ``--help`` lists
-# all options.
+# three columns. ``--levels LOW HIGH STEP`` declares your scale. ``--features FILE``
+# adds public features of items, such as genres and years of films: one header line,
+# then the item's id and numbers. ``--help`` lists all options.
