@@ -227,7 +227,7 @@ def published_cost():
 FEW = "1", "4", "16", "64"
 
 METHODS = {
-    "Laplace noise": 'Laplace noise on every rating (`"input"`, `value_bounds`)',
+    "declared range": 'table on a grid for every rating (`"input"`, `value_bounds`)',
     "optimal table": 'table of least variance for every rating (`"input"`, `levels`)',
     "sums": 'sums by user and by film (`"sums"`)',
     "statistics": 'sums and right-hand sides (`"statistics"`)',

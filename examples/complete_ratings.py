@@ -152,10 +152,10 @@ for name, model in models.items():
 # There are four ways to add noise, and "auto" takes the one with the least expected
 # error:
 #
-# - *Laplace noise* on every rating, the simplest way;
 # - *optimal table*: every rating is replaced by a random number, drawn from a table of
-#   probabilities that is made for the declared levels; its variance is less than that
-#   of Laplace noise;
+#   probabilities that is made for the declared levels;
+# - *declared range*: the same if only the ends of the scale are declared; every rating
+#   is first rounded at random to a grid of points;
 # - *sums*: noise on each user's and each item's sum of ratings, which determine biases
 #   only;
 # - *statistics*: noise on the sums, and on regressions that determine factors too.
@@ -171,7 +171,7 @@ for name, model in models.items():
 # nothing is known.
 
 private = {
-    "Laplace noise": {"perturbation": "input", **bounds},
+    "declared range": {"perturbation": "input", **bounds},
     "optimal table": {"perturbation": "input", "levels": levels},
     "sums": {"perturbation": "sums", "levels": levels},
     "statistics": {"perturbation": "statistics", "levels": levels},

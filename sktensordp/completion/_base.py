@@ -128,18 +128,20 @@ default="auto"
         ``scoring=make_fold_in_scorer()``: with scikit-learn's splitters, one unit's
         entries would decide how others are split.
     value_bounds : tuple of (float, float), default=None
-        Public range, to which values and predictions are clipped. If you pass neither
-        this nor `levels`, a fit with ``unit="entry"`` finds the scale of the values
-        within `epsilon`: it selects one of some 4,700 public scales, with at most a
-        tenth of epsilon. See Notes. If `unit` is a mode, it reads the range off the
-        values with a ``PrivacyLeakWarning``, and the guarantee is void.
+        Public range, to which values and predictions are clipped. "input" rounds each
+        value at random to one of the next two points of a public grid, and draws from a
+        table of probabilities for these points. If you pass neither this nor `levels`,
+        a fit with ``unit="entry"`` finds the scale of the values within `epsilon`: it
+        selects one of some 4,700 public scales, with at most a tenth of epsilon. See
+        Notes. If `unit` is a mode, it reads the range off the values with a
+        ``PrivacyLeakWarning``, and the guarantee is void.
     levels : array-like of shape (n_levels,), default=None
         All levels of the public scale, such as ``[1, 2, 3, 4, 5]`` for 1 to 5 stars.
         Values are rounded to the nearest level; for a range, pass `value_bounds`. With
-        up to 20 levels, "input" draws from the public table of probabilities that has
-        the least variance. Otherwise, it adds discrete Laplace noise.
+        up to 32 levels, "input" draws from the public table of probabilities that has
+        the least variance. More levels are put on a grid, as a range is.
     level_prior : array-like of shape (n_levels,), default=None
-        Public guess of the probabilities of up to 20 levels; the table has the least
+        Public guess of the probabilities of up to 32 levels; the table has the least
         variance for this guess. Uniform by default. It must not come from the values
         that you fit.
     shape : tuple of int, default=None
@@ -800,10 +802,9 @@ or list of these and None, default=None
         ------
         ValueError
             As `fit`; if neither `value_bounds` nor `levels` is declared; or if the
-            values look raw. If clients draw from a table, a single value outside the
-            table is refused. If they add noise, values that are all within the range
-            are refused if noise would leave that many there with probability at most
-            1e-9. A few raw values, or noise of another epsilon, go unnoticed.
+            values look raw: a single value that clients do not draw is refused. For a
+            range with an epsilon above 107, clients add Laplace noise, and raw values
+            go unnoticed.
         """
         self._check_declared()
         if unit_of(self) is None and self.personal:

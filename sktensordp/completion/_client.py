@@ -26,7 +26,7 @@ from ._domain import Domain, declared_domain
 from ._entries import check_values
 from ._values import EntryRandomizer, plan_entry_randomizer
 
-_FORMAT, _WHAT = 1, "a CompletionClient of this version"
+_FORMAT, _WHAT = 2, "a CompletionClient of this version"
 
 PUBLIC_COORDINATES = (
     "Which entries are observed (the coordinates) is public: anyone may learn who "

@@ -12,7 +12,7 @@ from .._validation import check_bounds, check_level_prior, check_levels
 from ..ids import check_in_order
 
 # Most levels that one table randomises.
-LARGEST_TABLE = 20
+LARGEST_TABLE = 32
 
 
 def declared_domain(

@@ -23,6 +23,7 @@ from ..privacy.calibration._table import LevelTable, level_table
 from ..tensor import TableLikelihood
 from ..tensor._threads import in_threads
 from ._domain import LARGEST_TABLE, Domain
+from ._grid import noise_on_grid, rounded_at_random, table_on_grid
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -69,7 +70,11 @@ class EntryRandomizer:
         likelihood = self.likelihood(self.domain.middle, scale)
         if likelihood is None:
             return self.noise_variance
-        return scale**2 * likelihood.expected_noise(variance / scale**2)
+        around = variance / scale**2
+        if self.is_on_grid:
+            points = np.array(self.mechanism.levels) / scale
+            return scale**2 * noise_on_grid(likelihood, points, around)
+        return scale**2 * likelihood.expected_noise(around)
 
     @property
     def has_table(self) -> bool:
@@ -77,11 +82,20 @@ class EntryRandomizer:
         return isinstance(self.mechanism, LevelTable)
 
     @property
+    def is_on_grid(self) -> bool:
+        """Whether values are rounded at random to the levels of the table."""
+        return self.has_table and self.mechanism.levels != self.domain.levels
+
+    @property
     def most_variance(self) -> float:
         """Largest variance that a randomised value can have around the value."""
         if not self.has_table:
             return self.noise_variance
-        return float(self.mechanism.level_variances.max())
+        largest = float(self.mechanism.level_variances.max())
+        if self.is_on_grid:
+            # Halfway between two points; that of the table lies between theirs.
+            largest += float(np.max(np.diff(self.mechanism.levels))) ** 2 / 4
+        return largest
 
     @property
     def outputs(self) -> NDArray[np.float64]:
@@ -153,7 +167,12 @@ class EntryRandomizer:
         table = self.mechanism
         if not self.has_table:
             return table.randomize(self.domain.clip(values), bits)
-        symbols = categorical(bits, np.array(table.weights), self.domain.index(values))
+        if self.is_on_grid:
+            clipped = self.domain.clip(values).astype(float)
+            rows = rounded_at_random(clipped, np.array(table.levels), bits)
+        else:
+            rows = self.domain.index(values)
+        symbols = categorical(bits, np.array(table.weights), rows)
         return np.argsort(np.argsort(table.outputs))[symbols]
 
     def values_of(self, drawn: NDArray[Any], dtype: DTypeLike) -> NDArray[np.floating]:
@@ -173,21 +192,12 @@ class EntryRandomizer:
         Raises
         ------
         ValueError
-            If there is a table and a value is not in it; or if there is no table and
-            all values are within the range, although noise leaves that many there with
-            probability at most 1e-9.
+            If there is a table and a value is not in it.
         """
         if self.mechanism is None:
             return self.domain.clip(values)
         if not self.has_table:
-            low, high = self.domain.bounds
-            inside = len(values) and np.all((values >= low) & (values <= high))
-            if inside and len(values) * self._log_stay < math.log(1e-9):
-                raise ValueError(
-                    "All values in y are within the range, but noise would move some "
-                    "outside: they have not been randomised. Pass the output of a "
-                    "client's privatize."
-                )
+            # Noise this small leaves most values where raw ones may be.
             return values.copy()
         outputs = self.outputs
         numbers = np.searchsorted((outputs[1:] + outputs[:-1]) / 2, values)
@@ -196,18 +206,10 @@ class EntryRandomizer:
         if np.any(distances > 1e-6 * (outputs[-1] - outputs[0])):
             raise ValueError(
                 "Some values in y are not in the table that a client with the same "
-                "epsilon, levels and level_prior draws from. Pass the output of its "
-                "privatize."
+                "epsilon, levels, level_prior and value_bounds draws from. Pass the "
+                "output of its privatize."
             )
         return numbers.astype(np.uint8)
-
-    @property
-    def _log_stay(self) -> float:
-        """Log of the largest probability that noise leaves a value in the range."""
-        rate, n_steps = self.mechanism.rate, self.mechanism.n_steps
-        # A value in the middle is the least likely to leave: half the steps each way.
-        p_leave = 2 * math.exp(-rate * (n_steps / 2 + 1)) / (1 + math.exp(-rate))
-        return math.log1p(-p_leave)
 
     def likelihood(self, offset: float, scale: float) -> TableLikelihood | None:
         """Likelihood of outputs, for levels less `offset`, divided by `scale`.
@@ -221,9 +223,7 @@ class EntryRandomizer:
             return None
         table = self.mechanism
         levels = (np.array(table.levels) - offset) / scale
-        return TableLikelihood(
-            levels, table.probabilities[:, np.argsort(table.outputs)]
-        )
+        return TableLikelihood(levels, table.in_order)
 
 
 def plan_entry_randomizer(epsilon: float, domain: Domain) -> EntryRandomizer:
@@ -245,12 +245,23 @@ def plan_entry_randomizer(epsilon: float, domain: Domain) -> EntryRandomizer:
     if math.isinf(epsilon):
         return EntryRandomizer(domain, guarantee_without_noise(), 0.0)
     levels = domain.levels
-    mechanism: LevelTable | LaplaceLattice
+    table = None
     if levels is not None and len(levels) <= LARGEST_TABLE:
-        mechanism = level_table(levels, float(epsilon), domain.prior)
+        table = level_table(levels, float(epsilon), domain.prior)
+        method = "randomised by a public table for these levels"
+    else:
+        table = table_on_grid(domain, float(epsilon))
+        if table is not None:
+            method = (
+                f"rounded at random to one of the next two of {len(table.levels)} "
+                f"evenly spaced public points, and randomised by a public table for "
+                f"these points"
+            )
+    mechanism: LevelTable | LaplaceLattice
+    if table is not None:
+        mechanism = table
         event = TableDpEvent(weights=mechanism.weights)
         variance = float(mechanism.level_variances.min())
-        method = "randomised by a public table for these levels"
     else:
         mechanism = domain_lattice(epsilon, domain)
         event = LatticeLaplaceDpEvent.from_lattice(mechanism, mechanism.n_steps)

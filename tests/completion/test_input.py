@@ -10,10 +10,17 @@ from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_ratings
 from tests.support.noise import source_of
 from tests.support.points import POINTS
-from tests.support.seams import Domain, Entries, NoiseStreams, plan_entry_randomizer
+from tests.support.seams import (
+    Domain,
+    Entries,
+    NoiseStreams,
+    domain_lattice,
+    plan_entry_randomizer,
+)
 
 STARS = tuple(np.arange(0.5, 5.1, 0.5).tolist())
 EPSILONS = [1e-3, 0.3, 1.0, 4.0, 8.0, 30.0]
+FINE = tuple(np.arange(101.0).tolist())
 
 
 def exp_fraction(epsilon):
@@ -36,33 +43,37 @@ def test_table_keeps_the_ratio_in_exact_arithmetic(levels, epsilon):
     assert found.delta_at(epsilon) == 0
 
 
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("epsilon", [0.3, 8.0, 110.0])
 @pytest.mark.parametrize(
     ("bounds", "levels"),
     [
         ((0.5, 5.0), None),
         ((-1e9, 1e9 + 1), None),
         ((1e9, 1e9 + 1e-3), None),
-        ((0.0, 100.0), tuple(np.arange(101.0).tolist())),
-        ((0.0, 441.0), tuple((np.arange(22.0) ** 2).tolist())),
+        ((0.0, 100.0), FINE),
+        ((0.0, 1600.0), tuple((np.arange(41.0) ** 2).tolist())),
     ],
 )
 def test_laplace_keeps_the_ratio_in_exact_arithmetic(bounds, levels, epsilon):
-    plan = plan_entry_randomizer(epsilon, Domain(bounds, levels))
-    lattice = plan.mechanism
+    domain = Domain(bounds, levels)
+    lattice = domain_lattice(epsilon, domain)
     realised = Fraction(lattice.n_steps * lattice.numerator, lattice.denominator)
     assert realised <= Fraction(epsilon)
     # No value of the domain, nor one outside it, is farther than n_steps away.
     values = np.array([-math.inf, -1e300, *bounds, np.mean(bounds), 1e300, math.inf])
-    index = (plan.domain.clip(values) - lattice.low) / lattice.step
+    index = (domain.clip(values) - lattice.low) / lattice.step
     assert np.ptp(np.clip(np.rint(index), 0, lattice.n_steps)) <= lattice.n_steps
-    assert plan.guarantee.epsilon <= epsilon * (1 + 1e-15)
-    assert plan.guarantee.epsilon >= 0.99 * min(epsilon, 30)
+
+
+def test_the_largest_budgets_of_ranges_add_laplace_noise():
+    plan = plan_entry_randomizer(110.0, Domain((0.5, 5.0)))
+    assert plan.mechanism == domain_lattice(110.0, plan.domain)
+    assert 109 < plan.guarantee.epsilon <= 110
 
 
 def test_many_even_levels_use_their_own_step():
     levels = tuple(np.linspace(10, 20, 101).tolist())
-    plan = plan_entry_randomizer(1.0, Domain((10.0, 20.0), levels))
+    plan = plan_entry_randomizer(110.0, Domain((10.0, 20.0), levels))
     assert plan.mechanism.step == pytest.approx(0.1)
     assert plan.mechanism.n_steps == 100
     noisy = plan.randomize(np.full(1000, 15.04), source_of(0))
@@ -70,10 +81,18 @@ def test_many_even_levels_use_their_own_step():
     np.testing.assert_allclose(offsets, np.rint(offsets), atol=1e-6)
 
 
-@pytest.mark.parametrize("levels", [None, STARS])
-def test_draws_are_unbiased_with_the_stated_variance(levels):
+def test_levels_of_a_tiny_scale_are_not_taken_for_even():
+    levels = 1e-10 * np.arange(40) ** 2
+    domain = Domain((0.0, levels[-1]), tuple(levels.tolist()))
+    lattice = domain_lattice(1.0, domain)
+    index = (levels - lattice.low) / lattice.step
+    assert np.max(np.abs(index - np.rint(index))) * lattice.step < 1e-3 * levels[1]
+
+
+@pytest.mark.parametrize(("levels", "epsilon"), [(None, 110.0), (STARS, 2.0)])
+def test_draws_are_unbiased_with_the_stated_variance(levels, epsilon):
     """z-tests at 1e-9 false alarms each; half the noise would be 90 sigma off."""
-    plan = plan_entry_randomizer(2.0, Domain((0.5, 5.0), levels))
+    plan = plan_entry_randomizer(epsilon, Domain((0.5, 5.0), levels))
     n = 200_000
     for seed, value in enumerate([0.5, 3.0, 5.0]):
         noisy = plan.randomize(np.full(n, value), source_of(seed))
@@ -94,8 +113,9 @@ def test_values_outside_the_domain_become_its_ends(levels):
     np.testing.assert_array_equal(inside, outside)
 
 
-def test_noise_depends_on_block_and_position_alone():
-    plan = plan_entry_randomizer(1.0, Domain((0.0, 1.0)))
+@pytest.mark.parametrize("epsilon", [1.0, 110.0])
+def test_noise_depends_on_block_and_position_alone(epsilon):
+    plan = plan_entry_randomizer(epsilon, Domain((0.0, 1.0)))
     values = np.random.default_rng(0).random(2**16 + 100)
     whole = plan.randomize(values, source_of(3))
     changed = values.copy()
@@ -105,7 +125,7 @@ def test_noise_depends_on_block_and_position_alone():
     first_block = plan.randomize(values[: 2**16], source_of(3))
     np.testing.assert_array_equal(whole[: 2**16], first_block)
     alike = plan.randomize(np.zeros(2**16 + 100), source_of(3))
-    assert np.all(alike[:100] != alike[2**16 :])
+    assert np.mean(alike[:100] != alike[2**16 :]) > 0.2
 
 
 @pytest.mark.parametrize("levels", [None, STARS])
@@ -113,8 +133,7 @@ def test_noise_depends_on_block_and_position_alone():
 def test_no_value_leaves_that_no_budget_has_recorded(levels, streams):
     """Not as one that a client has randomised, either, unless a client has."""
     plan = plan_entry_randomizer(1.0, Domain((0.5, 5.0), levels))
-    # In the table, and beyond the range: they may have been randomised.
-    values = plan.outputs[:2] if levels else np.array([-1e3, 1e3])
+    values = plan.outputs[:2]
     elsewhere = streams and streams.sent()
     for unrecorded in (streams, elsewhere):
         with pytest.raises(RuntimeError, match="No budget has recorded"):
@@ -123,14 +142,6 @@ def test_no_value_leaves_that_no_budget_has_recorded(levels, streams):
             Entries(np.eye(2, dtype=int), values, (2, 2)).randomized(plan, unrecorded)
     received = Entries(np.eye(2, dtype=int), values, (2, 2), received=True)
     assert len(received.randomized(plan, None).drawn) == 2
-
-
-def test_values_are_rounded_to_fine_uneven_levels_before_the_noise():
-    levels = tuple((np.arange(22.0) ** 2).tolist())
-    plan = plan_entry_randomizer(1.0, Domain((0.0, 441.0), levels))
-    off_scale = plan.randomize(np.array([2.6, 400.0, 3e9]), source_of(0))
-    on_scale = plan.randomize(np.array([4.0, 400.0, 441.0]), source_of(0))
-    np.testing.assert_array_equal(off_scale, on_scale)
 
 
 def test_values_are_rounded_to_the_nearest_level():

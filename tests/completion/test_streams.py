@@ -26,7 +26,7 @@ LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
 BOUNDS = (-3.0, 3.0)
 DOMAINS = {
     "levels": {"levels": LEVELS, "value_bounds": None},
-    "fine levels": {"levels": range(26), "value_bounds": None},
+    "fine levels": {"levels": range(40), "value_bounds": None},
     "bounds": {"levels": None, "value_bounds": BOUNDS},
 }
 TWO_DOMAINS = ["levels", "bounds"]
@@ -680,7 +680,8 @@ def test_equal_draws_leave_equal_objects(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_value_changes_its_own_draw_alone(kind):
-    X, model = distinct(), make(rank=1, max_iter=1)
+    """At an epsilon at which values that are far apart do not draw the same."""
+    X, model = distinct(), make(rank=1, max_iter=1, epsilon=20.0)
     y = np.random.default_rng(1).choice([1.0, 2.0, 3.0], len(X))
     found = []
     for changed in (y, np.where(np.arange(len(X)) == 30, -2.0, y)):

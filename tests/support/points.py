@@ -29,6 +29,7 @@ PLACES = {
     "noise of responses": "mechanisms_responses.discrete_laplace",
     # Values and sums.
     "table of levels": "completion_values.level_table",
+    "table of points": "completion_values.table_on_grid",
     "completion of sums": "SumsPerturbation.complete",
     "block of noisy sums": "measure_noisy_sums._BLOCK",
     "rounds of a fit to sums": "tensor_shared_rows._ROUNDS",

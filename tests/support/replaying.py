@@ -165,8 +165,12 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
     def of_values(randomizer, values, source, *args, **options):
         lattice, clipped = randomizer.mechanism, randomizer.domain.clip(values)
         if randomizer.has_table:
-            exact = randomizer.domain.index(values)
-            clipped = exact.astype(np.uint8)
+            # On a grid, the nearest point stands for the next two: the rounding is
+            # inside of `draw`.
+            levels = np.array(lattice.levels)
+            exact = np.searchsorted((levels[1:] + levels[:-1]) / 2, clipped)
+            # Without noise, there may be fewer symbols than points.
+            clipped = np.minimum(exact, len(lattice.outputs) - 1).astype(np.uint8)
         else:
             exact = np.rint((clipped - lattice.low) / lattice.step).astype(np.int64)
             exact *= wrong_first

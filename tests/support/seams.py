@@ -44,13 +44,18 @@ PLACES = {
     "completion._domain": "declared_domain Domain",
     "completion._entries": "Entries",
     "completion._fitted as completion_fitted": "",
+    "completion._grid": (
+        "best_n_points expected_rounding point_probabilities rounded_at_random"
+    ),
     "completion._likely_mistakes": "warn_of_edge",
     "completion._local as completion_local": "LocalUsers",
     "completion._problem": "Problem",
     "completion._ranking as completion_ranking": "best_of",
     "completion._scales": "cells_of family log_priors scale_scores",
     "completion._synthetic as completion_synthetic": "",
-    "completion._values as completion_values": "EntryRandomizer plan_entry_randomizer",
+    "completion._values as completion_values": (
+        "domain_lattice EntryRandomizer plan_entry_randomizer"
+    ),
     # completion.measurements
     "completion.measurements._expectation": "Expectation Variances",
     "completion.measurements._gradient as measurements_gradient": (
@@ -58,7 +63,7 @@ PLACES = {
     ),
     "completion.measurements._measurement": "ReleasedMean",
     "completion.measurements._residual_variance": (
-        "_least _most_likely _restated _squared_distances"
+        "_least _most_likely _on_grid _reconciled _restated _squared_distances"
     ),
     "completion.measurements._statistics as measurements_statistics": (
         "StatisticsPerturbation"

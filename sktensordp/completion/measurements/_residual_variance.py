@@ -24,8 +24,12 @@ from ...tensor import (
     with_indices,
 )
 from ...tensor._priors import E_FOLDS
+from .._grid import expected_rounding, point_probabilities
 from .._problem import Problem
 from .._sources import DrawnValues
+
+# Number of bins of predictions, over five quarters of the range.
+_N_BINS = 1024
 
 
 def residual_variance(
@@ -94,6 +98,15 @@ def residual_variance(
     noiseless = randomizer.noise_variance < 1e-9 * limits[0]
     if randomizer.mechanism is None or (noiseless and not randomizer.has_table):
         estimate = np.mean(distance**2) - np.mean(variance)
+    elif randomizer.is_on_grid:
+        estimate = _on_grid(
+            randomizer.mechanism,
+            drawn,
+            noisy - distance,
+            float(np.mean(variance)),
+            usual,
+            limits,
+        )
     elif randomizer.has_table:
         squares = _squared_distances(randomizer.mechanism, drawn, noisy - distance)
         estimate = unbiased = squares.mean() - np.mean(variance)
@@ -208,6 +221,75 @@ def _most_likely(
         return -np.sum(np.logaddexp(*sides) + ratio**2 / 2)
 
     return _least(cost, usual, limits, 0.02)
+
+
+def _on_grid(
+    table: LevelTable,
+    drawn: NDArray[np.integer],
+    mean: NDArray[np.floating],
+    variance: float,
+    usual: float,
+    limits: tuple[float, float],
+) -> float:
+    """Variance of values around means, if a table has randomised them on a grid.
+
+    The most likely variance of normal values is precise, since it knows the points
+    between which a mean lies. `_reconciled` with the squared distances of the points
+    from the means, less what the rounding adds to them, it holds for other values too.
+
+    Parameters
+    ----------
+    table : LevelTable
+    drawn : ndarray of shape (n,), int
+    mean : ndarray of shape (n,)
+        Predictions that leave a value out.
+    variance : float
+        Variance of the error of a mean.
+    usual, limits : object
+        As `_least`.
+    """
+    points = np.array(table.levels)
+    centre, width = points.mean(), np.ptp(points)
+    points = points - centre
+    # Predictions beyond the range by more count as a little beyond it.
+    edges = np.linspace(-5 / 8, 5 / 8, _N_BINS + 1) * width
+    n_outputs = len(table.outputs)
+    cells = np.searchsorted(edges[1:-1], mean - centre) * n_outputs + drawn
+    counts = np.bincount(cells, minlength=_N_BINS * n_outputs)
+    counts = counts.reshape(_N_BINS, n_outputs)
+    some = counts.any(axis=1)
+    counts, means = counts[some], (edges[1:] + edges[:-1])[some] / 2
+
+    def cost(log_residual: float) -> float:
+        deviation = math.sqrt(variance + math.exp(log_residual))
+        met = point_probabilities(points, means, deviation) @ table.in_order
+        return -float(np.sum(counts * np.log(np.maximum(met, 1e-300))))
+
+    likely = _least(cost, usual, limits, 0.02)
+    rounding = expected_rounding(points, means, math.sqrt(variance + likely))
+    squares = _squared_distances(table, drawn, mean)
+    unbiased = squares.mean() - np.average(rounding, weights=counts.sum(axis=1))
+    error = squares.std() / math.sqrt(len(squares))
+    return _reconciled(likely, float(unbiased - variance), float(error))
+
+
+def _reconciled(likely: float, unbiased: float, error: float) -> float:
+    """Between an estimate that an assumption makes precise, and an unbiased one.
+
+    If the assumption holds, the squared difference of the two is at most `error`
+    squared, on average. What exceeds this is taken for the bias of the precise one.
+
+    Parameters
+    ----------
+    likely, unbiased : float
+        The two estimates.
+    error : float
+        Standard error of the unbiased one.
+    """
+    difference = unbiased - likely
+    if abs(difference) <= error:
+        return likely
+    return likely + difference * (1 - (error / difference) ** 2)
 
 
 def _least(

@@ -59,6 +59,11 @@ class LevelTable:
         return np.array(self.weights, dtype=float) / sum(self.weights[0])
 
     @property
+    def in_order(self) -> NDArray[np.float64]:
+        """The channel, with its outputs ascending."""
+        return self.probabilities[:, np.argsort(self.outputs)]
+
+    @property
     def level_variances(self) -> NDArray[np.float64]:
         """Variance of the output at each level: ndarray of shape (n_levels,)."""
         spread = np.subtract.outer(np.array(self.levels), np.array(self.outputs))
