@@ -24,7 +24,7 @@ from ..privacy._conditions import OWN_ANSWERS
 from ..tensor._choices import Choices
 from ._checks import check_choices, check_request, choices_of_batches
 from ._fitted import keeping_names_if_refused
-from ._likely_mistakes import NO_USERS
+from ._likely_mistakes import NO_USERS, warn_if_empty
 from ._local import Local
 from ._ranking import RankingEstimator, Wanted
 from ._synthetic import Request, UserSampler, sample_choices
@@ -294,6 +294,7 @@ class ImplicitCompletion(RankingEstimator):
         with self._count_releases().lock:
             fitted = self._fitted
             keys = check_choices(self, X, fitted.shape, reset=False)
+            warn_if_empty(keys)
             new = Choices.from_keys(keys, fitted.shape[1])
             local = _LocalChoices(fitted.local.choices_of(fitted.shape).replaced(new))
             self._fitted = replace(fitted, local=local)

@@ -50,6 +50,7 @@ from ..completion._fitted import keeping_names_if_refused
 from ..completion._implicit import ImplicitCompletion
 from ..completion._likely_mistakes import (
     column_name,
+    warn_if_empty,
     warn_of_items,
     warn_of_levels,
     warn_of_many_modes,
@@ -144,6 +145,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         The fitted clone. With ``unit=0``, it encodes all columns but the users'.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that the fit releases.
+    release_ids_ : tuple of str
+        Ids of the releases that the model holds, as in the log and in budgets.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : ndarray of str
@@ -585,6 +588,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             fitted = self._fitted
             self._check_unknown(fitted.completion)
             table, y = self._table_and_values(X, y, fitted.completion)
+            warn_if_empty(table)
             users, where = fitted.encoded(table)
             # Unknown users are new users.
             must_be_known = where[:, int(fitted.users_may_join) :]
@@ -706,6 +710,12 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
     def privacy_guarantee_(self) -> PrivacyGuarantee:
         """Guarantee of everything that the fit releases."""
         return self._fitted.completion.privacy_guarantee_
+
+    @property
+    def release_ids_(self) -> tuple[str, ...]:
+        """Ids of the releases that the model holds; none before a fit."""
+        is_fitted = self.__sklearn_is_fitted__()
+        return self._fitted.completion.release_ids_ if is_fitted else ()
 
     def _validate_params(self) -> None:
         super()._validate_params()

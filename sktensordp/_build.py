@@ -1,0 +1,32 @@
+"""Which build of this package runs: its version, and a hash of its code."""
+
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+from . import __version__
+
+
+@cache
+def build() -> str:
+    """Hash of the code of the installed package: 12 hexadecimal digits.
+
+    Two builds with the same version have different hashes if a line of code differs.
+    It is computed once in a process, from the files as they are then. "unknown" if the
+    package is not installed as files.
+    """
+    root, digest = Path(__file__).parent, sha256()
+    files = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
+    if not files:
+        return "unknown"
+    for name in sorted(files):
+        # Line ends differ between checkouts.
+        content = files[name].read_bytes().replace(b"\r\n", b"\n")
+        digest.update(f"{name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:12]
+
+
+def versions() -> str:
+    """Versions of this package and of the one that its accounting builds on."""
+    return f"sktensordp {__version__}, dp-accounting {version('dp-accounting')}"
