@@ -510,6 +510,12 @@ class _Fitted:
                 "restore them, call fold_in(X) with all of their choices."
             )
 
+    def forget(self, users: NDArray[np.integer]) -> "_Fitted":
+        """Drop the choices of some users."""
+        every = self.local.choices_of(self.shape)
+        kept = every.of_users(every.users[~np.isin(every.users, users)])
+        return replace(self, local=_LocalChoices(kept))
+
     def _choices_of(self, users: NDArray[np.integer]) -> Choices:
         """The stored choices of some users; an unknown user has none."""
         return self.local.choices_of(self.shape).of_users(users.astype(np.int64))

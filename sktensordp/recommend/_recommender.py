@@ -604,6 +604,55 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             self._fitted = replace(fitted, completion=completion)
         return self
 
+    def forget(self, users: object) -> Self:
+        """Drop what this object holds of some users alone, such as at their request.
+
+        These are their own rows from the fit or from `fold_in` and, unless the encoder
+        declares or has learned them, their ids. They are then unknown or, if entries
+        are protected, answered from what was released. Nothing that was released
+        changes: the guarantee bounds what that says of a user, and counts on. Copies of
+        this object have their own rows; pickles have none.
+
+        Parameters
+        ----------
+        users : id or array-like of shape (n_users,)
+            As in `recommend`. Unknown ids change nothing.
+
+        Returns
+        -------
+        self : Recommender
+
+        Raises
+        ------
+        ValueError
+            If an id is missing or of another type than those of its column.
+
+        Examples
+        --------
+        >>> from sktensordp.completion import (
+        ...     CoordinateEncoder, ImplicitCompletion, Recommender)
+        >>> films = ["Brazil", "Heat", "Up"]
+        >>> model = Recommender(
+        ...     ImplicitCompletion(epsilon=float("inf")),
+        ...     CoordinateEncoder(categories=[None, films]))
+        >>> model = model.fit([["ann", "Heat"], ["bob", "Heat"], ["bob", "Up"]])
+        >>> model.recommend("ann").tolist()  # not the film that she knows
+        ['Up', 'Brazil', None]
+        >>> model.forget("ann").recommend("ann").tolist()  # as to somebody unknown
+        ['Heat', 'Up', 'Brazil']
+        """
+        check_is_fitted(self)
+        with self._count_releases().lock:
+            fitted = self._fitted
+            _, asked = one_or_each(users, "users")
+            asked = _without_missing(asked, "users", "user")
+            rows = fitted.rows_of(asked)
+            # A shallow copy, so that the other one keeps its users.
+            completion = copy.copy(fitted.completion).forget(rows[rows >= 0])
+            local = fitted.local.without(asked)
+            self._fitted = replace(fitted, completion=completion, local=local)
+        return self
+
     @available_if(_has("sample_users"))
     def sample_users(
         self,

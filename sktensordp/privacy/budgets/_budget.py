@@ -695,7 +695,9 @@ class PrivacyBudget:
         frame: Any = None
         if as_frame:
             with suppress(ImportError):
-                from pandas import DataFrame as frame
+                import pandas as pd
+
+                frame = pd.DataFrame
         ledger, as_json = self._file(), frame is None
         with OPEN.lock:
             self._read()
