@@ -1,11 +1,8 @@
-"""Which build of this package runs: its version, and a hash of its code."""
+"""Which build of this package runs: a hash of its code."""
 
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
-
-from . import __version__
 
 
 @cache
@@ -25,8 +22,3 @@ def build() -> str:
         content = files[name].read_bytes().replace(b"\r\n", b"\n")
         digest.update(f"{name} {len(content)}\n".encode() + content)
     return digest.hexdigest()[:12]
-
-
-def versions() -> str:
-    """Versions of this package and of the one that its accounting builds on."""
-    return f"sktensordp {__version__}, dp-accounting {version('dp-accounting')}"

@@ -27,9 +27,9 @@ UPPER = MIDDLE | {"ids", "base", "_client", "_noise_only", "mechanisms"}
 MAY_IMPORT = {
     "": {"_show_versions"},
     **dict.fromkeys(LOWEST, frozenset()),
-    "_build": {"__version__"},
     "_show_versions": {"_build"},
-    **dict.fromkeys(["tensor", "privacy", "noise"], LOWEST),
+    **dict.fromkeys(["tensor", "noise"], LOWEST),
+    "privacy": LOWEST | {"__version__"},
     "ids": LOWEST,
     "base": MIDDLE | {"__version__"},
     "_client": MIDDLE | {"base"},

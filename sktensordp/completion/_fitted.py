@@ -362,7 +362,7 @@ class Fitted:
         return self._with_own(self._own(entries.coordinates, entries.values))
 
     def forget(self, units: np.ndarray) -> Self:
-        """Drop the own rows of users or other units, and all that was cached of them."""
+        """Drop the own rows of users or other units, and all caches."""
         local = self.local.without(units, self.unit or 0)
         return replace(self, local=local, lookups=Lookups())
 

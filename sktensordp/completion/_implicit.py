@@ -510,7 +510,7 @@ class _Fitted:
                 "restore them, call fold_in(X) with all of their choices."
             )
 
-    def forget(self, users: NDArray[np.integer]) -> "_Fitted":
+    def forget(self, users: NDArray[np.integer]) -> _Fitted:
         """Drop the choices of some users."""
         every = self.local.choices_of(self.shape)
         kept = every.of_users(every.users[~np.isin(every.users, users)])

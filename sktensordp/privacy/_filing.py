@@ -5,14 +5,13 @@ asks of a claim: the privacy parameters, the unit of privacy and how neighbours 
 the threat model, the mechanism, and the implementation.
 """
 
-from typing import TYPE_CHECKING
+from importlib.metadata import version
+from typing import Any
 
-from .._build import build, versions
+from .. import __version__
+from .._build import build
 from ._group import split_relation
 from ._numbers import exact, shown
-
-if TYPE_CHECKING:
-    from ._guarantee import PrivacyGuarantee
 
 _LEVELS = {
     "entry": (
@@ -35,8 +34,8 @@ _RELATIONS = {
         "differential privacy)"
     ),
     "add-or-remove": (
-        "one unit is added or removed, so that its presence is protected, too (unbounded "
-        "differential privacy)"
+        "one unit is added or removed, so that its presence is protected, too "
+        "(unbounded differential privacy)"
     ),
 }
 _CENTRAL = (
@@ -56,7 +55,7 @@ _TRUST = {
 }
 
 
-def filing(guarantee: "PrivacyGuarantee") -> str:
+def filing(guarantee: Any) -> str:
     """The paragraph; see `PrivacyGuarantee.describe`."""
     unit, (relation, size) = guarantee.unit, split_relation(guarantee.relation)
     level = _OF_USERS.format(unit) if isinstance(unit, int) else _LEVELS[str(unit)]
@@ -83,7 +82,12 @@ def filing(guarantee: "PrivacyGuarantee") -> str:
     return "\n".join(lines)
 
 
-def _parameters(guarantee: "PrivacyGuarantee") -> str:
+def versions() -> str:
+    """Versions of this package, and of the one on which its accounting builds."""
+    return f"sktensordp {__version__}, dp-accounting {version('dp-accounting')}"
+
+
+def _parameters(guarantee: Any) -> str:
     """The privacy parameters, and what an attacker can do at most."""
     if not guarantee.protects:
         return (

@@ -34,8 +34,9 @@ from tests.support.budgets import n_released, releases_of
 from tests.support.every_estimator import EVERY, RELEASING, ROWS, VALUES, WHERE
 from tests.support.guarantees import guarantee, pure
 from tests.support.processes import in_spawned
-from tests.support.seams import build, main, poisson
+from tests.support.seams import build, main, poisson, sktensordp_build
 
+pytestmark = pytest.mark.usefixtures("fresh_ids")
 LAPLACE = LaplaceMechanism(0.1, bounds=(0, 1)).fit(ROWS)
 STORED = Path(__file__).parents[1] / "stored" / "0.1.budget.sql"
 
@@ -159,7 +160,7 @@ def test_another_line_of_code_is_another_build(tmp_path, monkeypatch):
     package = Path(sktensordp.__file__).parent
     copied = tmp_path / "sktensordp"
     shutil.copytree(package, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr("sktensordp._build.__file__", str(copied / "_build.py"))
+    monkeypatch.setattr(sktensordp_build, "__file__", str(copied / "_build.py"))
     assert build.__wrapped__() == build()
     changed = copied / "base.py"
     text = changed.read_bytes()
@@ -305,6 +306,7 @@ GRID = {"linearregression__fit_intercept": [True, False]}
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("restored_filters")
 @pytest.mark.parametrize(
     "backend", ["threading", pytest.param("loky", marks=pytest.mark.thorough)]
 )

@@ -17,7 +17,7 @@ from importlib import import_module
 # Modules below the package, with what tests use of each.
 PLACES = {
     # The package itself
-    "_build": "build",
+    "_build as sktensordp_build": "build",
     "_client": "make_client",
     "_extras": "imported",
     "_noise_only": (

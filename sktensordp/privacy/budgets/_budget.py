@@ -226,6 +226,11 @@ def budget_of_file(path: str) -> "PrivacyBudget":
     return budget
 
 
+def _new_id() -> str:
+    """The id of a release, random whatever the seed and the data."""
+    return uuid.uuid4().hex
+
+
 def _record(
     budgets: "list[PrivacyBudget]",
     guarantee: PrivacyGuarantee | None,
@@ -238,7 +243,7 @@ def _record(
     """
     from ._ledger import Record
 
-    unprotected, release = tuple(unprotected), uuid.uuid4().hex
+    unprotected, release = tuple(unprotected), _new_id()
 
     def admit() -> "list[tuple[PrivacyBudget, Limits | None]]":
         return [(budget, budget._admit(guarantee, name)) for budget in budgets]

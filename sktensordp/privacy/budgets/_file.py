@@ -31,7 +31,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from ..._build import build, versions
+from ..._build import build
+from .._filing import versions
 from ._filter import Limits
 from ._ledger import Ledger, Record
 from ._open import LONGEST_WAIT, OPEN, LockedFileError, Mark, patient, process_name
