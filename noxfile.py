@@ -52,6 +52,14 @@ def machines(session: nox.Session) -> None:
 
 
 @nox.session
+def compare(session: nox.Session) -> None:
+    """Audit other people's recommenders; pass ``--choices F --ratings F``."""
+    session.install("--editable", ".[compare,pandas]")
+    script = "tests/benchmarks/bench_audit.py"
+    session.run("python", script, *(session.posargs or ["--help"]))
+
+
+@nox.session
 def results(session: nox.Session) -> None:
     """Name the stored results that became worse: ``nox -s results -- COMMIT``."""
     session.run("python", "doc/compare_results.py", *(session.posargs or ["HEAD"]))

@@ -152,6 +152,20 @@ def two_densities():
     return figure
 
 
+def told_apart():
+    """People in a row, and an eye on one of them."""
+    figure, axes = empty()
+    for place in range(5):
+        color = ORANGE if place == 2 else BLUE
+        style = {"color": color, "alpha": 1.0 if place == 2 else 0.45}
+        axes.add_patch(Circle((place, 1.0), 0.26, linewidth=0, **style))
+        axes.add_patch(Ellipse((place, 0.3), 0.74, 0.7, linewidth=0, **style))
+    axes.add_patch(Circle((2, 0.65), 0.98, fill=False, color=GREY, linewidth=7))
+    axes.plot([2.7, 3.5], [-0.05, -0.85], color=GREY, linewidth=12)
+    axes.set(xlim=(-0.5, 4.5), ylim=(-1.2, 1.9), aspect="equal")
+    return figure
+
+
 def ellipse():
     """A covariance."""
     figure, axes = empty()
@@ -231,6 +245,7 @@ THUMBNAILS = {
     ),
     "synthetic_users": lambda: bars([0.315, 0.412, 0.461], [GREY, BLUE, ORANGE]),
     "trips_by_place_and_hour": crossed_map,
+    "what_a_recommender_tells": told_apart,
     "user_privacy": lambda: stored("users", 1, column="auto", color=PURPLE),
     "covariance": ellipse,
     "federated_gradients": lambda: stored("federated", 0, row="Gaussian", color=PURPLE),

@@ -275,8 +275,11 @@ def test_private_scikit_learn_names_are_imported_in_one_place():
 # privacy rests on what they draw.
 _STARTS = "a fixed start or sketch: it decides how well a fit goes, and holds no data"
 _PUBLIC = "generates or splits data that are public, or the caller's own"
+_COINS = "an auditor's coins; the guarantee is that of what is audited"
 OTHER_GENERATORS = {
-    "audit/_one_run.py": "an auditor's coins; the guarantee is that of what is audited",
+    "audit/_one_run.py": _COINS,
+    "audit/_people.py": _COINS,
+    "audit/_reseeded.py": _COINS,
     "completion/__main__.py": _PUBLIC,
     "completion/_dask.py": _STARTS,
     "completion/_entries.py": _STARTS,

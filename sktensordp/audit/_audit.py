@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
 from .._waiting import watched
+from ..privacy._numbers import shown_below
 from ._bounds import Gaussian, Pure, certified_bound, epsilon_of_mu, quick_bound
 from ._report import AuditReport
 from ._scores import Score, candidate_scores, mean_score
@@ -24,9 +25,14 @@ _LEAST_LEARNING = 100
 # Fewer outputs on an input than this are too few to smooth counts.
 _LEAST_SMOOTHED = 500
 
+# Outputs are rounded to this fraction of their interquartile range, or less.
+_GRID = 64
+
 _NO_NOISE = "each input always gave the same output, so there is no noise"
 
 _TwoArms = Sequence[NDArray[np.float64]]
+# How often an event happened in each of two arms, and the outputs in each.
+_Counts = tuple[int, int, int]
 
 # Quantiles of the scores that serve as candidate thresholds.
 _TAILS = np.geomspace(1e-4, 4e-3, 9)
@@ -157,13 +163,10 @@ def audit_mechanism(
     claim, alpha = Gaussian() if gaussian else Pure(delta), 1 - confidence
     starts = [n_trials // 8, n_trials // 4, n_trials // 2]
     starts = [n for n in starts if n >= _LEAST_LEARNING] or starts[-1:]
-    arms: _TwoArms = []
-    stages: list[tuple[int, int, int]] = []
-    for looks_left, (start, end) in zip(
-        reversed(range(len(starts))), pairwise([*starts, n_trials]), strict=True
-    ):
-        n = end if early_stopping else n_trials
-        zeros, ones = arms = _extended(arms, n, mechanism, (x, x_neighbour), batched)
+
+    def stage(arms: _TwoArms, start: int, end: int) -> tuple[_Event, _Counts]:
+        """The event that the first outputs choose, and its counts in the next ones."""
+        zeros, ones = arms
         with threadpool_limits(1):
             event = _chosen_event(
                 (zeros[:start], ones[:start]),
@@ -174,25 +177,76 @@ def audit_mechanism(
                 log_likelihood_ratio,
             )
             hits, false_hits = event.count(zeros[start:end], ones[start:end])
-        stages.append((hits, false_hits, end - start))
+        return event, (hits, false_hits, end - start)
+
+    def bound_of(stages: list[_Counts], level: float) -> tuple[float, float]:
+        """Lower bounds on the parameter of the claim, and on epsilon."""
+        bound = certified_bound(stages, claim, level)
+        return bound, epsilon_of_mu(bound, delta) if gaussian else bound
+
+    arms: _TwoArms = []
+    stages: list[_Counts] = []
+    for looks_left, (start, end) in zip(
+        reversed(range(len(starts))), pairwise([*starts, n_trials]), strict=True
+    ):
+        n = end if early_stopping else n_trials
+        arms = _extended(arms, n, mechanism, (x, x_neighbour), batched)
+        event, counts = stage(arms, start, end)
+        stages.append(counts)
         if not early_stopping and end < n_trials:
             continue
         # The last look spends half of the error, and so on backwards.
         share = 0.5 ** min(looks_left + 1, len(starts) - 1)
-        level = alpha * share if early_stopping else alpha
-        bound = certified_bound(stages, claim, level)
-        lower = epsilon_of_mu(bound, delta) if gaussian else bound
+        bound, lower = bound_of(stages, alpha * share if early_stopping else alpha)
         if epsilon is not None and lower > epsilon:
             break
+    finding = ""
+    if _are_constant(*arms):
+        finding = _NO_NOISE
+    elif epsilon is not None and lower > epsilon:
+        rounded = _rounded(arms, starts[0])
+        ends = pairwise([*(n for n in starts if n < end), end])
+        again = [stage(rounded, *one)[1] for one in ends]
+        finding = _finding(bound_of(again, alpha)[1], epsilon)
+    hits, false_hits, n_counted = counts
     return AuditReport(
         epsilon_lower=lower,
         mu_lower=bound if gaussian else None,
         confidence=confidence,
         delta=delta,
         claimed=epsilon,
-        event=f"{event} ({hits} of {end - start} against {false_hits})",
+        event=f"{event} ({hits} of {n_counted} against {false_hits})",
         n_trials=end,
-        finding=_NO_NOISE if _are_constant(zeros, ones) else event.score.finding,
+        finding=finding,
+    )
+
+
+def _rounded(arms: _TwoArms, n_learning: int) -> _TwoArms:
+    """Outputs on a grid that is too coarse for the last bits of floating point.
+
+    Rounding is post-processing: what still tells the inputs apart is the distribution.
+    Each number of an output has a grid of its own, a power of two below a 64th of the
+    interquartile range of its first values. A number that hardly varies is kept.
+    """
+    learned = np.concatenate([arm[:n_learning] for arm in arms])
+    spread = np.subtract(*np.quantile(learned, [0.75, 0.25], axis=0))
+    varies = spread > 0
+    step = np.exp2(np.floor(np.log2(np.where(varies, spread, 1.0) / _GRID)))
+    return [np.where(varies, np.round(arm / step) * step, arm) for arm in arms]
+
+
+def _finding(rounded: float, claimed: float) -> str:
+    """What is wrong, from the bound that rounded outputs prove."""
+    if rounded > claimed:
+        return (
+            f"outputs on the two inputs differ more than the claim admits, also when "
+            f"they are rounded (at least {shown_below(rounded)}): the scale of the "
+            f"noise is wrong"
+        )
+    return (
+        f"the evidence lies in exact or low-order values and vanishes when outputs are "
+        f"rounded (to at least {shown_below(rounded)}, which the claim admits): noise "
+        f"in floating point, or outputs that equal inputs"
     )
 
 

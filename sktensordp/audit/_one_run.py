@@ -8,17 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._waiting import watched
-from ._bounds import (
-    Gaussian,
-    Pure,
-    curve_bound_of_guesses,
-    epsilon_of_mu,
-    lower_epsilon_of_guesses,
-)
+from ._bounds import Gaussian, curve_bound_of_guesses, epsilon_of_mu
+from ._guesses import epsilon_bound, guessed, n_right
 from ._report import AuditReport
-
-# Epsilon at which the bounds are compared if none is claimed.
-_TYPICAL = 3.0
 
 
 @watched
@@ -53,8 +45,8 @@ def audit_one_run(
     delta : float, default=0.0
         Delta of the claim, in [0, 1).
     n_guesses : int, default=None
-        Number of bits to guess, half of them as ones; all by default. Choose it before
-        the run.
+        Number of bits to guess; all by default. Choose it before the run. About half
+        are guessed as ones; how many depends on the widest gap between the scores.
     confidence : float, default=0.95
         In (0, 1). The bound is above the true epsilon with probability at most
         1 - `confidence`.
@@ -109,17 +101,14 @@ def audit_one_run(
             f"run returned {scores.size} scores for {n_canaries} canaries; it must "
             f"return one per canary."
         )
-    order = np.argsort(scores, kind="stable")
-    n_ones = guesses // 2
-    ones, zeros = order[n_canaries - n_ones :], order[: guesses - n_ones]
-    correct = int(bits[ones].sum() + (~bits[zeros]).sum())
+    correct = n_right(bits, guessed(scores, guesses))
     numbers = correct, guesses, n_canaries
     mu = None
     if gaussian:
         mu = curve_bound_of_guesses(*numbers, Gaussian(), 1 - confidence)
         bound = epsilon_of_mu(mu, delta)
     else:
-        bound = _epsilon_bound(*numbers, epsilon, delta, 1 - confidence)
+        bound = epsilon_bound(*numbers, epsilon, delta, 1 - confidence)
     return AuditReport(
         epsilon_lower=bound,
         mu_lower=mu,
@@ -129,29 +118,3 @@ def audit_one_run(
         event=f"{correct} of {guesses} bits of canaries guessed",
         n_trials=n_canaries,
     )
-
-
-def _epsilon_bound(
-    correct: int,
-    guesses: int,
-    n_canaries: int,
-    claimed: float | None,
-    delta: float,
-    alpha: float,
-) -> float:
-    """Lower bound on epsilon, by the theorem that should prove more.
-
-    The choice costs no confidence: it compares the two for the number of right guesses
-    that the claim allows, and does not see how many are right.
-    """
-
-    def by_epsilon(right: int) -> float:
-        return lower_epsilon_of_guesses(right, guesses, n_canaries, delta, alpha)
-
-    def by_curve(right: int) -> float:
-        return curve_bound_of_guesses(right, guesses, n_canaries, Pure(delta), alpha)
-
-    epsilon = _TYPICAL if claimed is None else claimed
-    allowed = round(guesses / (1 + np.exp(-epsilon)))
-    chosen = by_curve if by_curve(allowed) > by_epsilon(allowed) else by_epsilon
-    return chosen(correct)

@@ -15,25 +15,14 @@ _MOST_COLUMNS = 200
 _MOST_COLUMNS_OF_PATTERNS = 100
 _MOST_SPECIAL = 8
 _LEAST_TRAINING_ROWS, _MOST_TRAINING_ROWS = 20, 50_000
-# What is wrong if a score tells the inputs apart.
-_TOO_CLOSE = "outputs on the two inputs differ more than the claim admits"
-_IN_FLOATS = (
-    "a floating-point flaw: outputs show the raw value in their last bits; round the "
-    "outputs to test the scale of the noise"
-)
-_REPEATED = "some outputs repeat the raw value exactly"
 
 
 @dataclass(frozen=True)
 class Score:
-    """A named function from outputs of shape (n, d) to scores of shape (n,).
-
-    `finding` says in words what is wrong if the score refutes a claim.
-    """
+    """A named function from outputs of shape (n, d) to scores of shape (n,)."""
 
     name: str
     function: Callable[..., ArrayLike]
-    finding: str = _TOO_CLOSE
 
     def __call__(self, outputs: NDArray[np.float64]) -> NDArray[np.float64]:
         with np.errstate(all="ignore"):
@@ -71,7 +60,7 @@ def candidate_scores(
         Score("norm of the output", lambda y: np.linalg.norm(y, axis=1)),
         Score("largest magnitude", lambda y: np.abs(y).max(axis=1)),
         Score("spread of the output", lambda y: y.std(axis=1)),
-        Score("lowest set bit", _lowest_bit, _IN_FLOATS),
+        Score("lowest set bit", _lowest_bit),
     ]
     if zeros.shape[1] <= _MOST_COLUMNS:
         scores.append(_linear(zeros, ones))
@@ -104,13 +93,11 @@ def _scores_of_inputs(
             Score(
                 f"number of entries equal to {name}",
                 lambda y, v=value: (y[:, changed] == v).sum(axis=1),
-                _REPEATED,
             ),
             # Not every float is the rounded sum of the input and some noise.
             Score(
                 f"number of entries y with (y - {name}) + {name} != y in floats",
                 lambda y, v=value: ((y[:, changed] - v) + v != y[:, changed]).sum(1),
-                _IN_FLOATS,
             ),
         ]
     return scores

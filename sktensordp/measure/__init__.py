@@ -20,6 +20,7 @@ from ._parties import PartySums, fit_aggregated, party
 from ._products import SHARE_BITS, ProductSums, whole_shares
 from ._releases import Asked, AtHand, Chunks, People, Question, Releases, contribute
 from ._requests import LEAST, SumFields
+from ._selection import after, left_of, select
 from ._sums import WITHIN, BoundedSums, StepSums, Sums, SumsOfSteps, WholeSums
 
 __all__ = [
@@ -51,9 +52,11 @@ __all__ = [
     "SumsOfSteps",
     "TableNoise",
     "WholeSums",
+    "after",
     "contribute",
     "fit_aggregated",
     "laplace_sums",
+    "left_of",
     "party",
     "plan_gaussian_sums",
     "plan_laplace_sums",
@@ -61,5 +64,6 @@ __all__ = [
     "planned_event",
     "rounded",
     "row_sums",
+    "select",
     "whole_shares",
 ]

@@ -31,6 +31,9 @@ from ..ids import index_of, one_each
 from ..mechanisms import MatrixMechanism
 from ..mechanisms._base import ReleasingTransformer, is_domain_declared
 from ..mechanisms._samples import checked_tensor_shape
+from ..moments import MultilinearPCA
+from ..moments._means import FAR
+from ..moments._norm import search_epsilon
 from ..privacy import gaussian_mu
 from ..privacy._protocol import privacy_tags, states_guarantee
 from ..privacy.budgets._open import OPEN
@@ -439,6 +442,7 @@ def _of_moments(estimator: Any, samples: NDArray[np.float64], look: _Look) -> No
             f"most of the budget is spent on that. Subtract a public offset first"
             + (f", or pass {' or '.join(takes)}." if takes else ".")
         )
+    norms = _lengths(samples)
     if centers:
         samples = samples - mean
     ratio = _ratio_of_units(samples)
@@ -448,15 +452,32 @@ def _of_moments(estimator: Any, samples: NDArray[np.float64], look: _Look) -> No
             f"Along a mode, some cells vary {_text(ratio)} times as much as others, so "
             f"that these do not count. Divide by public scales first."
         )
+    lengths, epsilon = _lengths(samples), float(estimator.epsilon)
     if estimator.norm_bound is None:
         look.found["norm_bound"] = "not declared"
+        # A fit finds about this.
+        bound = float(np.median(norms[norms > 0])) if norms.any() else 1.0
+        look.found["median length of a sample"] = bound
+    else:
+        bound = float(estimator.norm_bound)
+        look.at_lengths(lengths, bound, "norm_bound")
+    if centers:
+        length = float(np.linalg.norm(mean)) / bound
+        look.found["length of the mean, over norm_bound"] = length
+        if length > (1 if isinstance(estimator, MultilinearPCA) else FAR):
+            look.mistakes.append(
+                f"The mean of the samples is {_text(length)} times as long as "
+                f"norm_bound, which is too far for `center`. Pass a public offset."
+            )
+    if not math.isfinite(epsilon):
         return
-    bound, lengths = float(estimator.norm_bound), _lengths(samples)
-    look.at_lengths(lengths, bound, "norm_bound")
-    if not math.isfinite(estimator.epsilon):
-        return
+    if estimator.norm_bound is None:
+        try:
+            search_epsilon(n_samples, epsilon, type(estimator).__name__)
+        except ValueError as error:
+            look.mistakes.append(str(error))
     total = float(np.sum(np.square(np.minimum(lengths / bound, 1.0))))
-    signal = total * gaussian_mu(float(estimator.epsilon), float(estimator.delta))
+    signal = total * gaussian_mu(epsilon, float(estimator.delta))
     look.found["summed squares, over the noise of a sum"] = signal
     if signal < 10 * math.sqrt(max(shape)):
         look.mistakes.append(

@@ -16,6 +16,11 @@ compose by adding up squares of mu, whatever the earlier ones returned (Dong, Ro
 Su 2022, Theorem 3.2). So all releases together are mu-GDP with
 sigma mu <= 1 + g sqrt(cells). The largest number of cells of all that may be released
 follows from the shape of a sample; the sampler's residual is accounted for it, too.
+
+**A norm bound that is found** is released before all of these, with pure epsilon_s
+(``_norm.py``). The noise is planned for (epsilon - epsilon_s, delta) whatever the bound
+is, because moments are in units of it. By adaptive composition, both together keep
+(epsilon, delta), and their event is that of both.
 """
 
 from __future__ import annotations
@@ -51,12 +56,13 @@ from ..base import (
     PrivateEstimatorMixin,
     recorded_fit,
 )
-from ..exceptions import PrivacyLeakWarning
 from ..measure import (
     NoisySums,
     PartySums,
     Releases,
     SharedNoise,
+    after,
+    left_of,
     plan_gaussian_sums,
 )
 from ..mechanisms._chunks import AS_SAMPLES
@@ -68,10 +74,13 @@ from ..mechanisms._samples import (
     validated,
 )
 from ..privacy import PrivacyGuarantee
+from ..privacy._numbers import shown
+from ._norm import found_bound, is_at_end, search_epsilon
 from ._requests import SampleTerms
 from ._samples import OfParties, Samples, read_first
 from ._spectrum import Spectrum
 from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
+from ._units import Units, written
 
 # Most numbers that a fit releases, if its plan does not know the shape of samples:
 # those of modes of 4,000 rows.
@@ -82,6 +91,11 @@ _EXACT = (
 )
 _ANY_SHAPE = f"This holds for fits that release up to {{:,}} numbers. {_EXACT}"
 _LOOSE = f"This is the loosest guarantee with this epsilon and delta. {_EXACT}"
+_FOUND_LATER = (
+    "Part of epsilon finds norm_bound. How much follows from the number of samples, so "
+    "this is the loosest guarantee with this epsilon and delta. Declare norm_bound to "
+    "plan what fit will state."
+)
 # A coarser lattice would round the moments of few samples to nothing.
 _LARGEST_STEP = 2.0**-6
 # What may help if a fit releases no more than noise.
@@ -160,8 +174,12 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     epsilon: float
     delta: float
     norm_bound: float | None
+    offset: Any
+    scale: Any
+    center: bool
     tensor_shape: Any
     privacy_guarantee_: PrivacyGuarantee
+    norm_bound_: float
     sample_shape_: tuple[int, ...]
     n_features_in_: int
 
@@ -174,6 +192,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         "epsilon": [Interval(Real, 0, None, closed="right")],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "norm_bound": [Interval(Real, *_NORMS, closed="both"), None],
+        "offset": [Real, "array-like", None],
+        "scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
+        "center": ["boolean"],
         "tensor_shape": ["array-like", None],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
@@ -252,8 +273,12 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     # --- noise and guarantee ----------------------------------------------------------
 
-    def _planned_noise(self, shape: tuple[int, ...], n_further: int) -> NoisySums:
+    def _planned_noise(
+        self, shape: tuple[int, ...], n_further: int, spent: float = 0.0
+    ) -> NoisySums:
         """Noise with which all releases together keep epsilon and delta.
+
+        Epsilon less what was spent before, by the search for a norm bound.
 
         Raises
         ------
@@ -262,7 +287,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         self._ranks(shape)
         n_cells = math.prod(shape)
-        self._prepared(np.empty((0, n_cells)), shape)
+        self._units(shape)  # refuses some
         modes = sum(n * (n + 1) // 2 for n in shape)
         core = min(n_cells, LARGEST_CORE) + n_further
         total = modes + max(modes, core * (core + 1) // 2) + n_cells * self._n_means
@@ -271,7 +296,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 f"A sample of shape {shape} has more than {LARGEST_SAMPLE} cells. Pass "
                 f"smaller samples."
             )
-        noise = self._noise_of(total)
+        noise = self._noise_of(total, spent)
         if noise.step > _LARGEST_STEP:
             raise ValueError(
                 f"epsilon = {self.epsilon} and delta = {self.delta} are so small that "
@@ -279,10 +304,10 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             )
         return noise
 
-    def _noise_of(self, n_numbers: int) -> NoisySums:
-        """Noise for releases of so many numbers."""
+    def _noise_of(self, n_numbers: int, spent: float = 0.0) -> NoisySums:
+        """Noise for releases of so many numbers, after a part of epsilon was spent."""
         return plan_gaussian_sums(
-            float(self.epsilon),
+            left_of(float(self.epsilon), spent),
             float(self.delta),
             total_epsilon=float(self.epsilon),
             n_cells=n_numbers,
@@ -290,33 +315,30 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             n_entries=CAPACITY,
         )
 
-    def _bound(self, samples: Samples) -> tuple[float, bool]:
-        """The norm bound, and whether it was declared."""
-        if self.norm_bound is not None:
-            return float(self.norm_bound), True
-        if math.isinf(self.epsilon):
-            return math.inf, True
-        bound = samples.largest_norm()
-        self._warn_of("norm_bound", "samples")
-        return min(max(bound, _NORMS[0]), _NORMS[1]), False
+    @property
+    def _finds_norm(self) -> bool:
+        """Whether the fit has to find a norm bound."""
+        return self.norm_bound is None and math.isfinite(self.epsilon)
 
-    def _warn_of(self, name: str, where: str) -> None:
-        """Warn of a parameter that is read off private data."""
-        warn(
-            f"{name} is not declared, so it is read off the private {where}, and no "
-            f"finite epsilon holds. Pass {name}.",
-            PrivacyLeakWarning,
-        )
+    def _bound(
+        self, samples: Samples, spent: float, streams: NoiseStreams | None
+    ) -> float:
+        """The norm bound: declared, found with what is spent on it, or none."""
+        if self.norm_bound is not None:
+            return float(self.norm_bound)
+        return found_bound(samples, spent, streams) if spent else math.inf
 
     def _guarantee(
         self,
         event: Any,
         *,
         declared: bool,
+        spent: float = 0.0,
         conditions: tuple[str, ...] = (),
         shared_noise: SharedNoise | None = None,
         size: str = "",
     ) -> PrivacyGuarantee:
+        """Guarantee of an event, and of what was spent on a norm bound before it."""
         from dp_accounting import dp_event
 
         of_size = f": {size}" if size else ""
@@ -332,6 +354,13 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             ),
             "local": False,
         }
+        if spent:
+            event = after(spent, event)
+            fields["source"] += "; McKenna and Sheldon (2020)"
+            fields["statement"] += (
+                f" norm_bound was found among public numbers with epsilon = "
+                f"{shown(spent)}; all else was computed with the rest."
+            )
         epsilon, delta = float(self.epsilon), float(self.delta)
         if shared_noise is not None:
             said = self._statement.format(
@@ -369,6 +398,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         if not declared or math.isinf(self.epsilon):
             event = None if math.isinf(self.epsilon) else self._noise_of(1).event
             return self._guarantee(event, declared=declared)
+        if self._finds_norm:
+            return self._loosest(_FOUND_LATER)
         if shape is not None:
             event = self._planned_noise(shape, self._n_further(target_domain)).event
             return self._guarantee(event, declared=True)
@@ -377,19 +408,28 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     def _guarantee_for_any_shape(self) -> PrivacyGuarantee:
         """That of a fit to samples of a shape that is not known yet."""
         from ..privacy.accounting._curves import event_epsilon
-        from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
         epsilon, delta = float(self.epsilon), float(self.delta)
         guarantee = self._guarantee(self._noise_of(1).event, declared=True)
         found = event_for_any_length(guarantee.event, epsilon, delta, _MOST_NUMBERS)
         if found is None:
-            # Both hold for every shape; the rest of the curve may not.
-            event, said = RevealingDpEvent(delta, PureDpEvent(epsilon)), _LOOSE
-        else:
-            event, said = found[0], _ANY_SHAPE.format(found[1])
-            epsilon = max(event_epsilon(event, delta), epsilon)
-        statement = f"{guarantee.statement} {said}"
-        return replace(guarantee, event=event, epsilon=epsilon, statement=statement)
+            return self._loosest(_LOOSE)
+        event, most = found
+        return replace(
+            guarantee,
+            event=event,
+            epsilon=max(event_epsilon(event, delta), epsilon),
+            statement=f"{guarantee.statement} {_ANY_SHAPE.format(most)}",
+        )
+
+    def _loosest(self, why: str) -> PrivacyGuarantee:
+        """That of any fit with these epsilon and delta."""
+        from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
+
+        # Both hold for every fit; the rest of the curve may not.
+        event = RevealingDpEvent(float(self.delta), PureDpEvent(float(self.epsilon)))
+        guarantee = self._guarantee(event, declared=True)
+        return replace(guarantee, statement=f"{guarantee.statement} {why}")
 
     def _declared(self) -> Any:
         """What is declared about targets, checked; None if it is not."""
@@ -408,15 +448,13 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """Largest number of releases of a mean."""
         raise NotImplementedError
 
-    def _prepared(
-        self, rows: NDArray[np.floating], shape: tuple[int, ...]
-    ) -> NDArray[np.floating]:
-        """Samples in public units, each by itself; refuses units of another shape."""
-        return rows
+    def _units(self, shape: tuple[int, ...]) -> Units:
+        """Public units of the cells; refuses those of another shape."""
+        return Units.of(self.offset, self.scale, shape)
 
     def _is_declared(self) -> bool:
-        """Whether everything that a fit needs beside sums is declared."""
-        return self.norm_bound is not None
+        """Whether nothing is read off private data."""
+        return True
 
     def __privacy_unprotected__(self) -> list[str]:
         return [
@@ -441,14 +479,18 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
         def rows_of(batch: Any) -> tuple[Any, Any]:
             rows, _ = self._rows(samples_of(batch), shape)
-            return self._prepared(rows, shape), further_of(rows, batch)
+            return self._units(shape)(rows), further_of(rows, batch)
 
         first, batches, is_read_once = read_first(batches)
         _, shape = self._rows(samples_of(first))
-        if is_read_once and self._n_passes(shape) > 1:
+        n_passes = self._n_passes(shape)
+        if is_read_once and n_passes + self._finds_norm > 1:
+            instead = " Or declare norm_bound, so that one pass suffices."
             raise ValueError(
                 "These batches can be read only once, but are needed again. Pass a "
                 "list, or an object whose __iter__ begins anew."
+                + instead
+                * (n_passes == 1)
             )
         return Samples(batches, rows_of, read_once=is_read_once), shape
 
@@ -467,12 +509,15 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         noise = samples.noise or self._planned_noise(shape, n_further)
         samples.check()
-        size = _size(samples.n_samples, shape)
-        bound, bound_is_declared = self._bound(samples)
-        question = Question(shape, bound, noise.step, n_further=n_further)
+        size, spent = _size(samples.n_samples, shape), 0.0
+        if self._finds_norm:
+            epsilon, name = float(self.epsilon), type(self).__name__
+            spent = search_epsilon(samples.n_samples, epsilon, name)
+            noise = self._planned_noise(shape, n_further, spent)
         guarantee = self._guarantee(
             noise.event,
-            declared=declared and bound_is_declared,
+            declared=declared,
+            spent=spent,
             conditions=samples.conditions,
             shared_noise=samples.noise,
             size=size,
@@ -483,14 +528,23 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             noise_by: NoiseBy = "others" if recorded else "fit" if draws else "nobody"
             with recorded_fit(self, guarantee, noise_by) as streams:
                 on_step()
+                bound = self._bound(samples, spent, streams)
+                question = Question(shape, bound, noise.step, n_further=n_further)
                 releases = SampleReleases(samples, noise, streams)
                 learned, said = self._learn(releases, question)
             # One assignment, so that other threads see all of it or nothing.
-            fitted = {**learned, "sample_shape_": shape, **facts}
+            fitted = {
+                **learned,
+                "norm_bound_": bound,
+                "sample_shape_": shape,
+                **facts,
+            }
             self.__dict__ = {**vars(self), **fitted}
             on_step()
         if not is_one_of_many():
             LOGGER.info("%s: %s", type(self).__name__, _size(samples.n_samples, shape))
+            if spent:
+                self._tell_of_bound(bound, spent)
             is_guessed = self.tensor_shape is None and len(shape) > 1
             if is_guessed and samples.n_samples < max(shape):
                 warn(
@@ -501,6 +555,19 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         warn_of_noise(bool(said), said)
         return self
 
+    def _tell_of_bound(self, bound: float, spent: float) -> None:
+        """Log the norm bound that was found, and warn if it may be far off."""
+        name = type(self).__name__
+        LOGGER.info(
+            "%s: norm_bound_ = %.4g, found with epsilon %.3g", name, bound, spent
+        )
+        if is_at_end(bound):
+            warn(
+                f"norm_bound_ = {bound:.2g} is the "
+                f"{'smallest' if bound < 1 else 'largest'} one that is searched, and "
+                f"samples may be far beyond it. Pass scale or norm_bound."
+            )
+
     # --- sums over several parties: see `Aggregated` ----------------------------------
 
     def _terms(self) -> SampleTerms:
@@ -510,7 +577,10 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 "Pass tensor_shape: parties do not reveal the shape of their samples."
             )
         if self.norm_bound is None:
-            raise ValueError("Pass norm_bound: all parties must know it beforehand.")
+            raise ValueError(
+                "Pass norm_bound: all parties must know it beforehand. A fit to "
+                "samples in one place releases one, as norm_bound_."
+            )
         shape, target_domain = checked_tensor_shape(self.tensor_shape), self._declared()
         of_targets, bound = self._settings(target_domain), float(self.norm_bound)
         n_further = self._n_further(target_domain)
@@ -521,6 +591,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             "epsilon": float(self.epsilon),
             "delta": float(self.delta),
             "norm_bound": bound,
+            "offset": written(self.offset),
+            "scale": written(self.scale),
             "center": bool(self.center),
             "tensor_shape": shape,
             **of_targets,
@@ -556,7 +628,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         self._shape_of(array)
         rows = array.reshape(len(array), math.prod(shape))
         further = self._further_of(rows, y)
-        samples = Samples([(self._prepared(rows, shape), further)])
+        samples = Samples([(self._units(shape)(rows), further)])
         samples.check()
         return samples
 

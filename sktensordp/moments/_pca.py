@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +39,8 @@ from ._sums import LARGEST_CORE, Question, projected, whole_basis
 # Of the squared budget, for the mean; and of the rest, for the moments by which the
 # ranks are chosen.
 _MEAN_SHARE, _FIRST_SHARE = 0.1, 0.5
+# Of so small a part of every number, no sum overflows.
+_PART = 2.0**-64
 _NOISE = (
     "The components hold little but noise: the released moments of the samples are no "
     f"larger than theirs. {SHORT_SAMPLES}"
@@ -69,14 +71,21 @@ class MultilinearPCA(
     delta : float, default=1e-6
         Budget of a sample.
     norm_bound : float, default=None
-        Public bound on the Euclidean norm of a sample, or with `center` of a sample
-        less the mean. Longer samples are scaled down to it. The noise grows with its
-        square, so a typical norm is better than the largest one. If None, it is read
-        off the data with a `PrivacyLeakWarning`, and no finite epsilon holds; without
-        noise, samples are not clipped then.
+        Public bound on the Euclidean norm of a sample, and with `center` also of a
+        sample less the mean. Longer samples are scaled down to it. The noise grows with
+        its square, so a typical norm is better than the largest one. If None, the fit
+        finds about the median norm inside epsilon, with
+        min(120 / n_samples, epsilon / 10) of it, and refuses fewer than 500 / epsilon
+        samples. Without noise, samples are not clipped then.
+    offset, scale : float or array-like, default=None
+        Public units: a sample is fitted less `offset` and divided by `scale`, and
+        `norm_bound` is of what is left. A number, or an array that broadcasts to a
+        sample, such as one number for each channel, of shape (n_channels, 1). Choose
+        them without a look at the data. None stands for 0 and 1.
     center : bool, default=False
         Whether to release a noisy mean first, with a tenth of the budget, and take
         moments about it. It rarely pays: without it, the mean is among the components.
+        The mean itself must be within `norm_bound`; pass an `offset` if it is not.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -98,11 +107,15 @@ class MultilinearPCA(
     n_components_ : int
         Number of features that `transform` returns.
     explained_variance_ratio_ : ndarray of shape (n_components,) or list of ndarray
-        Share of the energy (of the variance, with `center`) of each component. What
-        the noise adds is estimated and taken off. With ``method_="modes"`` and several
-        modes, a list with an array of shape (r_k,) for every mode.
+        Share of the energy (of the variance, with `center`) of each component, in units
+        of `scale`. What the noise adds is estimated and taken off. With
+        ``method_="modes"`` and several modes, a list with an array of shape (r_k,) for
+        every mode.
     mean_ : ndarray of the shape of a sample
-        Released mean; zeros without `center`.
+        What samples are projected less of: the released mean with `center`, or else
+        `offset`.
+    norm_bound_ : float
+        The norm bound, declared or found; infinite if samples are not clipped.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int
@@ -159,13 +172,8 @@ class MultilinearPCA(
     if projections of the samples are not shown without noise.
     """
 
-    center: bool
     _conditions = (PROJECTIONS,)
     _of_fit = ("_projection",)
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **MomentsEstimator._parameter_constraints,
-        "center": ["boolean"],
-    }
 
     components_: list[NDArray[np.float64]]
     rotation_: NDArray[np.float64] | None
@@ -182,6 +190,8 @@ class MultilinearPCA(
         epsilon: float = 1.0,
         delta: float = 1e-6,
         norm_bound: float | None = None,
+        offset: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
         center: bool = False,
         tensor_shape: Sequence[int] | None = None,
         random_state: int | None = None,
@@ -190,6 +200,8 @@ class MultilinearPCA(
         self.epsilon = epsilon
         self.delta = delta
         self.norm_bound = norm_bound
+        self.offset = offset
+        self.scale = scale
         self.center = center
         self.tensor_shape = tensor_shape
         self.random_state = random_state
@@ -224,9 +236,10 @@ class MultilinearPCA(
             to keep epsilon and delta.
         """
         rows, shape = self._rows(X)
+        units = self._units(shape)
         if is_dask(rows):
-            return self._fit(LazySamples(rows, type(self).__name__), shape)
-        return self._fit(Samples([(rows, None)]), shape)
+            return self._fit(LazySamples(rows, units, type(self).__name__), shape)
+        return self._fit(Samples([(units(rows), None)]), shape)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[ArrayLike]) -> Self:
@@ -299,9 +312,11 @@ class MultilinearPCA(
             trace = float(np.trace(spectrum.matrix))
             energies = [spectrum.energies(trace)[: self.n_components]]
         ratio = [one / (total or 1.0) for one in energies]
-        projection = _Projection(shape, mean, factors, rotation)
         # What a mean of noise adds to the moments about it.
         known = releases.n_samples * float(np.square(mean).sum())
+        units = self._units(shape)
+        mean = units.outside(mean)
+        projection = _Projection(shape, mean, units.scale, factors, rotation)
         matrices = [(one.values, one.deviation) for one in found]
         are_noise = are_noise and moments_are_noise(matrices, known)
         fitted = {
@@ -385,14 +400,15 @@ class MultilinearPCA(
         Returns
         -------
         share : float
-            Sum of the squares of all features, over that of all cells less `mean_`. 1.0
-            if all samples equal the mean.
+            Sum of the squares of all features, over that of all cells less `mean_`, in
+            units of `scale`. 1.0 if all samples equal the mean.
         """
         check_is_fitted(self)
         projection = self._projection
-        rows = self._rows(loaded(X)[0], projection.shape)[0].astype(float)
-        centred, features = rows - projection.mean, projection(rows)
+        rows, _ = self._rows(loaded(X)[0], projection.shape)
         # Scaling by a power of two leaves the share as it is, and squares finite.
+        part = _part_of(rows, projection.mean)
+        centred, features = projection.centred(rows, part), projection.cores(rows, part)
         exponent = -int(np.frexp(np.max(np.abs(centred), initial=0.0))[1])
         energy, explained = (
             float(np.square(np.ldexp(part, exponent)).sum())
@@ -453,6 +469,7 @@ class _Projection:
 
     shape: tuple[int, ...]
     mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
     factors: list[NDArray[np.float64]]
     rotation: NDArray[np.float64] | None
 
@@ -470,25 +487,36 @@ class _Projection:
 
     def __call__(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         with np.errstate(over="ignore", invalid="ignore"):
-            cores = self._cores(rows, 1.0)
+            cores = self.cores(rows)
         if np.all(np.isfinite(cores)):
             return cores
-        # Of so small a part, no sum overflows. What is too large is the largest number.
-        part = 2.0**-64
-        largest = part * np.finfo(np.float64).max
-        return np.clip(self._cores(rows, part), -largest, largest) / part
+        # What is too large is the largest number.
+        largest = _PART * np.finfo(np.float64).max
+        return np.clip(self.cores(rows, _PART), -largest, largest) / _PART
 
-    def _cores(self, rows: NDArray[np.floating], part: float) -> NDArray[np.float64]:
-        """The cores of a part of each number."""
-        rows = part * rows.astype(float, copy=False) - part * self.mean
-        cores = projected(rows, self.shape, self.factors)
+    def cores(
+        self, rows: NDArray[np.floating], part: float = 1.0
+    ) -> NDArray[np.float64]:
+        """The features of a part of each number."""
+        cores = projected(self.centred(rows, part), self.shape, self.factors)
         return cores if self.rotation is None else cores @ self.rotation
+
+    def centred(self, rows: NDArray[np.floating], part: float) -> NDArray[np.float64]:
+        """A part of each number of samples less the mean, in the units of the fit."""
+        return (part * rows.astype(float, copy=False) - part * self.mean) / self.scale
 
     def inverse(self, features: NDArray[np.float64]) -> NDArray[np.float64]:
         """Rows with these features."""
         with np.errstate(over="ignore", invalid="ignore"):
             cores = features if self.rotation is None else features @ self.rotation.T
-            return projected(cores, self.ranks, [f.T for f in self.factors]) + self.mean
+            rows = projected(cores, self.ranks, [f.T for f in self.factors])
+            return rows * self.scale + self.mean
+
+
+def _part_of(*arrays: NDArray[np.floating]) -> float:
+    """A power of two that scales the largest of all numbers to about 1."""
+    largest = max(float(np.max(np.abs(one), initial=0.0)) for one in arrays)
+    return float(np.ldexp(1.0, min(-int(np.frexp(largest)[1]), 1000)))
 
 
 def _chosen(

@@ -29,7 +29,9 @@ from .._validation import (
     malformed,
     r2_of_any_size,
     range_of,
+    warn,
 )
+from ..exceptions import PrivacyLeakWarning
 from ..ids import (
     are_equal,
     declared_labels,
@@ -46,7 +48,6 @@ from ._samples import Samples
 from ._spectrum import Spectrum, best_ranks, ranks_above, shares_of_modes
 from ._sums import (
     DIAGONAL_NOISE,
-    LARGEST_CELL,
     LARGEST_CORE,
     Question,
     projected,
@@ -100,9 +101,6 @@ class _Regression(MomentsEstimator):
     _cells: NDArray[np.float64]
     _intercepts: NDArray[np.float64]
 
-    center: bool
-    offset: Any
-    scale: Any
     mean_: NDArray[np.float64]
     _declares: str
     _constant = 0.0
@@ -112,9 +110,6 @@ class _Regression(MomentsEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MomentsEstimator._parameter_constraints,
         "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "offset": [Real, "array-like", None],
-        "scale": [Interval(Real, 0, None, closed="neither"), "array-like", None],
-        "center": ["boolean"],
     }
 
     _statement = (
@@ -142,39 +137,6 @@ class _Regression(MomentsEstimator):
             f"splits must not depend on them.",
         ]
 
-    # --- what is public about samples -------------------------------------------------
-
-    def _units(
-        self, shape: tuple[int, ...]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Public offset and scale of every cell."""
-        found = []
-        for name, neutral in (("offset", 0.0), ("scale", 1.0)):
-            given = getattr(self, name)
-            try:
-                cells = np.asarray(neutral if given is None else given, dtype=float)
-                cells = np.broadcast_to(cells, shape).reshape(-1)
-            except (TypeError, ValueError):
-                cells = np.full(1, math.nan)
-            if not np.all(np.isfinite(cells)) or (name == "scale" and cells.min() <= 0):
-                kind = "finite" if name == "offset" else "finite and positive"
-                raise ValueError(
-                    f"{name} must be {kind}: a number, or an array that broadcasts to "
-                    f"the shape {shape} of a sample."
-                )
-            found.append(cells)
-        return found[0], found[1]
-
-    def _prepared(
-        self, rows: NDArray[np.floating], shape: tuple[int, ...]
-    ) -> NDArray[np.floating]:
-        if self.offset is None and self.scale is None:
-            return rows
-        offset, scale = self._units(shape)
-        with np.errstate(over="ignore"):
-            cells = (rows.astype(float) - offset) / scale
-        return np.clip(cells, -LARGEST_CELL, LARGEST_CELL, out=cells)
-
     # --- what is public about targets -------------------------------------------------
 
     def _read_off(self, targets: NDArray[Any]) -> Any:
@@ -192,7 +154,7 @@ class _Regression(MomentsEstimator):
         raise NotImplementedError
 
     def _is_declared(self) -> bool:
-        return super()._is_declared() and getattr(self, self._declares) is not None
+        return getattr(self, self._declares) is not None
 
     def _target_domain(self, targets: NDArray[Any] | None) -> tuple[Any, bool]:
         """What is public about targets, and whether no target decided it."""
@@ -202,7 +164,11 @@ class _Regression(MomentsEstimator):
         if targets is None:
             raise ValueError(f"Pass {name}: batches are read one by one.")
         if math.isfinite(self.epsilon):
-            self._warn_of(name, "targets")
+            warn(
+                f"{name} is not declared, so it is read off the private targets, and "
+                f"no finite epsilon holds. Pass {name}.",
+                PrivacyLeakWarning,
+            )
         return self._read_off(targets), math.isinf(self.epsilon)
 
     def _checked_targets(self, X: Any, y: Any) -> NDArray[Any]:
@@ -247,7 +213,7 @@ class _Regression(MomentsEstimator):
         rows, shape = self._rows(X)
         targets = self._checked_targets(rows, y)
         target_domain, declared = self._target_domain(targets)
-        rows = self._prepared(rows, shape)
+        rows = self._units(shape)(rows)
         samples = Samples([(rows, self._further(targets, target_domain))])
         return self._fit_to(samples, shape, target_domain, declared=declared)
 
@@ -306,13 +272,8 @@ class _Regression(MomentsEstimator):
             raise ValueError(
                 f"Pass {self._declares}: all parties must know it beforehand."
             )
-        # The fit refuses what is no array of numbers.
-        units = {
-            name: None if given is None else np.asarray(given, dtype=object).tolist()
-            for name, given in (("offset", self.offset), ("scale", self.scale))
-        }
         labels = [repr(one) for one in np.asarray(target_domain).tolist()]
-        return {self._declares: labels, **units}
+        return {self._declares: labels}
 
     @property
     def _length_of_further(self) -> float:  # type: ignore[override]
@@ -347,8 +308,8 @@ class _Regression(MomentsEstimator):
         self, releases: SampleReleases, question: Question
     ) -> tuple[dict[str, Any], str]:
         shape, left, said = question.shape, 1.0, ""
-        offset, scale = self._units(shape)
-        mean = np.zeros(len(offset))
+        units = self._units(shape)
+        mean = np.zeros(math.prod(shape))
         if self.center:
             left -= MEAN_SHARE
             mean, error = released_mean(releases, question, MEAN_SHARE)
@@ -383,8 +344,8 @@ class _Regression(MomentsEstimator):
         sides = tuple(factor.shape[1] for factor in factors)
         cells = projected(weights.T, sides, [factor.T for factor in factors])
         with np.errstate(over="ignore", invalid="ignore"):
-            mean = offset + scale * mean
-            cells /= scale
+            mean = units.outside(mean)
+            cells /= units.scale
             intercepts = intercepts - cells @ mean
         fitted = {
             "components_": factors,
@@ -447,7 +408,7 @@ class _Regression(MomentsEstimator):
         self, X: Any, y: Any = None, n_users: int | None = None
     ) -> tuple[str, Callable[[float], float]]:
         """The error of a rehearsal; `X` and `y` are read without protection."""
-        if not self._is_declared():
+        if self.norm_bound is None or not self._is_declared():
             raise ValueError(
                 f"The expected error needs norm_bound and {self._declares}. Pass them."
             )
@@ -456,7 +417,7 @@ class _Regression(MomentsEstimator):
         rows, shape = self._rows(X)
         targets, target_domain = self._checked_targets(rows, y), self._declared()
         fixed = None if self.alpha == "auto" else float(self.alpha)
-        samples = self._prepared(rows, shape), self._further(targets, target_domain)
+        samples = self._units(shape)(rows), self._further(targets, target_domain)
         n_people, bound = n_users or len(rows), float(self.norm_bound or 0)
         self.__dict__.update(self._facts(target_domain))
         found: dict[float, float] = {}
@@ -698,8 +659,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
         Budget of a sample and its target.
     norm_bound : float, default=None
         Public bound on the Euclidean norm of a sample; longer samples are scaled down
-        to it. If None, it is read off the data with a `PrivacyLeakWarning`, and no
-        finite epsilon holds; without noise, samples are not clipped then.
+        to it. If None, the fit finds about the median norm inside epsilon, with
+        min(120 / n_samples, epsilon / 10) of it, and refuses fewer than 500 / epsilon
+        samples. Without noise, samples are not clipped then.
     target_bounds : tuple of (low, high), default=None
         Public range of the targets; targets outside of it are moved to its ends. If
         None, it is read off the data with a `PrivacyLeakWarning`, and no finite epsilon
@@ -713,7 +675,8 @@ class MultilinearRidge(RegressorMixin, _Regression):
     center : bool, default=False
         Whether to release a noisy mean with a tenth of the budget, in up to three
         steps, and fit samples less that mean. Then `norm_bound` bounds samples less
-        their mean, which may be up to 100 times as long.
+        their mean, which may be up to 100 times as long. Declare it: what a fit finds
+        is the norm of samples with their mean.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -735,6 +698,8 @@ class MultilinearRidge(RegressorMixin, _Regression):
     mean_ : ndarray of the shape of a sample
         What samples are fitted less of: the released mean with `center`, or else
         `offset`.
+    norm_bound_ : float
+        The norm bound, declared or found; infinite if samples are not clipped.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int
@@ -928,8 +893,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         Budget of a sample and its target.
     norm_bound : float, default=None
         Public bound on the Euclidean norm of a sample; longer samples are scaled down
-        to it. If None, it is read off the data with a `PrivacyLeakWarning`, and no
-        finite epsilon holds; without noise, samples are not clipped then.
+        to it. If None, the fit finds about the median norm inside epsilon, with
+        min(120 / n_samples, epsilon / 10) of it, and refuses fewer than 500 / epsilon
+        samples. Without noise, samples are not clipped then.
     classes : array-like of shape (n_classes,), default=None
         Public, of one kind, all different. A sample with another label, of whatever
         type, counts as one without a label. If None, they are read off the data with a
@@ -943,7 +909,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     center : bool, default=False
         Whether to release a noisy mean with a tenth of the budget, in up to three
         steps, and fit samples less that mean. Then `norm_bound` bounds samples less
-        their mean, which may be up to 100 times as long.
+        their mean, which may be up to 100 times as long. Declare it: what a fit finds
+        is the norm of samples with their mean.
     tensor_shape : tuple of int, default=None
         Shape of a sample, if samples are passed as rows of features.
     random_state : int or None, default=None
@@ -964,6 +931,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     mean_ : ndarray of the shape of a sample
         What samples are fitted less of: the released mean with `center`, or else
         `offset`.
+    norm_bound_ : float
+        The norm bound, declared or found; infinite if samples are not clipped.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that `fit` publishes.
     sample_shape_ : tuple of int

@@ -7,7 +7,6 @@ read only once.
 """
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,7 +18,9 @@ from .._extras import imported
 from ..measure import PartySums, SharedNoise
 from ..measure import contribute as contributed
 from ..mechanisms._chunks import checked_rows
+from ._norm import bin_counts
 from ._sums import CAPACITY, Chunk, Question
+from ._units import Units
 
 # Chunks of Dask that are added up in one task.
 _ADDED = 16
@@ -98,13 +99,9 @@ class Samples:
         """What all samples contribute to a release; see `People`."""
         return contribute(self, question), None
 
-    def largest_norm(self) -> float:
-        """Largest Euclidean norm of a sample in memory."""
-        if self._rows_of is not None:
-            raise ValueError(
-                "Pass norm_bound: it cannot be read off samples in batches."
-            )
-        return max(_largest_norm(rows) for rows, _ in self._chunks)
+    def counted(self) -> NDArray[np.int64]:
+        """Numbers of samples by bins of their norms; see `bin_counts`."""
+        return np.sum([bin_counts(rows) for rows, _ in self.chunks()], axis=0)
 
 
 def _within_capacity(n_samples: int) -> int:
@@ -119,18 +116,20 @@ class LazySamples(Samples):
     Parameters
     ----------
     samples : dask.array.Array of shape (n_samples, ...)
+    units : Units
+        In which workers fit them.
     name : str
         Name of the estimator, for messages.
     """
 
-    def __init__(self, samples: Any, name: str) -> None:
+    def __init__(self, samples: Any, units: Units, name: str) -> None:
         whole = samples.rechunk(dict.fromkeys(range(1, samples.ndim), -1))
         super().__init__(whole.to_delayed().ravel().tolist())
-        self._name = name
+        self._units, self._name = units, name
 
     def _asked(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        task = _delayed(_of_chunk)
-        return [task(chunk, self._name, function, *arguments) for chunk in self._chunks]
+        task, known = _delayed(_of_chunk), (self._units, self._name, function)
+        return [task(chunk, *known, *arguments) for chunk in self._chunks]
 
     def check(self) -> None:
         """Refuse malformed samples, and count them."""
@@ -147,9 +146,9 @@ class LazySamples(Samples):
         (totals,) = loaded(*parts)
         return totals, None
 
-    def largest_norm(self) -> float:
-        """Largest Euclidean norm of a sample."""
-        return max(loaded(*self._asked(_largest_norm)))
+    def counted(self) -> NDArray[np.int64]:
+        """Numbers of samples by bins of their norms; see `bin_counts`."""
+        return np.sum(loaded(*self._asked(bin_counts)), axis=0)
 
 
 class OfParties(Samples):
@@ -192,10 +191,10 @@ def _delayed(function: Callable[..., Any]) -> Any:
 
 
 def _of_chunk(
-    chunk: Any, name: str, function: Callable[..., Any], *arguments: Any
+    chunk: Any, units: Units, name: str, function: Callable[..., Any], *arguments: Any
 ) -> Any:
     """What a function returns of a chunk of samples."""
-    return function(checked_rows(chunk, name), *arguments)
+    return function(units(checked_rows(chunk, name)), *arguments)
 
 
 def _contributed(rows: NDArray[np.floating], question: Question) -> Any:
@@ -204,11 +203,3 @@ def _contributed(rows: NDArray[np.floating], question: Question) -> Any:
 
 def _added(parts: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:
     return tuple(np.add.reduce(of_sums) for of_sums in zip(*parts, strict=True))
-
-
-def _largest_norm(rows: NDArray[np.floating]) -> float:
-    if not len(rows):
-        return 0.0
-    scale = float(np.max(np.abs(rows))) or 1.0
-    norms = np.linalg.norm(rows.astype(float) / scale, axis=1)
-    return min(float(norms.max()) * scale, math.nextafter(math.inf, 0))

@@ -11,6 +11,7 @@ from ._discrete import (
     discrete_gaussian,
     discrete_laplace,
     discrete_laplace_variance,
+    permute_and_flip,
     uniform_below,
 )
 from ._lattice import (
@@ -30,5 +31,6 @@ __all__ = [
     "discrete_laplace_variance",
     "gaussian_lattice",
     "laplace_lattice",
+    "permute_and_flip",
     "uniform_below",
 ]

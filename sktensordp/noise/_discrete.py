@@ -9,8 +9,9 @@ function instead, in floating point wherever the error cannot matter.
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -232,7 +233,7 @@ def discrete_gaussian(
 def _all_succeed(
     bits: np.random.BitGenerator,
     places: NDArray[np.intp],
-    times: NDArray[np.int64],
+    times: NDArray[Any],
     numerators: NDArray[np.uint64],
     denominator: int,
 ) -> NDArray[np.intp]:
@@ -304,6 +305,49 @@ def categorical(
     for row, at in enumerate(np.split(order, ends[:-1])):
         columns[at] = np.searchsorted(cumulative[row], draws[at], side="right")
     return columns
+
+
+def permute_and_flip(
+    bits: np.random.BitGenerator, numerators: Sequence[int], denominator: int
+) -> int:
+    """Select an index; larger numbers are more probable.
+
+    Index i comes up with probability exp((numerators[i] - max(numerators)) /
+    denominator), independently of the others, and one of those that came up is selected
+    uniformly. At least one does: that of the largest number. This is the
+    permute-and-flip mechanism of McKenna and Sheldon (2020), Algorithm 1, which takes
+    the first that comes up in a random order.
+
+    Parameters
+    ----------
+    bits : bit generator
+        Supplies 64-bit words (``random_raw``).
+    numerators : sequence of int
+        Python integers of any size.
+    denominator : int
+        In [1, 2**50).
+
+    Returns
+    -------
+    index : int
+
+    Raises
+    ------
+    ValueError
+        If there are no numbers, or `denominator` is out of range.
+    """
+    denominator = operator.index(denominator)
+    if not (numerators and 1 <= denominator < _MAX_DENOMINATOR):
+        raise ValueError("There are no scores, or their `denominator` is out of range.")
+    best = max(numerators)
+    steps = [divmod(best - numerator, denominator) for numerator in numerators]
+    # Of type object, since these may exceed 64 bits.
+    whole = np.array([times for times, _ in steps], dtype=object)
+    rest = np.array([remainder for _, remainder in steps], dtype=np.uint64)
+    up = np.flatnonzero(_bernoulli_exp(bits, rest, denominator))
+    one = np.ones(len(steps), dtype=np.uint64)
+    up = _all_succeed(bits, up, whole, one, 1)
+    return int(up[uniform_below(bits, len(up), 1)[0]])
 
 
 def bernoulli(

@@ -4,6 +4,7 @@ from ._counts import CountsDisplay
 from ._curves import ExpectedErrorDisplay, PrivacyUtilityDisplay
 from ._factors import FactorsDisplay
 from ._guarantees import AttackRiskDisplay, AuditDisplay, PrivacyProfileDisplay
+from ._guesses import GuessesDisplay
 
 __all__ = [
     "AttackRiskDisplay",
@@ -11,6 +12,7 @@ __all__ = [
     "CountsDisplay",
     "ExpectedErrorDisplay",
     "FactorsDisplay",
+    "GuessesDisplay",
     "PrivacyProfileDisplay",
     "PrivacyUtilityDisplay",
 ]

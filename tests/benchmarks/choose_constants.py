@@ -179,6 +179,15 @@ def of_components(data, options, split):
     return math.log(1 - model.fit(data.X[train]).score(data.X[test]))
 
 
+def of_found_norms(data, options, split):
+    """Of samples of many lengths."""
+    lengths = np.exp(np.random.default_rng(SEED).normal(0, 0.5, len(data.X)))
+    X = data.X * lengths.reshape(-1, *[1] * (data.X.ndim - 1))
+    train, test = np.split(X, [len(X) * 3 // 4])
+    model = MultilinearPCA(**options, random_state=split)
+    return math.log(1 - model.fit(train).score(test))
+
+
 def of_targets(data, options, split):
     order = np.random.default_rng(SEED + split).permutation(len(data.X))
     train, test = np.split(order, [len(order) * 3 // 4])
@@ -253,6 +262,11 @@ CENTRED = Fits(
     ("samples",),
     of_components,
     settings([0.5, 2.0, 8.0], delta=1e-6, n_components=12, center=True),
+)
+FOUND = Fits(
+    ("samples",),
+    of_found_norms,
+    settings([3.0, 8.0], delta=1e-6, n_components=12),
 )
 TARGETS = Fits(("samples",), of_targets, settings([0.5, 2.0, 8.0], delta=1e-6))
 CODES = Fits(("features",), of_codes, settings([1.0, 10.0]))
@@ -353,6 +367,8 @@ CONSTANTS = [
         ("moments._spectrum", "_AS_GOOD", (0.0, 0.01), COMPONENTS),
         ("moments._pca", "_FIRST_SHARE", (0.25, 0.75), COMPONENTS),
         ("moments._pca", "_MEAN_SHARE", (0.05, 0.15, 0.25), CENTRED),
+        ("moments._norm", "_NEEDED", (60.0, 240.0), FOUND),
+        ("moments._norm", "_MOST", (0.05, 0.2), FOUND),
         ("moments._regression", "_MODES_SHARE", (0.1, 0.4), TARGETS),
         ("encoding._training", "_PENALTY", (1e-3, 1e-2), CODES),
         ("encoding._training", "_SMOOTHING", (0.1, 0.6), CODES),

@@ -154,6 +154,9 @@ MOMENTS = {
     "PCA, flat": of_samples(PCA, (6,), 0.999, batched=True),
     "PCA, centred": of_samples(PCA, (3, 5), 0.8, n_components=(1, 1), center=True),
     "PCA, centred core": of_samples(PCA, (3, 3), 0.5, n_components=2, center=True),
+    "PCA, units": of_samples(
+        PCA, (3, 5), 0.999, n_components=(1, 1), offset=0.0, scale=1e-3
+    ),
     "PCA, batches": of_samples(PCA, (3, 5), 0.7, batched=True, n_components=2),
     "PCA, tiny": of_samples(PCA, (3, 2), 0.999, bound=1e-50, n_components=(1, 1)),
     "PCA, huge": of_samples(PCA, (3, 2), 0.999, bound=1e50, n_components=(1, 1)),

@@ -159,8 +159,14 @@ def test_public_units_and_means_are_taken_off_first(units):
     moved = SENSORS + 36
     plain = MultilinearRidge(epsilon=40.0, norm_bound=400.0)
     assert check_samples(plain, moved).likely_mistakes
-    ridge = MultilinearRidge(epsilon=40.0, **{"norm_bound": 40.0} | units)
-    assert not check_samples(ridge, moved).likely_mistakes
+    for kind in (MultilinearRidge, MultilinearPCA):
+        model = kind(epsilon=40.0, **{"norm_bound": 40.0} | units)
+        mistakes = check_samples(model, moved).likely_mistakes
+        if kind is MultilinearPCA and "center" in units:
+            assert "too far for `center`. Pass a public offset" in mistakes[0]
+            mistakes = check_samples(model.set_params(offset=35.0), moved)
+            mistakes = mistakes.likely_mistakes
+        assert not mistakes
 
 
 def test_what_is_not_declared_is_said():

@@ -10,7 +10,9 @@ from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from sktensordp.exceptions import NoiseOnlyWarning
+from sktensordp.model_selection import expected_error
 from sktensordp.moments import (
+    MultilinearPCA,
     MultilinearRidge,
     MultilinearRidgeClassifier,
     fit_aggregated,
@@ -26,13 +28,17 @@ from tests.support.seams import FAR, MOST_STEPS, Question, released_mean
 OPTIONS = {"norm_bound": 10.0, "random_state": 0}
 ridge = partial(MultilinearRidge, (4, 24), target_bounds=(-6, 6), **OPTIONS)
 classifier = partial(MultilinearRidgeClassifier, (4, 24), classes=[0, 1], **OPTIONS)
+pca = partial(MultilinearPCA, n_components=(3, 4), **OPTIONS)
 makers = pytest.mark.parametrize("make", [ridge, classifier], ids=["ridge", "classes"])
+all_makers = pytest.mark.parametrize(
+    "make", [ridge, classifier, pca], ids=["ridge", "classes", "PCA"]
+)
 WAYS = ways()
 
 
 def some(make, n=300, seed=0):
     X, y = people(seed)
-    return X[:n], y[:n] if make is ridge else (y[:n] > 0).astype(int)
+    return X[:n], (y[:n] > 0).astype(int) if make is classifier else y[:n]
 
 
 # --- public units ---------------------------------------------------------------------
@@ -54,6 +60,54 @@ def test_public_units_are_as_if_samples_were_in_them(make, epsilon):
     # After the fit, parameters may change.
     model.set_params(offset=None, scale=7.0)
     assert_allclose(model._scores(X), expected._scores(within), atol=1e-9)
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("n_components", [None, (3, 4), 12])
+@pytest.mark.parametrize("epsilon", [2.0, math.inf])
+def test_components_in_public_units(epsilon, n_components, center):
+    """Those of samples in the units; features and samples go there and back."""
+    X, _ = some(pca)
+    options = {"epsilon": epsilon, "n_components": n_components, "center": center}
+    model = pca(**options, offset=OFFSET, scale=SCALE).fit(X)
+    within = (X - OFFSET) / SCALE
+    expected = pca(**options).fit(within)
+    for one, other in zip(model.components_, expected.components_, strict=True):
+        assert_array_equal(one, other)
+    assert str(model.explained_variance_ratio_) == (
+        str(expected.explained_variance_ratio_)
+    )
+    assert_allclose(model.mean_, OFFSET + SCALE * expected.mean_)
+    assert center or np.all(model.mean_ == OFFSET)
+    Z = model.transform(X)
+    assert_allclose(Z, expected.transform(within), atol=1e-9)
+    assert_allclose(
+        model.inverse_transform(Z), OFFSET + SCALE * expected.inverse_transform(Z)
+    )
+    assert model.score(X) == pytest.approx(expected.score(within))
+    assert model.privacy_guarantee_.event == expected.privacy_guarantee_.event
+    # After the fit, parameters may change.
+    model.set_params(offset=None, scale=7.0)
+    assert_array_equal(model.transform(X), Z)
+
+
+def test_components_in_public_units_from_all_sources():
+    dask_array = pytest.importorskip("dask.array")
+    X, _ = some(pca)
+    model = pca(offset=OFFSET, scale=SCALE, center=True, tensor_shape=(4, 24))
+    expected = clone(model).fit(X)
+    parties = [party(model, X[:99]), party(model, X[99:])]
+    for other in (
+        clone(model).fit(dask_array.from_array(X, chunks=(70, 4, 24))),
+        clone(model).fit_batches([X[:99], X[99:]]),
+        fit_aggregated(clone(model), Sums(parties), n_samples=len(X)),
+    ):
+        assert_array_equal(other.transform(X), expected.transform(X))
+    other = Sums([party(clone(model).set_params(scale=1.0), X)])
+    with pytest.raises(ValueError, match="scale"):
+        fit_aggregated(clone(model), other, n_samples=len(X))
+    plain = expected_error(pca(center=True), X, epsilons=[2.0])
+    assert expected_error(model, X, epsilons=[2.0]).errors == plain.errors
 
 
 @makers
@@ -79,15 +133,16 @@ def test_units_are_those_of_batches_and_parties_too(make):
      ("scale", 0.0), ("scale", -1.0), ("scale", [1.0, math.nan] * 12),
      ("scale", np.zeros(24)), ("scale", math.inf), ("scale", np.ones((4, 2)))],
 )  # fmt: skip
-@makers
+@all_makers
 def test_wrong_units_cost_nothing(make, name, wrong):
     X, y = some(make)
     model = make(tensor_shape=(4, 24), **{name: wrong})
+    batch = X if make is pca else (X, y)
     with PrivacyBudget(10, 1e-5) as budget, drawing() as drawn:
         for use in (
             lambda: model.fit(X, y),
-            lambda: model.fit_batches([(X, y)]),
-            lambda: party(model, X, y),
+            lambda: model.fit_batches([batch]),
+            lambda: party(model, X, None if make is pca else y),
             lambda: planned_guarantee(model),
         ):
             with pytest.raises(ValueError, match=name):
@@ -102,6 +157,9 @@ def test_samples_that_are_infinite_in_their_unit_stay_finite():
     for epsilon in (2.0, math.inf):
         model = ridge(epsilon=epsilon, scale=1e-3, offset=-1.7e308, center=True)
         assert np.all(np.isfinite(model.fit(X, y).coef_))
+        model = pca(epsilon=epsilon, scale=1e-3, offset=-1.7e308, center=True).fit(X)
+        assert np.all(np.isfinite(model.transform(X)))
+        assert 0 <= model.score(X) <= 1 + 1e-9
 
 
 def test_parties_answer_for_radii_that_a_mean_may_have():

@@ -5,6 +5,7 @@ seeds, that a correct sampler fails; those of chi-square tests are asymptotic.
 """
 
 import math
+from itertools import product
 
 import mpmath
 import numpy as np
@@ -17,10 +18,12 @@ from sktensordp.noise import (
     discrete_gaussian,
     discrete_laplace,
     discrete_laplace_variance,
+    permute_and_flip,
 )
 from tests.support.goodness import chi_square
 from tests.support.points import POINTS, original
 from tests.support.seams import noise_discrete
+from tests.support.selection import law
 
 N = 2**17
 ALPHA = 1e-6
@@ -373,3 +376,53 @@ class TestCategorical:
         for weights in ([[1, 2], [1, 3]], [[2**60, 0], [2**60, 1]]):
             with pytest.raises(ValueError, match="same sum"):
                 categorical(scripted([]), np.array(weights), np.array([0]))
+
+
+class TestPermuteAndFlip:
+    def test_one_of_those_that_came_up_is_taken(self, monkeypatch):
+        # Every draw is the largest integer below its bound. So no fraction of a step
+        # keeps an index from coming up, but a whole step does: 0 does not come up.
+        def largest(bits, bound, size):
+            return np.full(size, bound - 1, dtype=np.uint64)
+
+        monkeypatch.setattr(*POINTS["uniform draws"], largest)
+        assert permute_and_flip(None, [7, 7, 0, 7], 2) == 3
+
+    @pytest.mark.parametrize(
+        ("numerators", "denominator"),
+        [
+            ([0, -1, -2, -7], 2),
+            ([10**30, 10**30 - 3, 0], 3),
+            ([0, 0, 0], 2**50 - 1),
+            ([-(2**70), -(2**70) - 2**49, -(2**70) - 2**50 - 1], 2**49),
+            ([4], 1),
+        ],
+    )
+    def test_law(self, numerators, denominator, stream):
+        expected = law(numerators, denominator)
+        drawn = [
+            permute_and_flip(stream(seed), numerators, denominator)
+            for seed in range(500)
+        ]
+        counts = np.bincount(drawn, minlength=len(numerators))
+        assert not counts[expected < 1e-9].any()
+        likely = expected > 1e-9
+        if likely.sum() > 1:
+            assert chi_square(counts[likely], expected[likely]) > ALPHA
+
+    def test_its_exact_law_by_all_subsets(self):
+        numerators, denominator = [5, 4, 4, 0, -9], 3
+        up = np.exp((np.array(numerators) - 5) / denominator)
+        expected = np.zeros(5)
+        for subset in product((False, True), repeat=5):
+            if any(subset):
+                chance = np.prod(np.where(subset, up, 1 - up))
+                expected[list(subset)] += chance / sum(subset)
+        assert_allclose(law(numerators, denominator), expected, rtol=1e-12)
+
+    @pytest.mark.parametrize("denominator", [0, 2**50])
+    def test_out_of_range(self, denominator):
+        with pytest.raises(ValueError, match="out of range"):
+            permute_and_flip(None, [1, 2], denominator)
+        with pytest.raises(ValueError, match="no scores"):
+            permute_and_flip(None, [], 1)

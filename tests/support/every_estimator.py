@@ -204,6 +204,9 @@ def _cases():
     yield "people", (MATRICES,), {
         "modes": MultilinearPCA((2, 1), norm_bound=1.0, delta=1e-3),
         "centred": MultilinearPCA(norm_bound=1.0, center=True, delta=1e-3),
+        "in units": MultilinearPCA(
+            (2, 1), norm_bound=1.0, offset=0.5, scale=[2.0, 1.0], delta=1e-3
+        ),
         # More would be chosen by what is released, so that neighbours part.
         "in all": MultilinearPCA(6, norm_bound=1.0, delta=1e-3),
     }  # fmt: skip

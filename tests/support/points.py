@@ -24,6 +24,7 @@ PLACES = {
     # Noise.
     "uniform draws": "noise_discrete.uniform_below",
     "points of a lattice": "noise_lattice._lattice_index",
+    "permute and flip": "measure_selection.permute_and_flip",
     "normal noise of a lattice": "noise_lattice._dense_normal",
     "Laplace noise of a lattice": "noise_lattice.discrete_laplace",
     "noise of responses": "mechanisms_responses.discrete_laplace",

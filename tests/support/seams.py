@@ -29,10 +29,14 @@ PLACES = {
     "_validation": "callers_level check_coordinates check_shape MALFORMED malformed",
     "_waiting as sktensordp_waiting": "",
     # audit
+    "audit._attacks": "attacks Bits",
     "audit._bounds": (
         "certified_bound _critical_sum curve_bound_of_guesses epsilon_of_mu Gaussian "
         "_LEAST_Z lower_epsilon_of_guesses _p_value Pure quick_bound"
     ),
+    "audit._customers": "Customers",
+    "audit._guesses": "guessed",
+    "audit._single_values": "Labels Ratings",
     # base
     "base": "counted_by counting_for",
     # completion
@@ -104,6 +108,7 @@ PLACES = {
     "measure._products as measure_products": "",
     "measure._releases": "TOLERANCE",
     "measure._requests": "read_request",
+    "measure._selection as measure_selection": "",
     "measure._sums as measure_sums": "BELOW_ONE without_long",
     # mechanisms
     "mechanisms._base": "ReleasingTransformer",
@@ -121,6 +126,7 @@ PLACES = {
     # moments
     "moments._base as moments_base": "MomentsEstimator SampleReleases",
     "moments._means": "FAR MOST_STEPS released_mean",
+    "moments._norm as moments_norm": "bin_counts found_bound scores_of",
     "moments._pca as moments_pca": "",
     "moments._regression as moments_regression": "",
     "moments._requests as moments_requests": "",
