@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 # and where every comparison composes all releases.
 _PRECISION, _ROUGH_PRECISION = 2.0**-20, 2.0**-10
 # Share of the budget below which a release should not use up all of it unnoticed.
-_MUCH = 0.75
+# Larger budgets protect nobody, and are for tests.
+_MUCH, _LARGEST_WARNED = 0.75, 100.0
 _PUBLISHES_IDS = (
     "{} publishes the ids that occur in the data, which a budget for all data of a "
     "user, or for counted rows, does not cover. Declare all ids in `categories`."
@@ -955,7 +956,7 @@ class PrivacyBudget:
         if any(True for _ in self._account.guarantees()):
             return
         epsilon = guarantee.epsilon_at(self._delta)
-        small = epsilon < _MUCH * self._epsilon
+        small = epsilon < _MUCH * self._epsilon <= _MUCH * _LARGEST_WARNED
         if small and self._limit.is_used_up_by(guarantee.event):
             warn(
                 f"{name} has epsilon = {shown(epsilon)}, but nothing else will be "
