@@ -74,8 +74,10 @@ class Places(ast.NodeVisitor):
         kind, begin = type(operator), self._end(left)
         between = self._text[begin : self._begin(right)].decode()
         if kind in OPERATORS and between.count(SYMBOLS[kind]) == 1:
-            new = between.replace(SYMBOLS[kind], OPERATORS[kind])
-            self.found.append((begin, self._begin(right), new))
+            # The symbol may be on a later line than the end of its left side.
+            begin += len(between.partition(SYMBOLS[kind])[0].encode())
+            size = len(SYMBOLS[kind])
+            self.found.append((begin, begin + size, OPERATORS[kind]))
 
 
 def mutants(package, n, seed, within=("",)):

@@ -21,7 +21,7 @@ from .._dask import is_dask
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
 from .._validation import check_aligned, check_modes, r2_of_any_size
 from ..base import NoiseBy, exchanged, recorded_fit, recorded_update
-from ..measure import PartySums, SharedNoise
+from ..measure import PartySums, SharedNoise, left_of
 from ..privacy import PrivacyGuarantee, PrivacyTags
 from ..tensor import CPForm, Rows, TuckerForm
 from ..tensor._unit_entries import UnitEntries
@@ -54,9 +54,10 @@ from ._synthetic import Request, sample_entries
 from ._values import plan_entry_randomizer
 from .measurements._choice import (
     choose_measurement,
-    error_by_epsilon,
+    expected_by_epsilon,
     planned_guarantee,
 )
+from .measurements._found_scale import MOST_SPENT
 from .measurements._measurement import Measurement
 
 if TYPE_CHECKING:
@@ -126,8 +127,10 @@ default="auto"
         entries would decide how others are split.
     value_bounds : tuple of (float, float), default=None
         Public range, to which values and predictions are clipped. If you pass neither
-        this nor `levels`, the fit reads the range off the values with a
-        ``PrivacyLeakWarning``, and the guarantee is void.
+        this nor `levels`, a fit with ``unit="entry"`` finds the scale of the values
+        within `epsilon`: it selects one of some 4,700 public scales, with at most a
+        tenth of epsilon. See Notes. If `unit` is a mode, it reads the range off the
+        values with a ``PrivacyLeakWarning``, and the guarantee is void.
     levels : array-like of shape (n_levels,), default=None
         All levels of the public scale, such as ``[1, 2, 3, 4, 5]`` for 1 to 5 stars.
         Values are rounded to the nearest level; for a range, pass `value_bounds`. With
@@ -168,6 +171,12 @@ or list of these and None, default=None
     max_iter : int, default=25
         Number of sweeps over the modes in "input", and of iterations in "gradient".
         Small CPs of three or more modes compare several starts, in further sweeps.
+    check_scale : bool, default=False
+        With ``unit="entry"``, whether to count the values off the declared scale, and
+        warn if there are many. The count of n values has noise, and spends min(200 / n,
+        `epsilon` / 100); n `epsilon` must be at least 5,000. It finds numbers that
+        stand for "not rated", and values of another scale, but not a scale that is too
+        wide. It has no effect if `epsilon` is infinite.
     personal : bool, default=False
         With ``unit="entry"``, whether to answer users, the indices of mode 0, from
         their own raw values, and to choose the perturbation for such answers. **The
@@ -190,7 +199,9 @@ or list of these and None, default=None
     shape_ : tuple of int
         Sizes of the modes.
     value_bounds_ : tuple of (float, float)
-        Range of the predictions.
+        Range of the predictions: as declared, or as found.
+    levels_ : ndarray of shape (n_levels,) or None
+        Levels to which values were rounded, as declared or found; None for a range.
     perturbation_ : str
         The perturbation used. "sums" learns only averages: without `side_information`,
         everybody gets the same recommendations (nearly the same if `unit` is a mode),
@@ -228,6 +239,16 @@ or list of these and None, default=None
     the Gaussian mechanism [3]_. The proofs are in ``doc/completion_proofs.md``. Two
     entries at the same coordinates are two observations, each protected on its own.
 
+    **Without a declared scale.** With ``unit="entry"``, a fit to n values spends
+    min(600 / n, `epsilon` / 10) to find their scale, and the rest on all else. The
+    family has the usual scales of ratings and counts, with steps from .1 to 10, and
+    ranges with round ends. A scale that holds fewer values scores less, and so does a
+    wider one, or one of more levels. `levels_` and `value_bounds_` tell which was
+    found. If none holds most of the values, the fit ends with an error, and has spent
+    its budget. If n `epsilon` is below 1,000, it refuses to search, and has spent
+    nothing. Declare the scale for small data, for clients, and wherever the guarantee
+    of a declared scale composes to less (see ``doc/guarantee.md``).
+
     scikit-learn's callbacks are called at every sweep or iteration, and see no data.
 
     References
@@ -258,6 +279,7 @@ or list of these and None, default=None
         ],
         "smooth_modes": ["array-like", None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "check_scale": ["boolean"],
         "personal": ["boolean"],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
     }
@@ -266,6 +288,7 @@ or list of these and None, default=None
     _fitted: Fitted
     n_features_in_: int
     _folds_in = True
+    _may_find_scale = True
 
     def __init__(
         self,
@@ -286,6 +309,7 @@ or list of these and None, default=None
         n_pattern_components: int | str = "auto",
         smooth_modes: Sequence[int] | None = None,
         max_iter: int = 25,
+        check_scale: bool = False,
         personal: bool = False,
         random_state: int | None = None,
     ) -> None:
@@ -303,6 +327,7 @@ or list of these and None, default=None
         self.n_pattern_components = n_pattern_components
         self.smooth_modes = smooth_modes
         self.max_iter = max_iter
+        self.check_scale = check_scale
         self.personal = personal
         self.random_state = random_state
 
@@ -345,8 +370,10 @@ or list of these and None, default=None
         ValueError
             Before noise is drawn: if a coordinate is fractional, negative or outside
             `shape`; if a value is NaN or infinite; if the range or the levels are out
-            of order; if the rank is larger than the shape admits; or if `y` is missing
-            and `X` holds integers, which cannot mark a missing entry.
+            of order; if the rank is larger than the shape admits; if no scale is
+            declared, and the values are too few to find one; or if `y` is missing and
+            `X` holds integers, which cannot mark a missing entry. After the budget was
+            spent: if no usual scale holds most of the values.
         """
         with keeping_names_if_refused(self):
             return self._fit(observed_entries(self, X, y, declared_shape(self)))
@@ -384,6 +411,13 @@ or list of these and None, default=None
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()
         tags.protects = "Xy" if self._dense else "y"
+        fitted = vars(self).get("_fitted")
+        if fitted is not None and fitted.domain.spent:
+            tags.notes = (
+                f"The scale of the values was found with a part of epsilon: "
+                f"{fitted.domain.described}. If it is public anyway, declare it: "
+                f"several releases may then add up to less.",
+            )
         return tags
 
     def _fit(self, entries: EntrySource[Any], perturbation: str | None = None) -> Self:
@@ -514,7 +548,11 @@ or list of these and None, default=None
             domain = domain_of(self, earlier=fitted.domain)
             if domain != fitted.domain:
                 raise ValueError("value_bounds and levels must be those of the fit.")
-            randomizer = plan_entry_randomizer(self.epsilon, domain)
+            epsilon = float(self.epsilon)
+            # The share of the fit, which found the scale; later values keep it.
+            spent = min(fitted.domain.spent, MOST_SPENT * epsilon)
+            epsilon = left_of(epsilon, spent)
+            randomizer = plan_entry_randomizer(epsilon, domain)
             guarantee = randomizer.guarantee
             if fitted.is_personal:
                 guarantee = with_own_answers(guarantee)
@@ -772,6 +810,11 @@ or list of these and None, default=None
                 "fit_randomized never sees. Set personal=False, and call fold_in where "
                 "a user's own values are."
             )
+        if self.check_scale:
+            raise ValueError(
+                "check_scale=True counts raw values, which fit_randomized never sees. "
+                "Set check_scale=False."
+            )
         check = observed_entries if is_dask(X) else entries_at
         with keeping_names_if_refused(self):
             entries = check(self, X, y, declared_shape(self))
@@ -779,9 +822,13 @@ or list of these and None, default=None
 
     def _check_declared(self) -> None:
         if self.value_bounds is self.levels is None:
+            found = " A fit to your own data finds a scale privately: pass levels="
+            found += "model.levels_ or value_bounds=model.value_bounds_ of that fit."
             raise ValueError(
                 "Declare `levels` or `value_bounds`: all clients must know the range "
-                "beforehand."
+                "beforehand, and what they send cannot be searched for it."
+                + found
+                * self._may_find_scale
             )
 
     @overload
@@ -902,6 +949,12 @@ or list of these and None, default=None
         return self._fitted.domain.bounds
 
     @property
+    def levels_(self) -> NDArray[np.float64] | None:
+        """Levels to which values were rounded; None for a range."""
+        levels = self._fitted.domain.levels
+        return None if levels is None else np.array(levels)
+
+    @property
     def perturbation_(self) -> str:
         """The perturbation used."""
         return self._fitted.perturbation
@@ -973,5 +1026,17 @@ or list of these and None, default=None
         It reads the coordinates `X` or, if a unit is protected, only their number. It
         does not read `y`.
         """
-        error = error_by_epsilon(self, X, n_users)
-        return "expected RMSE, in units of the values", error
+        expected = expected_by_epsilon(self, X, n_users)
+        what = "expected RMSE, in units of the values"
+        return what, lambda epsilon: expected(epsilon).error
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def __expected_perturbation__(
+        self, X: ArrayLike, n_users: int | None = None
+    ) -> Callable[[float], tuple[str, bool]]:
+        """The perturbation that a fit is expected to take, by epsilon.
+
+        Beside it stands whether averages alone are learned.
+        """
+        expected = expected_by_epsilon(self, X, n_users)
+        return lambda epsilon: expected(epsilon)[1:]

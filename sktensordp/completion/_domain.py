@@ -61,13 +61,17 @@ class Domain:
     prior : tuple of float, default=None
         Assumed probabilities of the levels.
     is_declared : bool, default=True
-        Whether the range was declared; False if it was read off the values.
+        Whether the range was declared or found privately; False if it was read off the
+        values.
+    spent : float, default=0.0
+        Epsilon that a fit spent to find the range and the levels.
     """
 
     bounds: tuple[float, float]
     levels: tuple[float, ...] | None = None
     prior: tuple[float, ...] | None = field(default=None, compare=False)
     is_declared: bool = field(default=True, compare=False)
+    spent: float = field(default=0.0, compare=False)
 
     @property
     def middle(self) -> float:
@@ -111,6 +115,14 @@ class Domain:
         return numbers
 
     @property
+    def described(self) -> str:
+        """The range, and the levels if there are any, for the log."""
+        low, high = (f"{end:.12g}" for end in self.bounds)
+        if self.levels is None:
+            return f"from {low} to {high}"
+        return f"{len(self.levels)} levels from {low} to {high}"
+
+    @property
     def rounding(self) -> str:
         """Sentence on rounding that begins a statement; empty without levels.
 
@@ -123,3 +135,7 @@ class Domain:
             names = [*names[:2], "...", names[-2], names[-1]]
         listed = f"{', '.join(names[:-1])} and {names[-1]}"
         return f"Values were rounded to the {len(self.levels)} levels {listed}. "
+
+
+TO_BE_FOUND = Domain((0.0, 1.0))
+"""Stands for the domain that a fit finds; no value is compared with it."""

@@ -562,7 +562,7 @@ def fitted_to(
         "model": outcome.model,
         "offset": outcome.offset,
         "shape": entries.shape,
-        "domain": problem.domain,
+        "domain": outcome.domain or problem.domain,
         "form": problem.form,
         "perturbation": perturbation,
         "n_iter": outcome.n_iter,

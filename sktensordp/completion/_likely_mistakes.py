@@ -439,10 +439,7 @@ def warn_before(
             names = getattr(estimator, "feature_names_in_", None)
             warn_of_coordinates(entries, names, estimator.levels)
         if measurement.name == "sums" and estimator.perturbation == "auto":
-            consequence = "everybody gets the same ranking"
-            if entries.is_dense:  # A tensor may have no users.
-                consequence = "every prediction adds up one number of each index"
-            warn_of_averages(measurement.problem, consequence, "perturbation='input'")
+            warn_of_sums(measurement.problem)
     if not is_one_of_many():
         LOGGER.info(
             "%s: rank %s, perturbation %r, at most %d sweeps",
@@ -479,8 +476,10 @@ def warn_of_edge(mean: ReleasedMean | None, domain: Domain) -> None:
     ----------
     mean : ReleasedMean or None
     domain : Domain
+        If it was found, it holds most values, and there is no warning.
     """
     has_scale = domain.is_declared and (domain.levels is None or len(domain.levels) > 2)
+    has_scale = has_scale and not domain.spent
     if mean is None or mean.n < _LEAST_ROWS or not has_scale or is_one_of_many():
         return
     (low, high), margin = domain.bounds, 2 * domain.scale / 50 - 4 * mean.error
@@ -516,6 +515,14 @@ def warn_of_averages(problem: Problem, consequence: str, advice: str) -> None:
         f"you want, pass perturbation='sums'.",
         AveragesOnlyWarning,
     )
+
+
+def warn_of_sums(problem: Problem) -> None:
+    """Warn that "auto" took sums of entries; see `warn_of_averages`."""
+    consequence = "everybody gets the same ranking"
+    if problem.entries.is_dense:  # A tensor may have no users.
+        consequence = "every prediction adds up one number of each index"
+    warn_of_averages(problem, consequence, "perturbation='input'")
 
 
 def _warn_of_no_gap(entries: ObservedEntries) -> None:

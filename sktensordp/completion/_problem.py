@@ -16,7 +16,7 @@ from ..ids import check_in_order
 from ..tensor import CPForm, Pattern, TuckerForm
 from ..tensor._average_row import average_row
 from ..tensor._pattern import FIRST_COMPONENTS
-from ._domain import Domain, declared_domain
+from ._domain import TO_BE_FOUND, Domain, declared_domain
 from ._own_rows import TIED
 from ._sources import CompletionParameters, EntrySource, HasUnit, ObservedEntries
 
@@ -102,6 +102,8 @@ class Problem:
     is_personal : bool, default=False
         Whether users are answered from rows that are computed from their raw values,
         although single values are protected.
+    checks_scale : bool, default=False
+        Whether values off the declared scale are counted first.
     """
 
     shape: tuple[int, ...]
@@ -118,6 +120,7 @@ class Problem:
     features: Features
     has_public_shape: bool = True
     is_personal: bool = False
+    checks_scale: bool = False
 
     @classmethod
     def from_estimator(
@@ -176,6 +179,7 @@ class Problem:
             features=Features(declared, cast("ObservedEntries", places), of_pattern),
             has_public_shape=has_public_shape,
             is_personal=is_personal,
+            checks_scale=estimator.check_scale and math.isfinite(estimator.epsilon),
         )
 
     @property
@@ -243,6 +247,13 @@ def check_combination(
         raise ValueError(
             f'perturbation="{perturbation}" does not support smooth_modes; pass None.'
         )
+    if estimator.check_scale and unit is not None:
+        raise ValueError('check_scale=True needs unit="entry".')
+    if estimator.check_scale and finds_scale(estimator):
+        raise ValueError(
+            "check_scale=True checks a declared scale: declare levels or value_bounds, "
+            "or pass check_scale=False to find the scale."
+        )
     if estimator.rank is not None and not (np.any(estimator.rank) or estimator.biases):
         raise ValueError("There is nothing to fit: rank is 0 and biases is False.")
     if is_smooth and estimator.personal and 0 in smooth_modes:
@@ -275,8 +286,9 @@ def domain_of(
 ) -> Domain:
     """The domain of the values for the current parameters of a completion.
 
-    If the parameters declare no range, the range is that of an earlier fit or, without
-    one, that of the values of `entries`.
+    If the parameters declare none, it is that of an earlier fit. Without one, a fit
+    finds it privately (`TO_BE_FOUND`) or, if it cannot, takes the range of the values
+    of `entries`.
     """
     declared = declared_domain(
         estimator.value_bounds, estimator.levels, estimator.level_prior
@@ -284,7 +296,9 @@ def domain_of(
     if declared is not None:
         return declared
     if earlier is not None:
-        return Domain(earlier.bounds, is_declared=False)
+        return earlier
+    if finds_scale(estimator):
+        return TO_BE_FOUND
     if entries is None:
         return Domain((0.0, 1.0), is_declared=False)
     if math.isfinite(estimator.epsilon):
@@ -295,6 +309,13 @@ def domain_of(
             PrivacyLeakWarning,
         )
     return Domain(entries.value_range, is_declared=False)
+
+
+def finds_scale(estimator: CompletionParameters) -> bool:
+    """Whether a fit finds the scale of the values within its epsilon."""
+    is_declared = not estimator.value_bounds is estimator.levels is None
+    protects_entries = unit_of(estimator) is None and math.isfinite(estimator.epsilon)
+    return protects_entries and estimator._may_find_scale and not is_declared
 
 
 def side_features(

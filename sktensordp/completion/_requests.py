@@ -120,6 +120,8 @@ def _question_fields(
         return {"kind": "first"}
     model = question.model
     arrays["lengths"] = question.lengths
+    if question.gains is not None:
+        arrays["gains"] = question.gains
     for name in _OF_MODES:
         for k, of_mode in enumerate(getattr(model, name)):
             arrays[f"{name}.{k}"] = of_mode
@@ -176,6 +178,7 @@ def _question(
     if not n_columns:
         fields.refuse("block")
     lengths = arrays.take("lengths", (n_columns,), LEAST)
+    gains = None if model.form else arrays.take("gains", (n_rows,), LEAST)
     make = partial(
         BlockQuestion,
         model=model,
@@ -183,6 +186,7 @@ def _question(
         n_biases=n_biases,
         lengths=lengths,
         totals=_totals(fields),
+        gains=gains,
     )
     return make, [(n_rows, n_columns), (1, BlockTotals.size(model))]
 

@@ -192,6 +192,8 @@ class CompletionParameters(Protocol):
     smooth_modes: Sequence[int] | None
     max_iter: int
     personal: bool
+    check_scale: bool
+    _may_find_scale: bool
 
     def _form(
         self, order: Iterable[int], shape: tuple[int, ...]

@@ -104,9 +104,10 @@ def left_of(epsilon: float, spent: float) -> float:
     Parameters
     ----------
     epsilon, spent : float
-        With ``0 <= spent < epsilon``.
+        With ``0 <= spent < epsilon``. An infinite `epsilon` stays infinite.
     """
-    return math.nextafter(epsilon - spent, 0.0) if spent else epsilon
+    is_whole = not spent or math.isinf(epsilon)
+    return epsilon if is_whole else math.nextafter(epsilon - spent, 0.0)
 
 
 def after(epsilon: float, event: "DpEvent") -> "DpEvent":

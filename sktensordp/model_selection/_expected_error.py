@@ -18,7 +18,7 @@ from ..moments import MultilinearRidge, MultilinearRidgeClassifier
 from ..privacy._guarantee import unit_name
 from ..privacy._html import coloured, rows
 from ..privacy._numbers import shown
-from ..privacy._protocol import privacy_tags
+from ..privacy._protocol import foresees_perturbation, privacy_tags
 from ..recommend import Recommender
 from ._bisection import narrowed
 from ._plan import fit_guarantee
@@ -62,6 +62,9 @@ class ExpectedError:
         none.
     protects : str
         Whom the epsilons protect, and from which change, in words.
+    perturbations : tuple of str
+        For a completion, the perturbation that a fit is expected to take at each
+        epsilon, such as the choice of "auto"; empty for other estimators.
     """
 
     epsilons: NDArray[np.float64]
@@ -70,10 +73,16 @@ class ExpectedError:
     unit_epsilons: NDArray[np.float64]
     assumptions: str = ""
     protects: str = ""
+    perturbations: tuple[str, ...] = ()
 
     def _repr_html_(self) -> str:
         pairs = zip(self.epsilons.tolist(), self.errors.tolist(), strict=True)
         cells = [(f"epsilon = {shown(e)}", f"{error:.4g}") for e, error in pairs]
+        if self.perturbations:
+            cells = [
+                (label, f'{error} (perturbation="{name}")')
+                for (label, error), name in zip(cells, self.perturbations, strict=True)
+            ]
         line = f"Each epsilon would protect {self.protects}. Nothing is released yet."
         texts = [
             f"<p>{escape(text)}</p>" for text in (self.what, self.assumptions) if text
@@ -172,7 +181,9 @@ def expected_error(
     publicly known, declare it by `level_prior`. If `unit` is a mode, the numbers of
     entries of the rows are modelled, too. The error is available with biases and
     without smooth modes, for the perturbations "input", "sums" and "statistics"; for
-    "auto", it is that of the perturbation that a fit is expected to choose.
+    "auto", it is that of the perturbation that a fit is expected to choose, which
+    `perturbations` of the result names. `assumptions` says at which epsilons averages
+    alone are expected to be learned.
 
     The rehearsal of a ridge fits it to four fifths of `X` and predicts the others, ten
     times, with simulated noise: for each sample as much as in a fit to `n_users`. The
@@ -217,8 +228,17 @@ def expected_error(
         assumptions = _OWN_ASSUMPTIONS
     elif isinstance(estimator, _REHEARSED):
         assumptions = _PUBLIC_ASSUMPTIONS
+    names: tuple[str, ...] = ()
+    copied = clone(estimator)
+    if foresees_perturbation(copied):
+        perturbation_at = copied.__expected_perturbation__(X, n_users)
+        taken = [perturbation_at(epsilon) for epsilon in of_unit.tolist()]
+        names = tuple(perturbation for perturbation, _ in taken)
+        pairs = zip(grid.tolist(), taken, strict=True)
+        averages = [epsilon for epsilon, (_, is_average) in pairs if is_average]
+        assumptions = f"{assumptions} {_averages_at(averages)}".strip()
     protects = _protects(estimator, X, of_unit, group)
-    return ExpectedError(grid, errors, name, of_unit, assumptions, protects)
+    return ExpectedError(grid, errors, name, of_unit, assumptions, protects, names)
 
 
 def epsilon_needed(
@@ -309,6 +329,17 @@ def epsilon_needed(
         high, low = low, low / 2
     _, high = narrowed(low, high, lambda e: error_at(e) > error, _PRECISION)
     return group_epsilon(high)
+
+
+def _averages_at(epsilons: list[float]) -> str:
+    """Say at which epsilons averages alone are expected to be learned; "" at none."""
+    if not epsilons:
+        return ""
+    listed = ", ".join(map(shown, epsilons))
+    return (
+        f"At epsilon {listed}, averages alone are expected to be learned: everybody "
+        f"gets nearly the same ranking."
+    )
 
 
 def _protects(

@@ -75,7 +75,7 @@ from ..mechanisms._samples import (
 )
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import shown
-from ._norm import found_bound, is_at_end, search_epsilon
+from ._norm import found_bound, is_at_end, most_of, search_epsilon
 from ._requests import SampleTerms
 from ._samples import OfParties, Samples, read_first
 from ._spectrum import Spectrum
@@ -95,6 +95,10 @@ _FOUND_LATER = (
     "Part of epsilon finds norm_bound. How much follows from the number of samples, so "
     "this is the loosest guarantee with this epsilon and delta. Declare norm_bound to "
     "plan what fit will state."
+)
+_SEARCHED = (
+    "This counts the largest search for norm_bound in full, beside all of the noise. "
+    "Declare norm_bound to plan what fit will state."
 )
 # A coarser lattice would round the moments of few samples to nothing.
 _LARGEST_STEP = 2.0**-6
@@ -399,11 +403,28 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             event = None if math.isinf(self.epsilon) else self._noise_of(1).event
             return self._guarantee(event, declared=declared)
         if self._finds_norm:
+            if any_shape or hasattr(fitted, "sample_shape_"):
+                return self._with_any_search(self._guarantee_for_any_shape())
             return self._loosest(_FOUND_LATER)
         if shape is not None:
             event = self._planned_noise(shape, self._n_further(target_domain)).event
             return self._guarantee(event, declared=True)
         return self._guarantee_for_any_shape()
+
+    def _with_any_search(self, guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
+        """That of a fit that finds a norm bound in any number of samples.
+
+        Gaussian for many fits, at an epsilon that is a little larger for one.
+        """
+        from ..privacy.accounting._curves import event_epsilon
+
+        event = after(most_of(float(self.epsilon)), guarantee.event)
+        return replace(
+            guarantee,
+            event=event,
+            epsilon=event_epsilon(event, guarantee.delta),
+            statement=f"{guarantee.statement} {_SEARCHED}",
+        )
 
     def _guarantee_for_any_shape(self) -> PrivacyGuarantee:
         """That of a fit to samples of a shape that is not known yet."""

@@ -19,6 +19,9 @@ stays, and c_j changes by 1 or -1 between their bins and nowhere else. A sample 
 changes nothing. In each of these cases, all scores change by -1, 0 or 1: an interval of
 length 2. `select` in ``measure/_selection.py`` does the rest.
 
+Where a person may have several samples, "sample" above stands for a person, whose norm
+is that of one vector with the cells of all samples: the norm that ``_sums.py`` bounds.
+
 **Norms.** A sample is divided by its largest cell and rounded to whole numbers, few
 enough bits that the sum of their squares stays below 2^53. So it is exact, in any order
 and in any chunk. What rounding changes is far below `_SLACK`, by which a sample may
@@ -45,6 +48,9 @@ _SLACK = 1.01
 # epsilon. With fewer samples times epsilon than `_FEWEST`, it would often fail.
 _NEEDED, _MOST, _FEWEST = 120.0, 0.1, 500.0
 _CELLS_AT_ONCE = 2**20
+# Squares of so many bits add up to less than 2^63, however many samples a person has.
+_JOINT_BITS = 18
+_LARGEST = float(np.finfo(float).max)
 
 
 class Counted(Protocol):
@@ -78,7 +84,12 @@ def search_epsilon(n_samples: int, epsilon: float, name: str) -> float:
             f"Pass a typical norm of a sample, from public knowledge, such as "
             f"{name}(norm_bound=1.0)."
         )
-    return min(_NEEDED / n_samples, _MOST * epsilon)
+    return min(_NEEDED / n_samples, most_of(epsilon))
+
+
+def most_of(epsilon: float) -> float:
+    """Largest epsilon of a search in any number of samples."""
+    return _MOST * epsilon
 
 
 def found_bound(
@@ -94,18 +105,29 @@ def is_at_end(bound: float) -> bool:
     return bound in (_GRID[0], _GRID[-1])
 
 
-def bin_counts(rows: NDArray[np.floating]) -> NDArray[np.int64]:
-    """Numbers of samples by bins of their norms, without samples of zeros.
+def bin_counts(
+    rows: NDArray[np.floating], sizes: NDArray[np.intp] | None = None
+) -> NDArray[np.int64]:
+    """Numbers of people by bins of their norms, without those who have only zeros.
 
-    Samples that are shorter or longer than the grid count at its ends.
+    People who are shorter or longer than the grid count at its ends.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_samples, n_cells)
+    sizes : ndarray of shape (n_people,), default=None
+        How many samples each person has, at least one; they follow each other. None if
+        everybody has one. Several have the norm of one vector with the cells of all.
     """
-    counts = np.zeros(len(_GRID), np.int64)
     size = max(_CELLS_AT_ONCE // rows.shape[1], 1)
-    for start in range(0, len(rows), size):
-        norms = _norms(rows[start : start + size])
-        bins = np.searchsorted(_SLACK * _GRID[:-1], norms[norms > 0])
-        counts += np.bincount(bins, minlength=len(counts))
-    return counts
+    blocks = range(0, len(rows), size)
+    norms = np.concatenate(
+        [np.empty(0), *(_norms(rows[start : start + size]) for start in blocks)]
+    )
+    if sizes is not None:
+        norms = _joint_norms(norms, sizes)
+    bins = np.searchsorted(_SLACK * _GRID[:-1], norms[norms > 0])
+    return np.bincount(bins, minlength=len(_GRID))
 
 
 def scores_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -125,5 +147,19 @@ def _norms(rows: NDArray[np.floating]) -> NDArray[np.float64]:
     cells *= 2.0**bits
     np.rint(cells, out=cells)
     lengths = np.sqrt(np.einsum("ij,ij->i", cells, cells)) * 2.0**-bits
+    with np.errstate(over="ignore"):
+        return lengths * largest
+
+
+def _joint_norms(
+    norms: NDArray[np.float64], sizes: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Norms of people, from those of their samples; again with whole numbers."""
+    starts = np.cumsum(sizes) - sizes
+    largest = np.minimum(np.maximum.reduceat(norms, starts), _LARGEST)
+    unit = np.where(largest > 0, largest, 1.0)
+    shares = np.minimum(norms, _LARGEST) / np.repeat(unit, sizes)
+    whole = np.rint(shares * 2.0**_JOINT_BITS).astype(np.int64)
+    lengths = np.sqrt(np.add.reduceat(np.square(whole), starts)) * 2.0**-_JOINT_BITS
     with np.errstate(over="ignore"):
         return lengths * largest

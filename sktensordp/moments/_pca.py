@@ -162,9 +162,11 @@ class MultilinearPCA(
     >>> from sklearn.datasets import load_digits
     >>> from sktensordp.moments import MultilinearPCA
     >>> images = load_digits().images
-    >>> pca = MultilinearPCA((4, 4), epsilon=1.0, norm_bound=50.0, random_state=0)
+    >>> pca = MultilinearPCA((4, 4), epsilon=1.0, random_state=0)
     >>> pca.fit(images).transform(images[:2]).shape
     (2, 16)
+    >>> pca.norm_bound_  # about the median norm, found inside epsilon
+    64.0
     >>> round(pca.score(images), 2)  # share of the energy that 16 of 64 numbers keep
     0.91
     >>> print(pca.privacy_guarantee_)
@@ -424,7 +426,8 @@ class MultilinearPCA(
         """The energy that noise costs; only the shape of `X` is read."""
         if self.norm_bound is None or self.n_components is None:
             raise ValueError(
-                "The expected error needs norm_bound and n_components. Pass them."
+                "The expected error needs norm_bound, which a fit finds in the private "
+                "samples alone, and n_components. Pass them."
             )
         n_samples, shape = len(X), self._shape_of(X)
         ranks = self._ranks(shape)

@@ -410,7 +410,8 @@ class _Regression(MomentsEstimator):
         """The error of a rehearsal; `X` and `y` are read without protection."""
         if self.norm_bound is None or not self._is_declared():
             raise ValueError(
-                f"The expected error needs norm_bound and {self._declares}. Pass them."
+                f"The expected error needs norm_bound, which a fit finds in the "
+                f"private samples alone, and {self._declares}. Pass them."
             )
         X, y = loaded(X, y)
         check_aligned(X, y=y)
@@ -732,7 +733,7 @@ class MultilinearRidge(RegressorMixin, _Regression):
     >>> X = rng.standard_normal((3000, 6, 8)) / 7
     >>> y = X[:, 0, 0] - X[:, 1, 0]
     >>> model = MultilinearRidge(
-    ...     (6, 8), epsilon=4.0, norm_bound=1.0, target_bounds=(-1, 1), random_state=0)
+    ...     (6, 8), epsilon=4.0, target_bounds=(-1, 1), random_state=0)
     >>> model.fit(X, y).score(X, y) > 0.8
     True
     """
@@ -965,7 +966,7 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     >>> from sktensordp.moments import MultilinearRidgeClassifier
     >>> digits = load_digits()
     >>> model = MultilinearRidgeClassifier(
-    ...     (8, 8), epsilon=4.0, norm_bound=50.0, classes=range(10), random_state=0)
+    ...     (8, 8), epsilon=4.0, classes=range(10), random_state=0)
     >>> model = model.fit(digits.images, digits.target)
     >>> model.score(digits.images, digits.target) > 0.8
     True

@@ -231,11 +231,13 @@ class _PublishedCompletion(BaseCompletion):
 
     delta, unit, levels, level_prior, side_information = 0.0, "entry", None, None, None
     biases, n_pattern_components, smooth_modes, personal = False, 0, None, False
+    check_scale = False
     learning_rate: float
     regularization: float
     core_regularization = 0.0
     gradient_clip: float
     _folds_in = False
+    _may_find_scale = False
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
         **BaseCompletion._parameter_constraints,

@@ -228,6 +228,7 @@ def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
         guarantee, why = _planned_or_reason(obj, context)
     elif context.counts != "call":
         made.update(obj.__privacy_releases__().items())
+        findings.notes += tags.notes
         if method not in (None, "fit") and sum(made.values()) > 1:
             findings.notes += [_SAME_PEOPLE.format(method, name)]
     # An estimator that is not fitted has released nothing.

@@ -30,6 +30,9 @@ class PrivacyTags:
         Whether the fitted estimator tells which ids occur in the data.
     conditions : tuple of str, default=()
         Conditions that the guarantees of earlier releases have acquired since.
+    notes : tuple of str, default=()
+        Sentences for a report of what was released: where a guarantee may be looser
+        than need be, and what to do.
 
     Notes
     -----
@@ -46,6 +49,7 @@ class PrivacyTags:
     learns_from: Literal["", "X", "Xy"] = ""
     publishes_ids: bool = False
     conditions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class PrivateEstimator(Protocol):
@@ -112,6 +116,23 @@ class ForeseeableEstimator(Protocol):
         Nothing protects what is read of the data, so it must be public. The estimator
         is a clone, so that its parameters may be changed.
         """
+
+
+class ChoosingEstimator(ForeseeableEstimator, Protocol):
+    """An estimator whose fit takes one of several perturbations."""
+
+    def __expected_perturbation__(
+        self, X: ArrayLike, n_users: int | None = None
+    ) -> Callable[[float], tuple[str, bool]]:
+        """The perturbation that a fit is expected to take, as a function of epsilon.
+
+        Beside it stands whether averages alone are learned. See `ForeseeableEstimator`.
+        """
+
+
+def foresees_perturbation(obj: object) -> TypeGuard[ChoosingEstimator]:
+    """Whether the perturbation of a fit can be foreseen."""
+    return hasattr(type(obj), "__expected_perturbation__")
 
 
 def states_guarantee(obj: object) -> TypeGuard[PrivateEstimator]:

@@ -30,6 +30,7 @@ from ..completion._checks import entries_from_sparse, is_sparse
 from ..completion._domain import declared_domain
 from ..completion._implicit import ImplicitCompletion, most_items
 from ..completion._likely_mistakes import MOST_BINS
+from ..completion._problem import finds_scale
 from ..completion._tucker import TuckerCompletion
 from ..exceptions import PrivacyLeakWarning
 from ..ids import Known
@@ -78,6 +79,8 @@ def check_table(
     See Also
     --------
     columns_with_values : Whether the values were left in X.
+    CPCompletion : With ``check_scale=True``, a fit counts values off the declared scale
+        with noise, for those who may not see the data.
 
     Examples
     --------
@@ -237,7 +240,8 @@ def _of_values(values: NDArray[np.float64], completion: Any) -> dict[str, Any]:
         return found
     domain = declared_domain(completion.value_bounds, completion.levels)
     if domain is None:
-        found["range"] = "not declared"
+        is_found = finds_scale(completion)
+        found["range"] = "found by the fit" if is_found else "not declared"
         return found
     low, high = domain.bounds
     found["values below the range"] = int(np.sum(finite < low))

@@ -45,6 +45,26 @@ def with_average(
     -------
     rows : ndarray of shape (n_rows + 1, n_columns)
     """
+    return toward_average(rows, counts, counts <= 0)
+
+
+def toward_average(
+    rows: NDArray[np.floating], counts: NDArray[Any], unknown: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Move rows towards the average entry's, and append the row of an unknown index.
+
+    Parameters
+    ----------
+    rows, counts
+        See `average_row`.
+    unknown : ndarray of shape (n_rows,)
+        How far each row is moved: from 0, not at all, to 1, all the way.
+
+    Returns
+    -------
+    rows : ndarray of shape (n_rows + 1, n_columns)
+    """
     average = average_row(rows, counts)
-    seen = np.append(counts > 0, False)[:, np.newaxis]
-    return np.where(seen, np.append(rows, average[np.newaxis], axis=0), average)
+    share = np.append(unknown, 1.0)[:, np.newaxis]
+    rows = np.append(rows, average[np.newaxis], axis=0)
+    return (1 - share) * rows + share * average

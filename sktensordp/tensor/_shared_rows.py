@@ -123,14 +123,14 @@ def biases_from_sums(
     noise: NDArray[np.float64],
     explaining: NDArray[np.float64],
     of_prior: NDArray[np.float64],
-    known_counts: NDArray[np.float64],
+    unknown: NDArray[np.float64],
 ) -> Biases:
     """Posterior of biases whose prior is learned from the sums of all rows.
 
     The prior mean is linear in explanatory variables, whose coefficients have a
     Gaussian prior. The coefficients, and the variance around the prior mean, follow
-    from the marginal likelihood of the sums, whose noise is known. For a row that
-    counts as unknown, the prior mean is raised by the excess of the average entry's
+    from the marginal likelihood of the sums, whose noise is known. As far as a row
+    counts as unknown, its prior mean is raised by the excess of the average entry's
     bias over its own prior mean.
 
     Parameters
@@ -144,10 +144,10 @@ def biases_from_sums(
     explaining : ndarray of shape (n, K)
         Explanatory variables; the first column is ones.
     of_prior : ndarray of shape (n, K)
-        The explanatory variables for a row's prior mean. In rows that count as unknown,
-        undeclared ones are those of the average entry.
-    known_counts : ndarray of shape (n,)
-        Counts of the rows; zero for rows that count as unknown.
+        The explanatory variables for a row's prior mean. As far as a row counts as
+        unknown, undeclared ones are those of the average entry.
+    unknown : ndarray of shape (n,)
+        How far each row counts as unknown, from 0 to 1.
     """
     noise = np.maximum(noise, LEAST_NOISE)
     # Variances of biases that are tried. All are equally likely.
@@ -180,13 +180,12 @@ def biases_from_sums(
         return prior_means + variances * weights * left / noise
 
     def average(of_rows: NDArray[np.float64]) -> float:
-        return float(average_row(of_rows[:, np.newaxis], known_counts)[0])
+        return float(average_row(of_rows[:, np.newaxis], weights)[0])
 
     before, means = given(explaining @ mean), given(explained)
-    lift = np.where(known_counts > 0, 0.0, average(means - explained))
-    means = given(explained + lift)
+    means = given(explained + unknown * average(means - explained))
     # The mean over the entries is known well, even if single rows are not.
-    means += float(average_row((before - means)[:, np.newaxis], weights)[0])
+    means += average(before - means)
     return Biases(means, variances, average(means), spread)
 
 

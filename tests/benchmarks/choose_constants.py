@@ -19,6 +19,7 @@ import argparse
 import importlib
 import math
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -40,6 +41,7 @@ from sktensordp.completion import (
 )
 from sktensordp.datasets import make_choices, make_low_rank_tensor, make_ratings
 from sktensordp.encoding import TaskAwareEncoder
+from sktensordp.exceptions import AveragesOnlyWarning
 from sktensordp.model_selection import ItemHoldout
 from sktensordp.moments import MultilinearPCA, MultilinearRidge
 from tests.benchmarks.bench_published import domain
@@ -233,6 +235,10 @@ OF_FACTORS = settings(
 )
 OF_OWN = settings([1.0], perturbation="statistics", personal=True)
 OF_AUTO = [*settings([1.0, 3.0]), *settings([1.0, 3.0], personal=True)]
+# Without a declared domain; the smallest set is too small for a lower epsilon.
+OF_FOUND = settings(
+    [0.3, 1.0, 4.0], perturbation="sums", levels=None, value_bounds=None
+)
 OF_USERS = {
     name: settings([4.0], perturbation=name, unit=0, delta=1e-5)
     for name in ("sums", "statistics")
@@ -248,8 +254,10 @@ FACTORS = Fits(("tensor", "larger tensor", "made ratings"), of_ratings, OF_FACTO
 OWN = Fits(ALL, of_ratings, OF_OWN)
 RELEASES = Fits(ALL, of_ratings, [*OF_SUMS, *OF_STATISTICS])
 ANY = Fits(FEWER, of_ratings, [*OF_VALUES, *OF_SUMS])
+FOUND = Fits(FEWER, of_ratings, OF_FOUND)
 AUTO = Fits(FEWER, of_ratings, OF_AUTO)
 USERS = Fits(FEWER, of_ratings, [*OF_USERS["sums"], *OF_USERS["statistics"]])
+AUTO_OF_USERS = Fits(FEWER, of_ratings, settings([1.0, 4.0, 16.0], unit=0, delta=1e-5))
 ITEMS_OF_USERS = Fits(FEWER, of_ratings, OF_USERS["sums"])
 FACTORS_OF_USERS = Fits(FEWER, of_ratings, OF_USERS["statistics"])
 CHOSEN = Fits(("choices",), of_choices, settings([1.0, 4.0, 16.0], delta=1e-6))
@@ -325,9 +333,42 @@ CONSTANTS = [
             ((0.01, 0.03), (0.04, 0.04)),
             AUTO,
         ),
+        (
+            "completion.measurements.units._first",
+            "_UNKNOWN",
+            (0.0, 0.3, 0.6, 1.0),
+            USERS,
+        ),
+        (
+            "completion.measurements.units._first",
+            "_EVENED",
+            (0.0, 0.06, 0.24),
+            ITEMS_OF_USERS,
+        ),
+        ("completion._scales", "_PRICE_OF_WIDTH", (5, 20), FOUND),
+        ("completion._scales", "_PRICE_OF_LEVELS", (10, 40), FOUND),
+        ("completion._scales", "_PRICE_OF_NONE", (500, 900), FOUND),
+        (
+            "completion.measurements._found_scale",
+            "_SPENT_ON_ALL",
+            (150, 300, 1200),
+            FOUND,
+        ),
+        (
+            "completion.measurements._found_scale",
+            "MOST_SPENT",
+            (0.05, 0.2),
+            FOUND,
+        ),
         ("completion.measurements.units._rounds", "BOUND", (0.5, 1.0), USERS),
         ("completion.measurements.units._rounds", "_DRIFT", (0.01, 0.1), USERS),
         ("completion.measurements.units._rounds", "_OF_TOTALS", (0.02, 0.1), USERS),
+        (
+            "completion.measurements.units._expected",
+            "_LEAST_GAIN",
+            (0.0, 0.005, 0.02, 0.04),
+            AUTO_OF_USERS,
+        ),
         (
             "completion.measurements.units._rounds",
             "_NEW_RESIDUALS",
@@ -399,6 +440,7 @@ def main():
     parser.add_argument("--only", nargs="*", metavar="NAME", help="these constants")
     parser.add_argument("--splits", type=int, default=1)
     arguments = parser.parse_args()
+    warnings.simplefilter("ignore", AveragesOnlyWarning)
     sets = [*chain.from_iterable(map(of_file, arguments.data)), *others()]
 
     @cache

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from tests.support.seams import (
     INTERACTION_VARIANCE,
+    BlockTotals,
     Problem,
     UnitEntries,
     UnitTotals,
@@ -88,15 +89,31 @@ def test_counts_are_scaled_to_what_all_units_add():
     items, days = found
     assert items.counts[0] == pytest.approx(4 * items.counts[1])
     assert days.counts[0] == pytest.approx(1.5 * days.counts[1])
-    assert_array_equal(items.known_counts, [*items.counts[:2], 0, 0])
-    assert_array_equal(days.known_counts, days.counts)
+    unknown = units_first._UNKNOWN
+    assert_array_equal(items.unknown, [0, 0, unknown, unknown])
+    assert_array_equal(days.unknown, [0, 0])
     # Logarithms of very small counts are those of a twentieth of the noise, or of a
     # thousandth of the largest count.
     assert_allclose(items.logs, np.log(np.maximum(items.counts, 0.05 * 5)))
     releases = Answering(lambda _: [(np.array([[400.0], [0.0]]), 0.0)])
     (exact,) = units_first.release_counts(None, releases, (2,), totals_of(80.0, 25.0))
     assert_allclose(exact.logs, np.log([400, 0.4]))
-    assert_array_equal(exact.known_counts, [400, 0])
+    assert_array_equal(exact.unknown, [0, 1])
+
+
+def test_rows_with_few_entries_have_larger_gains():
+    """By a power of released counts, and no entry's contribution grows on average."""
+    counts = np.array([1e4, 100.0, 1.0, 1e-3, 0.0])
+    gains = units_first.RowCounts(counts, np.zeros(5), np.zeros(5)).gains
+    assert gains[1] / gains[0] == pytest.approx(100**units_first._EVENED)
+    # Fewer entries than one count as one.
+    assert_allclose(gains[2:], gains[2])
+    counted = np.maximum(counts, 1)
+    assert counted @ gains**2 == pytest.approx(counted.sum())
+    # Whatever was released, gains are finite.
+    for extreme in (np.zeros(3), np.array([0.0, 1e300, 5e-324])):
+        found = units_first.RowCounts(extreme, np.zeros(3), np.zeros(3)).gains
+        assert np.all((found > 0) & (found < 1e40))
 
 
 # --- the pattern ---------------------------------------------------------------------
@@ -119,7 +136,7 @@ def asked_pattern(n_units=10_000.0, sigma=1.0, most=3000, products=None):
     Later ones have more entries, and all units together 10,000 times 3.
     """
     counts = 1e4 * 3 * np.arange(1.0, 61) / np.arange(1.0, 61).sum()
-    row_counts = units_first.RowCounts(counts, np.log(counts), counts)
+    row_counts = units_first.RowCounts(counts, np.log(counts), np.zeros(60))
 
     def answer(question):
         (sums,) = question.sums
@@ -223,7 +240,9 @@ def first_of(kind=CPCompletion, rank=2, shape=(50, 6, 3), **params):
     )  # fmt: skip
     problem = Problem.from_estimator(model, shape)
     rows = [1e3 * np.arange(1.0, size + 1) / size for size in shape[1:]]
-    counts = [units_first.RowCounts(each, np.log(each), each) for each in rows]
+    counts = [
+        units_first.RowCounts(each, np.log(each), np.zeros(len(each))) for each in rows
+    ]
     return units_rounds.FirstResults(
         problem, totals_of(), counts, np.zeros((shape[1], 0))
     )
@@ -276,7 +295,7 @@ def test_biases_are_those_of_the_sums_where_these_have_no_noise():
     first = first_of(rank=0, shape=(50, 6))
     state = units_rounds._start(first)
     counts = 1e4 * first.counts[0].counts
-    first.counts[0] = units_first.RowCounts(counts, np.log(counts), counts)
+    first.counts[0] = units_first.RowCounts(counts, np.log(counts), np.zeros(6))
     truth = np.array([0.3, -0.2, 0.1, 0.0, -0.1, 0.2])
     found = units_rounds._with_biases(state, 1, counts * truth, 1e-3, 1e-6)
     assert_allclose(found.model.biases[0][:-1], truth, atol=1e-3)
@@ -296,6 +315,76 @@ def test_biases_are_those_of_the_sums_where_these_have_no_noise():
     spread = model.uncertainty[0][-1]
     expected = 1 / (1 / spread + counts**2 / of_sums)
     assert_allclose(model.uncertainty[0][:-1], expected)
+
+
+def test_contributions_have_the_gains_of_their_rows_before_they_are_bounded():
+    rng = np.random.default_rng(0)
+    where = np.column_stack([rng.integers(0, 9, 60), rng.integers(0, 6, 60)])
+    chunk = UnitEntries(where, rng.uniform(-1, 1, 60))
+    first = first_of(rank=0, shape=(50, 6))
+    question = units_rounds._question(units_rounds._start(first), 1, 0.3, 0.0)
+    gains = first.counts[0].gains
+    assert_array_equal(question.gains, gains)
+    for gained in (gains, 1e-3 * gains, 1e3 * gains):
+        asked = replace(question, gains=gained)
+        of_rows, of_totals = asked.sums
+        totals = [one.zeros() for one in asked.sums]
+        asked.add(chunk, *totals)
+        solved, expected, energy = asked.model.solve(chunk), 0, 0
+        for start, end in itertools.pairwise(chunk.starts):
+            rows = chunk.others[start:end, 0]
+            weight = 1 / math.sqrt(max(end - start, first.totals.typical_size))
+            each = weight * gained[rows] * solved.residuals[start:end]
+            vector = np.bincount(rows, each, 6)
+            longest = min(of_rows.bound / np.linalg.norm(vector), 1)
+            expected = expected + longest * vector
+            energy += min(np.sum(each**2) / asked.model.noise, 2)
+        assert_allclose(totals[0][:, 0] * of_rows.unit, expected, rtol=1e-9)
+        # Few vectors of totals are so long that they are scaled down.
+        assert totals[1][0, 2] * of_totals.unit == pytest.approx(energy, rel=0.1)
+
+
+def test_what_bounds_took_is_known_from_the_lengths():
+    question = units_rounds._question(
+        units_rounds._start(first_of(rank=0, shape=(50, 6))), 1, 0.3, 0.0
+    )
+    n_units, noise = question.totals.n_units, question.model.noise
+    bound = question.sums[0].bound
+
+    def kept(length, error=0.0):
+        totals = np.zeros((1, BlockTotals.size(question.model)))
+        totals[0, 2] = n_units * length**2 / noise
+        return units_rounds._kept(question, totals, error)
+
+    assert kept(bound) == pytest.approx(1)
+    assert [kept(length) for length in (0.0, 0.5 * bound)] == [1, 1]
+    assert kept(1.25 * bound) == pytest.approx(0.8)
+    # Lengths that noise hides say nothing.
+    energy = n_units * (1.25 * bound) ** 2 / noise
+    assert kept(1.25 * bound, 1.01 * energy) == 1 > kept(1.25 * bound, 0.99 * energy)
+
+
+def test_gains_and_bounds_are_undone_in_the_sums():
+    """Biases are those of the units, if all vectors are scaled down alike."""
+    first = first_of(rank=0, shape=(50, 6))
+    counts = replace(first.counts[0], counts=1e4 * first.counts[0].counts)
+    first.counts[0] = counts
+    truth = np.array([0.3, -0.2, 0.1, 0.0, -0.1, 0.2])
+    kept = 0.8
+
+    def answer(question):
+        residuals = truth - question.model.biases[0][:-1]
+        sums = kept * question.gains * counts.counts * residuals
+        totals = np.zeros(question.sums[1].shape)
+        length = question.sums[0].bound / kept
+        totals[0, :3] = question.model.noise, 1, length**2 / question.model.noise
+        totals *= question.totals.n_units
+        return [(sums[:, np.newaxis], 1e-3), (totals, 0.0)]
+
+    model, _ = units_rounds.fit(
+        None, Answering(answer, left=0.5), first, "sums", lambda number: number == 0
+    )
+    assert_allclose(model.biases[0][:-1], truth, atol=1e-3)
 
 
 # Of units: mean squares of residuals, degrees of freedom, and energy; then squares and
@@ -370,6 +459,13 @@ def test_features_of_rows_are_their_counts_their_biases_and_the_pattern():
     expected = [logs / np.sqrt(shares @ logs**2), biases[:-1] - shares @ biases[:-1]]
     assert_allclose(features[:-1], np.column_stack([*expected, pattern]), atol=1e-12)
     assert_allclose(features[-1], [0, 0, *(shares @ pattern)], atol=1e-12)
+    # A row that counts as unknown, as far as it does, has those of the average entry.
+    unknown = np.array([1, 0.3, 0, 0, 0, 0])
+    known = replace(first, counts=[replace(first.counts[0], unknown=unknown)])
+    moved = units_rounds._with_features(replace(state, first=known)).model.features
+    assert_allclose(moved[0], moved[-1], atol=1e-12)
+    assert_allclose(moved[1], 0.7 * features[1] + 0.3 * features[-1], atol=1e-12)
+    assert_allclose(moved[2:], features[2:], atol=1e-12)
     # Later, variances stay what has been learned.
     later = replace(model, groups=tuple((n, 0.5) for n, _ in model.groups))
     again = units_rounds._with_features(replace(state, model=later)).model

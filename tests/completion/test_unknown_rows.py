@@ -82,12 +82,14 @@ def test_what_is_unknown_is_predicted_as_well_as_by_a_mean(fit, case):
     assert ratio(case, **FITS[fit][0]) < MOST
 
 
-@pytest.mark.parametrize("epsilon", [4.0, 16.0])
-def test_a_count_within_its_noise_is_no_sign_of_unpopularity(epsilon):
-    """By a tenth to a half worse than the mean, if it is."""
+# Natural items that few rate are worse than the average item, so a count within its
+# noise is some sign of that. Most of the items that are left out here are like the
+# average one, and these errors are the price.
+@pytest.mark.parametrize(("epsilon", "most"), [(1.0, 1.04), (4.0, 1.07), (16.0, 1.11)])
+def test_a_count_within_its_noise_is_a_weak_sign_of_unpopularity(epsilon, most):
     errors = [ratio("items", unit=0, epsilon=epsilon, random_state=s) for s in range(3)]
     errors += [ratio("popular items", unit=0, epsilon=epsilon, random_state=3)]
-    assert np.mean(errors) < 1.06
+    assert np.mean(errors) < most
 
 
 @pytest.mark.parametrize("case", ["items", "popular items"])

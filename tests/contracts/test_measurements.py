@@ -239,6 +239,8 @@ def test_what_is_not_declared_voids_the_guarantee(missing, message, measurement)
     if missing == "shape" and measurement.unit == "entry":
         assert make(measurement, shape=None).fit(X, Y).privacy_guarantee_.delta < 1
         return
+    if measurement.unit == "entry" and not measurement.published:
+        pytest.skip("its scale is found, see below")
     model = make(measurement, **{missing: None})
     with pytest.warns(PrivacyLeakWarning, match=message) as caught:
         model.fit(X, Y)
@@ -258,6 +260,24 @@ def test_what_is_not_declared_voids_the_guarantee(missing, message, measurement)
         again = make(measurement, **{missing: None}, random_state=1).fit(X, Y)
     at = unknown(measurement)
     assert np.any(model.predict(at) != again.predict(at))
+
+
+@in_every_form([m for m in SOUND if m.unit == "entry" and not m.published])
+def test_a_scale_that_is_not_declared_is_found_within_epsilon(form, measurement):
+    with refused("too few to find their scale"):
+        make(measurement, form, value_bounds=None).fit(X, Y)
+    options = {"value_bounds": None, "epsilon": 50.0}
+    model = make(measurement, form, **options).fit(X, Y)
+    found = model.privacy_guarantee_
+    assert found.epsilon <= 50.0
+    assert found.delta == measurement.delta
+    low, high = model.value_bounds_
+    assert low <= Y.min() < Y.max() <= high
+    if measurement.perturbation != "auto":
+        assert model.perturbation_ == measurement.perturbation
+    planned = make(measurement, form, **options).__privacy_plan__()
+    for at in (0.0, 1.0, 10.0, 49.0, 50.0):
+        assert planned.delta_at(at) >= found.delta_at(at) * (1 - 1e-9)
 
 
 # --- what one value or user moves ----------------------------------------------------

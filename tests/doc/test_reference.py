@@ -14,7 +14,7 @@ ORDER = [
     "Examples",
 ]  # fmt: skip
 # The published algorithms inherit attributes that say nothing about them.
-INHERITED = {"model_variance_", "offset_", "residual_variance_"}
+INHERITED = {"levels_", "model_variance_", "offset_", "residual_variance_"}
 
 
 @pytest.mark.parametrize("name", CLASSES)

@@ -164,6 +164,27 @@ def test_numbers_that_are_none_are_refused_in_every_array(fit):
                     assert name in (ask(parties, asked) or "")
 
 
+@pytest.mark.parametrize("size", [1e308, 1e9, 1e-12])
+def test_gains_of_any_size_move_sums_by_no_more(size):
+    """A server's gains are finite and below a public limit, and then bounded."""
+    model, case = model_of("cp"), CASES["cp"]
+    first, asked = [party(model, case.X, case.y)], []
+    case.aggregated(sums := Sums(first), model)
+    for request in sums.requests:
+        if any(name == "gains" for name, *_ in header(request)["arrays"]):
+            asked.append(with_array(request, "gains", lambda gains: 0 * gains + size))
+    assert asked
+    own = case.people == np.bincount(case.people).argmax()
+
+    def of_one():
+        return party(model, case.X[own], case.y[own])
+
+    nobody = of_one()
+    nobody._people = Untouched()
+    for request in asked:
+        assert (ask((of_one, nobody), request) is not None) == (size > 1e9)
+
+
 class Reached(Exception):
     """What was waited for."""
 

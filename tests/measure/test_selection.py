@@ -115,6 +115,7 @@ def test_the_rest_never_exceeds_the_budget():
         assert total <= budget[0] * 2**1100 // budget[1]
         assert left == pytest.approx(epsilon - spent, rel=1e-14)
     assert left_of(1.0, 0.0) == 1.0
+    assert left_of(math.inf, 0.1) == math.inf
 
 
 def test_the_event_counts_the_selection_and_what_follows():

@@ -231,8 +231,6 @@ def test_scale_and_variance_are_those_that_are_declared(ratings):
     assert same < 0.7 * error(levels=[1, 2, 3, 4, 5]) < 0.7 * wide
 
 
-# Where factors would have the smaller expected error, they need not pay by the rule of
-# "auto".
 def test_auto_for_users_is_expected_to_choose_as_it_does():
     ratings = make_ratings(600, 200, 12_000, rank=3, random_state=0)
     model = CPCompletion(
@@ -240,7 +238,7 @@ def test_auto_for_users_is_expected_to_choose_as_it_does():
         random_state=0,
     )  # fmt: skip
     chosen = []
-    for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0):
+    for epsilon in (0.5, 1.0, 4.0, 8.0, 16.0):
         fitted = clone(model).set_params(epsilon=epsilon)
         chosen.append(fitted.fit(ratings.data, ratings.target).perturbation_)
         auto, taken = (
@@ -251,7 +249,99 @@ def test_auto_for_users_is_expected_to_choose_as_it_does():
             for name in ("auto", chosen[-1])
         )  # fmt: skip
         assert_array_equal(auto, taken)
+    found = expected_error(model, ratings.data, epsilons=[0.5, 1.0, 4.0, 8.0, 16.0])
+    assert found.perturbations == tuple(chosen)
+    assert "At epsilon 0.5, 1, averages alone are expected" in found.assumptions
+    assert found._repr_html_().count("statistics") == 3
+    features = {1: np.eye(ratings.shape[1])[:, :2]}
+    informed = clone(model).set_params(side_information=features)
+    informed = expected_error(informed, ratings.data, epsilons=[0.5])
+    assert informed.perturbations == ("sums",)
+    assert "averages" not in informed.assumptions
     assert chosen == 2 * ["sums"] + 3 * ["statistics"]
+
+
+# Users, items, training ratings, delta and epsilon of `make_ratings`, and errors of
+# "sums" and "statistics" on a twentieth that was held out.
+MEASURED = [
+    (50_000, 5_000, 1_900_000, 1e-8, 1.88, 0.905, 0.872),
+    (50_000, 5_000, 1_900_000, 1e-8, 1.01, 0.909, 0.896),
+    (5_000, 2_000, 237_500, 1e-6, 1.0, 0.934, 0.953),
+    (5_000, 2_000, 237_500, 1e-6, 8.0, 0.909, 0.875),
+    (3_000, 500, 142_500, 1e-6, 2.0, 0.905, 0.881),
+    (3_000, 500, 142_500, 1e-6, 6.0, 0.903, 0.829),
+    (6_000, 400, 114_000, 1e-6, 5.0, 0.945, 0.889),
+    (3_000, 1_500, 57_000, 1e-6, 4.0, 0.933, 0.940),
+    (500, 1_000, 38_000, 1e-6, 8.0, 0.950, 0.944),
+    (2_000, 1_000, 95_000, 1e-6, 8.0, 0.914, 0.903),
+]
+
+
+@pytest.mark.parametrize("point", MEASURED)
+def test_auto_for_users_is_expected_to_take_about_the_better_one(point):
+    """And errors are those of fits, whatever the numbers of users and items."""
+    n_users, n_items, n, delta, epsilon, *measured = point
+    errors = {
+        name: expected_error(
+            CPCompletion(
+                unit=0, delta=delta, levels=LEVELS, shape=(n_users, n_items),
+                perturbation=name,
+            ),
+            np.broadcast_to(0.0, (n, 2)), epsilons=[epsilon],
+        ).errors[0]
+        for name in ("sums", "statistics", "auto")
+    }  # fmt: skip
+    found = [errors["sums"], errors["statistics"]]
+    assert_allclose(found, measured, rtol=0.055)
+    assert errors["auto"] in found
+    taken = measured[found.index(errors["auto"])]
+    assert taken <= 1.01 * min(measured)
+
+
+@pytest.mark.slow
+def test_auto_for_users_takes_about_the_better_one():
+    for *sizes, epsilon in (
+        (3_000, 500, 150_000, 2.0), (3_000, 1_500, 60_000, 4.0),
+        (1_000, 300, 40_000, 16.0), (2_000, 1_000, 60_000, 8.0),
+    ):  # fmt: skip
+        made, errors = make_ratings(*sizes, random_state=11), {}
+        for name in ("sums", "statistics", "auto"):
+            model = CPCompletion(
+                unit=0, delta=1e-6, levels=made.levels, shape=made.shape,
+                epsilon=epsilon, perturbation=name, random_state=0,
+            )  # fmt: skip
+            errors[name] = measured(model, made)
+        assert errors["auto"] in (errors["sums"], errors["statistics"])
+        assert errors["auto"] <= 1.01 * min(errors.values())
+
+
+def test_what_auto_is_expected_to_take_for_single_entries_is_what_it_takes(ratings):
+    model, epsilons = completion("auto", ratings), [0.3, 1.0, 8.0, math.inf]
+    found = expected_error(model, ratings.data, epsilons=epsilons)
+    for epsilon, name in zip(epsilons, found.perturbations, strict=True):
+        fitted = clone(model).set_params(epsilon=epsilon)
+        assert fitted.fit(ratings.data, ratings.target).perturbation_ == name
+    assert found.perturbations[0] == "sums" != found.perturbations[-1] == "input"
+    assert "At epsilon 0.3" in found.assumptions
+    assert "everybody gets nearly the same ranking" in found.assumptions
+    of_input = completion("input", ratings)
+    found = expected_error(of_input, ratings.data, epsilons=epsilons)
+    assert found.perturbations == ("input",) * 4
+    assert found.assumptions == ""
+    assert expected_error(of_input, ratings.data, epsilons=[]).perturbations == ()
+    of_noise = expected_error(LaplaceMechanism(**BOX), np.zeros((1, 2)), epsilons=[1])
+    assert of_noise.perturbations == ()
+
+
+def test_a_pattern_that_is_expected_is_more_than_averages():
+    """Of many users, who learn which items others have together."""
+    options = {"unit": 0, "levels": LEVELS, "shape": (300_000, 500), "delta": 1e-8}
+    rows, found = np.broadcast_to(0.0, (3_000_000, 2)), []
+    for most in ("auto", 0):
+        model = CPCompletion(perturbation="sums", n_pattern_components=most, **options)
+        found.append(expected_error(model, rows, epsilons=[0.1, 1.0]).assumptions)
+    assert "At epsilon 0.1, averages" in found[0]
+    assert "At epsilon 0.1, 1, averages" in found[1]
 
 
 @pytest.mark.parametrize("unit", ["entry", 0, 1])

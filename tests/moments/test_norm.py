@@ -26,7 +26,7 @@ from sktensordp.moments import (
     fit_aggregated,
     party,
 )
-from sktensordp.privacy import PrivacyBudget, planned_guarantee
+from sktensordp.privacy import PrivacyBudget, planned_guarantee, privacy_of
 from tests.support import divergence
 from tests.support.budgets import n_released
 from tests.support.noise import drawing, source_of
@@ -155,6 +155,24 @@ def test_norms_are_those_of_exact_arithmetic(n_cells):
         assert grid[place - 1] < squared <= grid[place] * Fraction(103, 100)
 
 
+def test_several_samples_of_a_person_count_once():
+    """As one vector, whoever else is there, and in any order of people."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 9, 60)
+    people = [
+        rng.standard_normal((n, 6)) * np.exp(rng.normal(0, 9, (n, 1))) for n in sizes
+    ]
+    people[3][:], people[4][:], people[5][:] = 0, 1e308, 5e-324
+    alone = [bin_counts(one, np.array([len(one)])) for one in people]
+    for one, counts in zip(people, alone, strict=True):
+        joint = bin_counts(one.reshape(1, -1))
+        assert (counts == joint).all()
+        assert counts.sum() == (one != 0).any()
+    for order in (np.arange(60), rng.permutation(60)):
+        rows = np.concatenate([people[k] for k in order])
+        assert (bin_counts(rows, sizes[order]) == sum(alone)).all()
+
+
 def test_the_shortest_and_the_longest_samples():
     last = len(moments_norm._GRID) - 1
     for row, place in (
@@ -165,6 +183,7 @@ def test_the_shortest_and_the_longest_samples():
     assert not bin_counts(np.zeros((5, 2))).any()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("share", [0.0012, 0.1])
 def test_the_guarantee_is_that_of_the_search_and_of_the_noise(share):
     """Randomised response composed with a Gaussian, from first principles."""
@@ -192,6 +211,7 @@ def plan_of(n_samples):
 # --- what it finds --------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_equal_norms_are_found():
     """At the smallest budget; a miss has a chance of about 1 in 1,000."""
     rng = np.random.default_rng(0)
@@ -215,6 +235,7 @@ def test_the_median_of_the_samples_that_are_not_zero_is_found():
             assert math.exp(3) / 1.4 < bound < math.exp(3) * 1.4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "y", "declared"),
     [
@@ -250,6 +271,7 @@ def test_without_noise_samples_are_not_scaled_down():
     assert not model.privacy_guarantee_.protects
 
 
+@pytest.mark.thorough
 def test_norms_are_of_samples_in_public_units_before_a_mean_is_taken_off():
     X = np.full((1200, 2, 2), 36.0) + np.eye(2)
     y = np.zeros(1200)
@@ -270,6 +292,7 @@ def test_norms_beyond_the_grid_are_told(length, end):
 # --- where samples lie ----------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_chunks_and_batches_find_the_same():
     dask_array = pytest.importorskip("dask.array")
     options = {"offset": 4.0, "scale": 2.0}
@@ -327,6 +350,7 @@ def test_too_few_samples_are_refused_before_anything_is_spent(n, epsilon):
     assert not drawn
 
 
+@pytest.mark.thorough
 def test_plans_state_epsilon_and_hold_for_any_number_of_samples():
     for tensor_shape in (None, (8, 8)):
         model = make(tensor_shape=tensor_shape)
@@ -336,6 +360,17 @@ def test_plans_state_epsilon_and_hold_for_any_number_of_samples():
         fitted = model.fit(IMAGES).privacy_guarantee_
         for delta in (0.0, 1e-9, 1e-6, 1e-3):
             assert planned.epsilon_at(delta) >= fitted.epsilon_at(delta)
+    # Of a fitted one, plans compose as its fits do: searches plan with it.
+    planned = planned_guarantee(make().fit(IMAGES))
+    assert 1 < planned.epsilon < 1.1
+    for n in (501, 1200, 1200 * 3):
+        X = np.concatenate([IMAGES] * 3)[:n]
+        fitted = make().fit(X).privacy_guarantee_
+        for delta in (1e-9, 1e-6, 1e-3):
+            assert planned.epsilon_at(delta) >= fitted.epsilon_at(delta)
+            several = (5 * planned).epsilon_at(delta), (5 * fitted).epsilon_at(delta)
+            assert several[1] <= several[0]
+    assert (5 * planned).epsilon_at(1e-3) < 2.5
     for ask in (
         partial(expected_error, epsilons=[1.0]),
         partial(epsilon_needed, error=0.1),
@@ -366,6 +401,7 @@ def test_searches_find_it_in_each_fit():
         search.fit(IMAGES, LABELS)
     assert n_released(budget) == 5
     assert budget.spent.protects
+    assert privacy_of(search).guarantee.epsilon < 2.5
     assert 60 < search.best_estimator_.norm_bound_ < 80
     private = PrivateSearchCV(model, grid, n_iter=2)
     planned = private.planned_guarantee(IMAGES)

@@ -49,6 +49,7 @@ PLACES = {
     "completion._local as completion_local": "LocalUsers",
     "completion._problem": "Problem",
     "completion._ranking as completion_ranking": "best_of",
+    "completion._scales": "cells_of family log_priors scale_scores",
     "completion._synthetic as completion_synthetic": "",
     "completion._values as completion_values": "EntryRandomizer plan_entry_randomizer",
     # completion.measurements

@@ -29,13 +29,21 @@ def law(numerators, denominator):
 
 
 @contextmanager
-def selections():
-    """What is passed to permute-and-flip: a list of (numerators, denominator)."""
+def selections(stop=None):
+    """What is passed to permute-and-flip: a list of (numerators, denominator).
+
+    Parameters
+    ----------
+    stop : type, default=None
+        An exception that is raised in place of a selection.
+    """
     holder, name = POINTS["permute and flip"]
     sampler, asked = getattr(holder, name), []
 
     def recording(bits, numerators, denominator):
         asked.append((list(numerators), denominator))
+        if stop is not None:
+            raise stop
         return sampler(bits, numerators, denominator)
 
     with mock.patch.object(holder, name, recording):

@@ -430,8 +430,9 @@ def bias_example(n=400, *, variance=0.05, noise=1.0, seed=0, slope=(0.1, 0.05)):
 
 
 def biases_of(sums, weights, noise, explaining):
-    """Rows are known, and so are their counts."""
-    return biases_from_sums(sums, weights, noise, explaining, explaining, weights)
+    """Rows with entries are known, and so are their counts."""
+    unknown = np.equal(weights, 0).astype(float)
+    return biases_from_sums(sums, weights, noise, explaining, explaining, unknown)
 
 
 def test_biases_are_posterior_means_given_what_was_learned():

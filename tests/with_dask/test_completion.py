@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from sktensordp.datasets import make_ratings
-from sktensordp.exceptions import BudgetExceededError, PrivacyLeakWarning
+from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support import seams
 from tests.support.callbacks import needs_callbacks
@@ -305,14 +305,14 @@ def test_what_is_fitted_holds_no_entries_and_no_key():
     assert not hasattr(fitted, "partial_fit")
 
 
-def test_a_range_that_is_not_declared_protects_nobody():
+@pytest.mark.parametrize("perturbation", ["input", "sums"])
+def test_a_scale_that_is_not_declared_is_found_in_all_partitions_together(perturbation):
     X, y = entries()
-    estimator = model(perturbation="input", levels=None, max_iter=2)
-    with pytest.warns(PrivacyLeakWarning):
-        parts = clone(estimator).fit(*in_partitions(X, y))
-    assert parts.privacy_guarantee_.epsilon == float("inf")
-    with pytest.warns(PrivacyLeakWarning):
-        one = clone(estimator).fit(X, y)
+    one, parts = both(model(perturbation=perturbation, levels=None, max_iter=2), X, y)
+    assert parts.privacy_guarantee_ == one.privacy_guarantee_
+    assert parts.privacy_guarantee_.epsilon == 4.0
+    assert parts.value_bounds_ == one.value_bounds_
+    np.testing.assert_array_equal(parts.levels_, one.levels_)
     np.testing.assert_allclose(parts.predict(framed(X)), one.predict(X), atol=1e-6)
 
 

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,19 +13,20 @@ from ..._validation import check_coordinates, shape_of
 from ...measure import SharedNoise, planned_event
 from ...privacy import PrivacyGuarantee
 from .._checks import check_input
-from .._domain import Domain
+from .._domain import TO_BE_FOUND, Domain
 from .._entries import Entries, extent
 from .._own_rows import with_own_answers
 from .._problem import Problem, declared_shape, domain_of, unit_of
 from .._sources import CompletionParameters
 from .._values import entry_guarantee, guarantee_without_noise, plan_entry_randomizer
-from ._expectation import Expectation, Variances, n_features_of
+from ._checked_scale import CheckedScale, without_check
+from ._expectation import Expectation, Expected, Variances, n_features_of
+from ._found_scale import FoundScale, guarantee_of_any_scale
 from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
 from ._measurement import Measurement
 from ._statistics import OutputPerturbation, StatisticsPerturbation
 from ._sums import SumsPerturbation
-from .units._expected import expected_unit_rmse
 from .units._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
 
 _PLANNED = "upper bound from the budget"
@@ -68,6 +71,16 @@ def choose_measurement(
     """
     if unit is not None:
         return UnitPerturbation(problem, unit, perturbation, shared_noise)
+    if problem.domain is TO_BE_FOUND:
+        return FoundScale(
+            problem,
+            choose=partial(choose_measurement, perturbation=perturbation, unit=None),
+            eligible=partial(_eligible, perturbation=perturbation),
+            name=perturbation,
+        )
+    if problem.checks_scale:
+        rest = choose_measurement(without_check(problem), perturbation, unit=None)
+        return CheckedScale(problem, rest)
     eligible = _eligible(problem, perturbation)
     measurement = eligible[0]
     if len(eligible) > 1:
@@ -92,10 +105,10 @@ def _eligible(problem: Problem, perturbation: str) -> list[Measurement]:
     return found
 
 
-def expected_rmse(
+def expected_of_entries(
     problem: Problem, perturbation: str, variance: float | None = None
-) -> float:
-    """Expected root mean squared error of predictions for held-out values.
+) -> Expected:
+    """What is expected of predictions for held-out values.
 
     Parameters
     ----------
@@ -109,8 +122,7 @@ def expected_rmse(
 
     Returns
     -------
-    error : float
-        In units of the values.
+    expected : Expected
 
     Raises
     ------
@@ -120,14 +132,17 @@ def expected_rmse(
     variances = Variances.of_values(problem, n_features_of(problem), variance)
     expectation = Expectation(problem, variances)
     eligible = _eligible(problem, perturbation)
-    error = min(each.expected_error(expectation) for each in eligible)
-    return problem.domain.scale * math.sqrt(error + variances.residual)
+    errors = [each.expected_error(expectation) for each in eligible]
+    least = min(errors)
+    name = eligible[errors.index(least)].name
+    error = problem.domain.scale * math.sqrt(least + variances.residual)
+    return Expected(error, name, name == "sums")
 
 
-def error_by_epsilon(
+def expected_by_epsilon(
     estimator: CompletionParameters, X: ArrayLike, n_units: int | None = None
-) -> Callable[[float], float]:
-    """Expected error of a completion as a function of epsilon; no value is read.
+) -> Callable[[float], Expected]:
+    """What is expected of a completion, by epsilon; no value is read.
 
     Parameters
     ----------
@@ -140,8 +155,8 @@ def error_by_epsilon(
 
     Returns
     -------
-    error : callable
-        Takes epsilon; returns the expected RMSE.
+    expected : callable
+        Takes epsilon.
     """
     _check_expectation(estimator)
     if estimator.unit != "entry":
@@ -151,11 +166,9 @@ def error_by_epsilon(
 
         def expected(
             problem: Problem, perturbation: str, variance: float | None
-        ) -> float:
-            noise = UnitPerturbation(problem, 0, perturbation).noise.noise_variance
-            return expected_unit_rmse(
-                problem, n_entries, perturbation, noise, variance, n_units
-            )
+        ) -> Expected:
+            measurement = UnitPerturbation(problem, 0, perturbation)
+            return measurement.expected(n_entries, variance, n_units)
 
         n_entries, *n_columns = shape_of(X, "X") or (0,)
         if n_columns != [len(shape)]:
@@ -166,15 +179,17 @@ def error_by_epsilon(
         given = check_input(estimator, X, ensure_min_features=2)
         name, declared = type(estimator).__name__, declared_shape(estimator)
         where = check_coordinates(given, shape=declared, name=name)
-        shape, expected = declared or extent(where), expected_rmse
+        shape, expected = declared or extent(where), expected_of_entries
         entries = Entries(where, None, shape)
     problem = Problem.from_estimator(estimator, shape, entries)
     name, variance = estimator.perturbation, _declared_variance(problem.domain)
 
-    def error(epsilon: float) -> float:
-        return expected(replace(problem, epsilon=float(epsilon)), name, variance)
+    def at(epsilon: float) -> Expected:
+        planned = replace(problem, epsilon=float(epsilon))
+        planned = without_check(planned) if planned.checks_scale else planned
+        return expected(planned, name, variance)
 
-    return error
+    return at
 
 
 def _check_expectation(estimator: CompletionParameters) -> None:
@@ -212,8 +227,9 @@ def _declared_variance(domain: Domain) -> float | None:
 
 def planned_guarantee(completion: CompletionParameters) -> PrivacyGuarantee:
     """Guarantee of any fit with these parameters, before any data are seen."""
-    from ...privacy.accounting._events import PureDpEvent
+    from ...privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
+    event: Any
     domain, unit = domain_of(completion), unit_of(completion)
     epsilon, delta = float(completion.epsilon), float(completion.delta)
     perturbation = completion.perturbation
@@ -232,11 +248,15 @@ def planned_guarantee(completion: CompletionParameters) -> PrivacyGuarantee:
         )
     if math.isinf(epsilon):
         return guarantee_without_noise()
-    if perturbation == "input":
+    if domain is TO_BE_FOUND:
+        guarantee = guarantee_of_any_scale(perturbation, epsilon, delta)
+    elif perturbation == "input" and not completion.check_scale:
         guarantee = plan_entry_randomizer(epsilon, domain).guarantee
     else:
         event, stated = PureDpEvent(epsilon), 0.0
-        if perturbation == "gradient":
+        if perturbation == "gradient" and completion.check_scale:
+            event, stated = RevealingDpEvent(delta, event), delta
+        elif perturbation == "gradient":
             event, stated = GradientPerturbation.planned_event(epsilon, delta), delta
         guarantee = entry_guarantee(
             event,

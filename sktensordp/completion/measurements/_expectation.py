@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +39,27 @@ _OWN_BIASES = 0.02, 0.06
 _OF_RATINGS = 0.22
 # Largest number of terms among which the interaction is divided: a fit switches off
 # further terms.
-_MOST_TERMS = 5
+MOST_TERMS = 5
 # Share of the interaction that a fit recovers at its start.
 SHARE_AT_START = 0.05
+
+
+class Expected(NamedTuple):
+    """What is expected of a fit.
+
+    Attributes
+    ----------
+    error : float
+        Root mean squared error of predictions, in units of the values.
+    perturbation : str
+        The perturbation that the fit takes.
+    only_averages : bool
+        Whether it learns averages alone, so that all get nearly the same ranking.
+    """
+
+    error: float
+    perturbation: str
+    only_averages: bool
 
 
 @dataclass(frozen=True)
@@ -190,7 +209,7 @@ class Expectation:
         interaction, shares = self.variances.interaction, list(shares)
         if not interaction:
             return shares
-        term = interaction / min(self.problem.form.rank, _MOST_TERMS)
+        term = interaction / min(self.problem.form.rank, MOST_TERMS)
         for _ in range(self.problem.max_iter):
             variance = around_model + interaction * (1 - math.prod(shares))
             for mode in modes:

@@ -10,6 +10,7 @@ from ...privacy import PrivacyGuarantee
 from .._problem import Problem
 
 if TYPE_CHECKING:
+    from .._domain import Domain
     from .._local import LocalValues
     from .._own_rows import NoisyValues
     from ._expectation import Expectation
@@ -53,6 +54,8 @@ class Outcome:
         Guarantee of all releases together, if it depends on what was released.
     kept_values : NoisyValues or LocalValues, default=None
         The randomised values in memory, if the model was fitted to values.
+    domain : Domain, default=None
+        The domain of the values, if it was found during the release.
     """
 
     model: Any
@@ -64,6 +67,7 @@ class Outcome:
     perturbation: str | None = None
     guarantee: PrivacyGuarantee | None = None
     kept_values: "NoisyValues | LocalValues | None" = None
+    domain: "Domain | None" = None
 
 
 @dataclass(frozen=True, eq=False)

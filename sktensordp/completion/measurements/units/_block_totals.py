@@ -32,7 +32,8 @@ class BlockTotals:
     free : ndarray of shape (...,)
         The share of the unit's entries that the fit leaves free.
     energy : ndarray of shape (...,)
-        Sum of the unit's squared weighted residuals, over the variance of a value.
+        Sum of the unit's squared weighted residuals, over the variance of a value,
+        before long vectors are scaled down.
     group_squares : ndarray of shape (..., n_groups)
         Mean square of the posterior means of the unit's bias, and of its weights for
         each group of features, over their prior variance.
@@ -72,7 +73,7 @@ class BlockTotals:
         solved : SolvedUnits
             The units' rows and fit.
         weights : ndarray of shape (n_entries,)
-            Weights of the entries.
+            Weights of the entries, with the gains of their rows.
         model : SharedModel
         """
         sizes = chunk.sizes

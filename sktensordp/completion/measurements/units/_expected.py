@@ -4,7 +4,7 @@ Coordinates are private here. Before a fit, the numbers of entries in the rows a
 assumed: the k-th largest number is in proportion to a negative power of k, as in
 ratings, except that a cell has at most one entry. During a fit, released numbers
 replace this assumption. Values are assumed to be sums of terms; see `Variances`. "auto"
-takes factors if they are expected to reduce the error.
+takes factors if they are expected to reduce the error clearly.
 """
 
 import math
@@ -16,21 +16,33 @@ from scipy.optimize import brentq
 
 from ....tensor._priors import LEAST_NOISE
 from ..._problem import Problem
-from .._expectation import SHARE_AT_START, Variances
-from ._first import LEFT, RowCounts
+from .._expectation import MOST_TERMS, SHARE_AT_START, Expected, Variances
+from ._first import LEFT, RowCounts, rows_of_pattern
 from ._questions import UnitTotals
-from ._rounds import BOUND, FACTOR_PASSES, after_drift, planned_shares
+from ._rounds import (
+    BOUND,
+    FACTOR_PASSES,
+    OF_BIASES,
+    OF_LOGS,
+    after_drift,
+    planned_shares,
+)
+
+# Least share of the expected squared error by which factors must reduce it. Smaller
+# gains are within the error of the expectation.
+_LEAST_GAIN = 0.01
 
 
-def expected_unit_rmse(
+def expected_of_units(
     problem: Problem,
     n_entries: int,
     perturbation: str,
     noise: float,
+    most_rows: int,
     variance: float | None = None,
     n_units: int | None = None,
-) -> float:
-    """Expected root mean squared error of predictions for units that have entries.
+) -> Expected:
+    """What is expected of predictions for units that have entries.
 
     Parameters
     ----------
@@ -41,6 +53,8 @@ def expected_unit_rmse(
         "auto" is the perturbation that a fit would choose.
     noise : float
         Variance of the noise on vectors of length one.
+    most_rows : int
+        Largest number of rows of a pattern; 0 if none is released.
     variance : float, default=None
         Variance of the values, in their units squared, if it is public. None takes the
         variance of ratings.
@@ -50,8 +64,7 @@ def expected_unit_rmse(
 
     Returns
     -------
-    error : float
-        In units of the values.
+    expected : Expected
     """
     most, *others = problem.shape
     shape = (min(n_units or most, n_entries), *others)
@@ -73,7 +86,16 @@ def expected_unit_rmse(
     if takes_factors and perturbation == "auto":
         takes_factors = expectation.takes_factors
     error = expectation.of_statistics() if takes_factors else expectation.of_sums()
-    return problem.domain.scale * math.sqrt(error)
+    totals = UnitTotals(shape[0], 0.0, typical_size)
+    counts, sigma = expectation.counts[0], math.sqrt(noise)
+    has_features = bool(problem.features.declared.shape[1]) or bool(
+        rows_of_pattern(counts, totals, sigma, most_rows)[0].size
+    )
+    return Expected(
+        problem.domain.scale * math.sqrt(error),
+        "statistics" if takes_factors else "sums",
+        not (takes_factors or has_features),
+    )
 
 
 def best_name(
@@ -169,21 +191,20 @@ class _Expectation:
     @property
     def takes_factors(self) -> bool:
         """Whether factors are expected to explain more than their noise costs."""
-        # Smaller expected gains turned out to be losses on 4,800 ratings of music,
-        # without noise.
-        return self.of_sums() - self.of_statistics() > 3e-4
+        return self.of_statistics() < (1 - _LEAST_GAIN) * self.of_sums()
 
     def of_sums(self) -> float:
         """Error of biases from noisy sums."""
         around_biases = self.variances.residual + self.variances.interaction
         shares = planned_shares(self.problem, "sums", self.left)
-        return around_biases + self._biases(shares, 1, around_biases)
+        passes = _Passes(shares, 1, around_biases)
+        return around_biases + self._biases([passes], around_biases)
 
     def of_statistics(self) -> float:
         """Error of biases and factors from noisy regressions."""
         variances, rank = self.variances, self.problem.form.rank
         shares = planned_shares(self.problem, "statistics", self.left)
-        term, n_columns = variances.interaction / rank, 1 + rank
+        term, n_columns = variances.interaction / min(rank, MOST_TERMS), 1 + rank
         item_share = unit_share = SHARE_AT_START
         item_information = np.zeros(len(self.counts[0]))
         for of_pass in shares[-FACTOR_PASSES:]:
@@ -195,29 +216,42 @@ class _Expectation:
             information = self.sizes * term * item_share / around_model
             unit_share = float(self.of_units @ (information / (1 + information)))
         around_model = self._around(item_share * unit_share)
-        return around_model + self._biases(shares[1:], n_columns, around_model)
+        # The passes over factors start from the biases of those before.
+        before, of_factors = shares[:-FACTOR_PASSES], shares[-FACTOR_PASSES:]
+        passes = [
+            _Passes(before, 1, self._around(0.0)),
+            _Passes(of_factors, n_columns, around_model),
+        ]
+        return around_model + self._biases(passes, around_model)
 
     def _around(self, recovered: float) -> float:
         """Variance of values around a model with a share of the interaction."""
         return self.variances.residual + self.variances.interaction * (1 - recovered)
 
-    def _biases(
-        self, shares: list[dict[int, float]], n_columns: int, around_model: float
-    ) -> float:
+    def _biases(self, passes: "list[_Passes]", around_model: float) -> float:
         """Error of the biases of all modes; the units' biases are not released."""
         prior = self.variances.bias
-        error = self.of_units @ (1 / (1 / prior + self.sizes / around_model))
+        error = float(self.of_units @ (1 / (1 / prior + self.sizes / around_model)))
         for mode in range(1, len(self.problem.shape)):
-            share = math.fsum(pass_shares[mode] for pass_shares in shares)
-            information = self._information(mode, prior, n_columns, share, around_model)
+            information = np.zeros(len(self.counts[mode - 1]))
+            for some in passes:
+                if share := math.fsum(of_pass[mode] for of_pass in some.shares):
+                    information += self._information(
+                        mode, prior, some.n_columns, share, some.around_model
+                    )
             recovered = self._recovered_share(mode, information)
             error += prior * (1 - recovered)
             if mode == 1:
-                # Share of the residual that is explained by units' weights for counts
-                # and biases of rows, measured on ratings of films and on synthetic
-                # ones.
-                error -= 0.08 * self.variances.residual * recovered
-        return float(error)
+                # A part of the residual is explained by units' weights.
+                biases = OF_BIASES * prior * recovered
+                error -= self._explained(OF_LOGS, around_model)
+                error -= self._explained(biases, around_model)
+        return error
+
+    def _explained(self, variance: float, around_model: float) -> float:
+        """The part of a variance among units that their own entries recover."""
+        information = self.sizes * variance / around_model
+        return variance * float(self.of_units @ (information / (1 + information)))
 
     def _information(
         self,
@@ -238,3 +272,22 @@ class _Expectation:
         counts = self.counts[mode - 1]
         recovered = counts @ (information / (1 + information))
         return float(recovered) / max(float(counts.sum()), 1e-300)
+
+
+@dataclass(frozen=True)
+class _Passes:
+    """Passes with the same regressors.
+
+    Attributes
+    ----------
+    shares : list of dict of int to float
+        See `planned_shares`.
+    n_columns : int
+        Number of regressors of a row.
+    around_model : float
+        Variance of the values around the model.
+    """
+
+    shares: list[dict[int, float]]
+    n_columns: int
+    around_model: float

@@ -33,6 +33,13 @@ from ._questions import (
 COUNTS = 0.12
 # The share left after the first two releases.
 LEFT = 1 - COUNTS - sum(piece.share for piece in FIRST_VECTORS)
+# How far a row whose noisy count is within its noise counts as unknown: the weight of
+# the average entry in what is expected of the row. With less, held-out ratings of
+# people are predicted up to .3% better, and items that were left out of generated
+# ratings by more than a ninth worse than by users' means.
+_UNKNOWN = 0.45
+# Contributions to a row are divided by this power of the number of its entries.
+_EVENED = 0.12
 # Least number of rows for which the pattern is released.
 _LEAST_ROWS = 20
 # Two numbers that were measured on ratings of films and music: the leading eigenvalue
@@ -79,19 +86,32 @@ class RowCounts:
         Each entry counts with the weight of its unit.
     logs : ndarray of shape (n_rows,)
         Logarithms of the counts, after very small counts have been raised.
-    known_counts : ndarray of shape (n_rows,)
-        The counts, but zero for rows whose noisy count is within one standard deviation
-        of zero. These rows count as unknown: nothing suggests that they have entries.
+    unknown : ndarray of shape (n_rows,)
+        How far each row counts as unknown, from 0 to 1. A row whose noisy count is
+        within one standard deviation of zero may have no entries; then it is not known
+        to be unpopular.
     """
 
     counts: NDArray[np.float64]
     logs: NDArray[np.float64]
-    known_counts: NDArray[np.float64]
+    unknown: NDArray[np.float64]
 
     @property
     def shares(self) -> NDArray[np.float64]:
         """Shares of the entries."""
         return self.counts / max(float(self.counts.sum()), 1e-300)
+
+    @property
+    def gains(self) -> NDArray[np.float64]:
+        """Factors on the contributions of entries, by their rows.
+
+        The contributions of a unit share one bound. Those to rows with many entries are
+        made smaller, and those to rows with few larger, since the sums of all rows get
+        the same noise. The mean square over the entries is one.
+        """
+        counts = np.maximum(self.counts, 1.0)
+        squares = counts ** (-2 * _EVENED)
+        return np.sqrt(squares * counts.sum() / (counts @ squares))
 
 
 def release_counts(
@@ -126,7 +146,8 @@ def _read(noisy: NDArray[np.float64], error: float, whole: float) -> RowCounts:
     return RowCounts(
         counts=counts,
         logs=np.log(np.maximum(counts, max(0.05 * error, largest, 1e-300))),
-        known_counts=np.where(noisy > error, counts, 0.0),
+        # Without noise, rows without entries are known to have none.
+        unknown=np.where(noisy > error, 0.0, _UNKNOWN if error else 1.0),
     )
 
 
@@ -169,6 +190,41 @@ def _share(
     return 2 * m * (_CLEAR * sigma / (_STRENGTH * n_units)) ** 2
 
 
+def rows_of_pattern(
+    counts: NDArray[np.float64], totals: UnitTotals, sigma: float, most: int
+) -> tuple[NDArray[np.intp], float]:
+    """The rows whose products should stand out, and the share with which they do.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_rows,)
+        Counts of the first other mode.
+    totals : UnitTotals
+    sigma : float
+        Standard deviation of the noise on vectors of length one.
+    most : int
+        Result of `most_rows`.
+
+    Returns
+    -------
+    rows : ndarray of shape (n,), int
+        None if the pattern should not stand out.
+    share : float
+        Share of the squared budget.
+    """
+    order = np.argsort(-counts, kind="stable")[:most]
+    m = np.arange(len(order), dtype=float) + 1
+    coverage = np.cumsum(counts[order] / max(float(counts.sum()), 1e-300))
+    needed = _share(m, totals.n_units * np.maximum(coverage, 1e-300), sigma)
+    # Mean number of units that have both rows of a pair. Below .03, chance gives some
+    # pairs large products. The release takes .02 to .15 of the squared budget.
+    pairs = totals.n_units * (totals.typical_size * coverage / m) ** 2
+    n_rows = int(m[(needed <= 0.15) & (pairs >= 0.03)].max(initial=0))
+    if n_rows < _LEAST_ROWS:
+        return order[:0], 0.0
+    return order[:n_rows], max(float(needed[n_rows - 1]), 0.02)
+
+
 def release_pattern(
     units: People,
     releases: Releases,
@@ -196,19 +252,10 @@ def release_pattern(
     features : ndarray of shape (n_rows, n_features)
         Each row has a length of at most one.
     """
-    counts, coverage = row_counts.counts, row_counts.shares
-    order = np.argsort(-counts, kind="stable")[:most]
-    m = np.arange(len(order), dtype=float) + 1
-    coverage = np.cumsum(coverage[order])
-    needed = _share(m, totals.n_units * np.maximum(coverage, 1e-300), releases.sigma)
-    # Mean number of units that have both rows of a pair. Below .03, chance gives some
-    # pairs large products. The release takes .02 to .15 of the squared budget.
-    pairs = totals.n_units * (totals.typical_size * coverage / m) ** 2
-    n_rows = int(m[(needed <= 0.15) & (pairs >= 0.03)].max(initial=0))
-    if n_rows < _LEAST_ROWS:
+    counts = row_counts.counts
+    rows, share = rows_of_pattern(counts, totals, releases.sigma, most)
+    if not rows.size:
         return np.empty((len(counts), 0))
-    share = max(float(needed[n_rows - 1]), 0.02)
-    rows = order[:n_rows]
     whole = whole_shares(np.exp(row_counts.logs[rows]))
     # Units below the typical size add shorter vectors, as in the counts.
     least = totals.typical_size / math.sqrt(2)

@@ -207,6 +207,8 @@ class BlockQuestion:
     lengths : ndarray of shape (n_columns,)
         Root mean squares of the regressors.
     totals : UnitTotals
+    gains : ndarray of shape (n_rows,) or None
+        Factors on the contributions of entries, by their rows; None for 1.
     """
 
     sums: tuple[BoundedSums, BoundedSums]
@@ -215,6 +217,7 @@ class BlockQuestion:
     n_biases: int
     lengths: NDArray[np.float64]
     totals: UnitTotals
+    gains: NDArray[np.float64] | None
     chunks_at_once = 1
 
     def add(self, chunk: UnitEntries, *totals: NDArray[np.float64]) -> None:
@@ -232,6 +235,8 @@ class BlockQuestion:
             found = [model.form.regressors(block, blocks, places)]
         found.insert(0, solved.residuals[:, np.newaxis][:, : self.n_biases])
         weights = self.totals.weights(chunk)[numbers]
+        if self.gains is not None:
+            weights *= self.gains[chunk.others[:, block - 1]]
         contributions = np.concatenate(found, axis=1)
         contributions /= self.lengths
         contributions *= weights[:, np.newaxis]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ....measure import BoundedSums, People, Releases
 from ....tensor import CPForm, TuckerForm
-from ....tensor._average_row import with_average
+from ....tensor._average_row import toward_average
 from ....tensor._priors import INTERACTION_VARIANCE, LEAST_NOISE
 from ....tensor._shared_rows import (
     biases_from_sums,
@@ -59,6 +59,9 @@ BOUND = 0.7
 _NOISE = 0.14
 # Prior standard deviation of the totals around their prior means.
 _USUAL = 0.1
+# Prior variances of a unit's weights: in half ranges squared for the logarithm of a
+# row's count, and as such for a row's bias.
+OF_LOGS, OF_BIASES = 0.003, 0.1
 
 ArrayPair = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -142,11 +145,14 @@ def fit(
         for block, share in shares.items():
             question = _question(state, block, share, releases.step)
             (sums, error), totals = releases.ask(units, question)
+            kept = _kept(question, *totals)
             state, energy = _learned(state, *totals)
-            if state.model.form:
+            if question.gains is None:
                 state = _with_rows(state, question, sums, error)
             else:
-                state = _with_biases(state, block, sums[:, 0], error, energy)
+                gains = kept * question.gains
+                of_rows = sums[:, 0] / gains, error / gains
+                state = _with_biases(state, block, *of_rows, energy)
         # Units fit weights of features from the second pass on. In the first pass, the
         # sums must show what features explain in all units alike.
         state = _with_features(state)
@@ -257,11 +263,12 @@ def _with_features(state: State) -> State:
         logs = counts.logs - counts.shares @ counts.logs
         logs = logs / max(math.sqrt(counts.shares @ logs**2), 1e-9)
         biases = model.biases[0][:-1]
-        groups += [(0.003, [logs]), (0.1, [biases - counts.shares @ biases])]
+        centred = biases - counts.shares @ biases
+        groups += [(OF_LOGS, [logs]), (OF_BIASES, [centred])]
     groups.append((0.01, [*first.pattern.T]))
     columns = [column for _, of_group in groups for column in of_group]
     features = np.reshape(columns, (len(columns), len(counts.counts))).T
-    features = with_average(features, counts.known_counts)
+    features = toward_average(features, counts.counts, counts.unknown)
     # Declared features are known for every row.
     features[:-1, : len(side)] = side.T
     # In later passes the groups exist already, with learned variances.
@@ -292,7 +299,8 @@ def _question(state: State, block: int, share: float, step: float) -> BlockQuest
         BoundedSums((n_rows, len(lengths)), bound, share * (1 - _OF_TOTALS), step),
         BoundedSums((1, n_totals), most, share * _OF_TOTALS, step),
     )
-    return BlockQuestion(sums, model, block, n_biases, lengths, first.totals)
+    gains = None if model.form else first.counts[block - 1].gains
+    return BlockQuestion(sums, model, block, n_biases, lengths, first.totals, gains)
 
 
 def _moment(state: State, block: int) -> NDArray[np.float64]:
@@ -349,6 +357,30 @@ def _learned(
     return replace(state, model=model, moment=moment), energy
 
 
+def _kept(question: BlockQuestion, sums: NDArray[np.float64], error: float) -> float:
+    """The share of what units contribute that is left by scaling long vectors down.
+
+    Parameters
+    ----------
+    question : BlockQuestion
+    sums : ndarray of shape (1, BlockTotals.size(question.model))
+        Noisy totals.
+    error : float
+        Standard deviation of their noise.
+
+    Returns
+    -------
+    share : float
+        As if all vectors were equally long; 1 if noise hides how long they are.
+    """
+    model = question.model
+    energy = float(BlockTotals.of_vector(sums[0], len(model.groups)).energy)
+    if energy <= error:
+        return 1.0
+    length = math.sqrt(energy / question.totals.n_units * model.noise)
+    return min(question.sums[0].bound / length, 1.0)
+
+
 def _posterior_mean(value: Any, prior: Any, error: Any, spread: float = _USUAL) -> Any:
     """Posterior mean of a number, given a noisy value and a Gaussian prior.
 
@@ -365,13 +397,29 @@ def _posterior_mean(value: Any, prior: Any, error: Any, spread: float = _USUAL) 
 
 
 def _with_biases(
-    state: State, block: int, sums: NDArray[np.float64], error: float, energy: float
+    state: State,
+    block: int,
+    sums: NDArray[np.float64],
+    errors: NDArray[np.float64],
+    energy: float,
 ) -> State:
-    """Fit the biases of a mode to the sums of all passes so far."""
+    """Fit the biases of a mode to the sums of all passes so far.
+
+    Parameters
+    ----------
+    state : State
+    block : int
+    sums : ndarray of shape (n_rows,)
+        Sums of weighted residuals, without gains.
+    errors : ndarray of shape (n_rows,)
+        Standard deviations of their noise.
+    energy : float
+        See `_learned`.
+    """
     counts, model = state.first.counts[block - 1], state.model
     weights, start = counts.counts, model.biases[block - 1][:-1]
     # Sums of residuals around biases of zero.
-    sums, noise = sums + weights * start, np.full(len(sums), error**2)
+    sums, noise = sums + weights * start, errors**2
     if block in state.information:
         before, before_noise = state.information[block]
         drift = _DRIFT * model.uncertainty[block - 1][-1]
@@ -381,7 +429,7 @@ def _with_biases(
     explaining, of_prior = _explaining(state.first, block)
     sampled = noise + energy * counts.counts
     found = biases_from_sums(
-        sums, weights, sampled, explaining, of_prior, counts.known_counts
+        sums, weights, sampled, explaining, of_prior, counts.unknown
     )
     means = np.append(found.means, found.centre)
     variances = np.append(found.variances, found.spread)
@@ -406,7 +454,7 @@ def _explaining(
     if block == 1:
         declared = np.insert(first.problem.features.declared, 0, 1.0, axis=1)
         released = np.concatenate([released, first.pattern], axis=1)
-    of_prior = with_average(released, counts.known_counts)[:-1]
+    of_prior = toward_average(released, counts.counts, counts.unknown)[:-1]
     explaining = np.concatenate([declared, released], axis=1)
     return explaining, np.concatenate([declared, of_prior], axis=1)
 

@@ -32,8 +32,9 @@ from ....privacy._conditions import OWN_ANSWERS
 from ....privacy._guarantee import no_guarantee
 from ..._domain import Domain
 from ..._likely_mistakes import NO_USERS, warn_of_averages, warn_of_edge
+from .._expectation import Expected
 from .._measurement import Measurement, OnSweep, Outcome, ReleasedMean
-from ._expected import best_name
+from ._expected import best_name, expected_of_units
 from ._first import most_rows, release_counts, release_pattern, release_totals
 from ._questions import FIRST_VECTORS, NoisyTotals
 from ._rounds import BIAS_PASSES, FACTOR_PASSES, FirstResults, fit
@@ -248,6 +249,15 @@ class UnitPerturbation(Measurement[People, _Released]):
             claimed_epsilon=problem.claimed_epsilon,
             shared_noise=self.shared_noise,
             consequence=(_PATTERN if self._most_rows else "") + consequence,
+        )
+
+    def expected(
+        self, n_entries: int, variance: float | None, n_units: int | None
+    ) -> Expected:
+        """What is expected of a fit; see `expected_of_units`."""
+        noise, most = self.noise.noise_variance, self._most_rows
+        return expected_of_units(
+            self.problem, n_entries, self.perturbation, noise, most, variance, n_units
         )
 
     def measure(
