@@ -52,6 +52,7 @@ print(model[-1].privacy_guarantee_)
 options = SimpleNamespace(
     epsilons=[0.5, 1, 2, 4, 8, 16], rank=10, splits=1, random_state=None
 )
+categories = shape = features = None
 # sphinx_gallery_start_ignore
 import argparse  # noqa: E402
 import csv  # noqa: E402
@@ -61,6 +62,7 @@ parser = argparse.ArgumentParser(
     description="Complete a ratings tensor privately.", allow_abbrev=False
 )
 parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
+parser.add_argument("--features", metavar="FILE", help="public features of items (csv)")
 parser.add_argument(
     "--levels", nargs=3, type=float,
     metavar=("LOW", "HIGH", "STEP"), help="public scale of the ratings",
@@ -81,6 +83,15 @@ if options.ratings is not None:
         quotechar='"',
     )  # fmt: skip
     X, y = table[:, :2], table[:, 2].astype(float)
+    if options.features is not None:
+        known = np.loadtxt(
+            options.features, delimiter=",", skiprows=1, dtype=str, quotechar='"'
+        )
+        features_of = {row[0]: row[1:].astype(float) for row in known}
+        nothing = np.zeros(known.shape[1] - 1)
+        categories = [np.unique(column) for column in X.T]
+        shape = tuple(len(ids) for ids in categories)
+        features = np.array([features_of.get(item, nothing) for item in categories[1]])
 if options.levels is not None:
     low, high, step = options.levels
     levels = np.linspace(low, high, round((high - low) / step) + 1)
@@ -97,22 +108,27 @@ def completion(epsilon, rank=options.rank, **params):
     """Return a pipeline from raw ids to predictions."""
     seed = options.random_state
     return make_pipeline(
-        CoordinateEncoder(),
-        CPCompletion(rank, epsilon=epsilon, random_state=seed, **params),
+        CoordinateEncoder(categories=categories),
+        CPCompletion(rank, epsilon=epsilon, shape=shape, random_state=seed, **params),
     )
 
 
 def held_out_errors(model):
-    """Return the RMSE of the held-out ratings in every split."""
-    errors = []
+    """Return the RMSE of held-out ratings in every split: of all, and of rated items.
+
+    The latter have ratings that are not held out.
+    """
+    errors, on_rated_items = [], []
     for test in tests:
         with warnings.catch_warnings():
             # The table shows what averages alone reach at small epsilons.
             warnings.simplefilter("ignore", AveragesOnlyWarning)
             model.fit(X[~test], y[~test])
-        predicted = model.predict(X[test])
-        errors.append(root_mean_squared_error(y[test], predicted.clip(low, high)))
-    return errors
+        predicted = model.predict(X[test]).clip(low, high)
+        errors.append(root_mean_squared_error(y[test], predicted))
+        rated = np.isin(X[test, 1], X[~test, 1])
+        on_rated_items.append(root_mean_squared_error(y[test][rated], predicted[rated]))
+    return errors, on_rated_items
 
 
 bounds = {"value_bounds": (low, high)}
@@ -126,7 +142,7 @@ print(f"RMSE of held-out ratings, mean of {options.splits} random 90/10 split(s)
 print("without privacy")
 references, scores = {}, {}
 for name, model in models.items():
-    scores[name, "inf"] = held_out_errors(model)
+    scores[name, "inf"], _ = held_out_errors(model)
     references[f"{name}, no noise"] = error = np.mean(scores[name, "inf"])
     print(f"{name:24}{error:15.3f}")
 
@@ -150,6 +166,9 @@ for name, model in models.items():
 # ``personal=True``: the model answers each user from that user's raw ratings and what
 # it released about the items. Show such answers to that user only; all that others see
 # is as private as before.
+#
+# *auto, rated* is the error of "auto" on items that have ratings in the fit; of others
+# nothing is known.
 
 private = {
     "Laplace noise": {"perturbation": "input", **bounds},
@@ -159,18 +178,25 @@ private = {
     "own ratings": {"personal": True, "levels": levels},
     "auto": {"levels": levels},
 }
-errors = {name: [] for name in private}
+if features is not None:
+    genres = {"side_information": {1: features}, "levels": levels}
+    private = {
+        "auto, features": genres, "own, features": {"personal": True} | genres,
+    } | private  # fmt: skip
+errors = {name: [] for name in [*private, "auto, rated"]}
 guarantees = {}
-names = "".join(f"{name:>15}" for name in private)
+names = "".join(f"{name:>15}" for name in errors)
 print(f"\n{'epsilon of one rating':24}{names}   auto takes")
 for epsilon in options.epsilons:
     row = f"{epsilon:<24g}"
     for name, params in private.items():
         model = completion(epsilon, **params)
-        errors[name].append(held_out_errors(model))
-        row += f"{np.mean(errors[name][-1]):15.3f}"
+        found, on_rated_items = held_out_errors(model)
+        errors[name].append(found)
+        row += f"{np.mean(found):15.3f}"
         guarantees[name] = model[-1].privacy_guarantee_
-    print(f"{row}   {model[-1].perturbation_}")
+    errors["auto, rated"].append(on_rated_items)  # the last model is that of "auto"
+    print(f"{row}{np.mean(on_rated_items):15.3f}   {model[-1].perturbation_}")
 # sphinx_gallery_start_ignore
 if options.table is not None:
     for name, found in errors.items():
@@ -198,7 +224,7 @@ curves = {
         np.std(found, axis=1) if options.splits > 1 else None,
     )
     for name, found in errors.items()
-    if name != "statistics"
+    if name not in ("statistics", "auto, rated")
 }
 shown = ["CP, biases and pattern, no noise", "biases, no noise"]
 figure, axes = plt.subplots(figsize=(6.4, 5.6), layout="constrained")
@@ -243,5 +269,6 @@ for name, guarantee in guarantees.items():
 #     python complete_ratings.py --ratings FILE --levels 1 5 1 --output picture.png
 #
 # FILE is comma-separated: one header line, then user, item and rating in the first
-# three columns. ``--levels LOW HIGH STEP`` declares your scale, and ``--help`` lists
-# all options.
+# three columns. ``--levels LOW HIGH STEP`` declares your scale. ``--features FILE``
+# adds public features of items, such as genres and years of films: one header line,
+# then the item's id and numbers. ``--help`` lists all options.

@@ -130,7 +130,11 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
 
     @contextmanager
     def _progress(
-        self, task: str = "step", max_tasks: int | None = 1
+        self,
+        task: str = "step",
+        max_tasks: int | None = 1,
+        *,
+        has_time: bool = True,
     ) -> Iterator[Callable[..., bool]]:
         """Report the progress of a fit to the log and to callbacks.
 
@@ -144,6 +148,8 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
             Name of the tasks that make up the fit.
         max_tasks : int or None, default=1
             Largest number of tasks; None if it is unknown or must stay secret.
+        has_time : bool, default=True
+            Whether the time may be shown, if `_time_is_public`.
 
         Yields
         ------
@@ -151,13 +157,14 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
             Call it at the end of each task, with at most one argument, which it
             ignores. It returns True if a callback asks the fit to stop.
         """
-        on_log = self._log_of(task, max_tasks)
+        has_time = has_time and self._time_is_public
+        on_log = self._log_of(task, max_tasks, has_time=has_time)
         if not callbacks_of(self):
             # If the number of tasks or candidates is secret, nothing is shown.
             if max_tasks is None or current_reservation() is not None:
                 yield on_log
                 return
-            name, has_time = type(self).__name__, self._time_is_public
+            name = type(self).__name__
             with ProgressReport(name, task, max_tasks, has_time=has_time) as progress:
 
                 def on_end(_: object = None) -> bool:
@@ -186,7 +193,9 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
         """
         return False
 
-    def _log_of(self, task: str, max_tasks: int | None) -> Callable[..., bool]:
+    def _log_of(
+        self, task: str, max_tasks: int | None, *, has_time: bool
+    ) -> Callable[..., bool]:
         """Write a line to the log at the end of each task, with the time left.
 
         If the number of tasks must stay secret, it writes nothing.
@@ -200,7 +209,7 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
             assert max_tasks is not None
             n, spent = next(done), time.perf_counter() - start
             left = ""
-            if self._time_is_public:
+            if has_time:
                 left = f", about {spent / n * max(max_tasks - n, 0):.1f} s left"
             name = type(self).__name__
             LOGGER.debug("%s: %s %d of %d%s", name, task, n, max_tasks, left)

@@ -11,8 +11,8 @@ import numpy as np
 
 from . import CPCompletion, ImplicitCompletion, TuckerCompletion
 
-# From 200,000 entries on, a fit calls other kernels.
-_SHAPE, _FEW, _MANY = (400, 600), 2_000, 210_000
+# From 10,000 entries of a tensor, and 200,000 of a matrix, a fit calls other kernels.
+_SHAPE, _FEW, _TENSOR, _MANY = (400, 600), 2_000, 12_000, 210_000
 
 
 def _entries(n: int, n_modes: int = 2) -> tuple[Any, Any]:
@@ -62,7 +62,7 @@ def _choices() -> None:
 _FITS: dict[str, Callable[[], None]] = {
     "ratings": lambda: _ratings(_FEW),
     "many ratings": lambda: _ratings(_MANY, epsilon=16.0),
-    "ratings in three modes": lambda: _ratings(_FEW, 3),
+    "ratings in three modes": lambda: _ratings(_TENSOR, 3),
     "ratings of users": lambda: _ratings(
         _FEW, unit=0, epsilon=16.0, perturbation="statistics"
     ),

@@ -99,12 +99,14 @@ class BaseCompletion(DenseMixin, RegressorMixin, RankingEstimator):
 default="auto"
         What is randomised. With ``unit="entry"``:
 
-        - "auto": whichever of "input", "sums" and "statistics" has the least expected
-          error, given the coordinates, the domain and the budget.
+        - "auto": whichever of "input" and "sums" has the least expected error, given
+          the coordinates, the domain and the budget.
         - "input": every value independently. Best from about epsilon 3 on.
         - "sums": the sum of the values in every row of every mode, such as all ratings
           of one film. They determine biases; `rank` and `max_iter` are not used. Best
-          at small epsilon.
+          at small epsilon. With `personal`, mode 0 has no sums, and the others have all
+          of the budget: users' biases, and their weights of all features, come from
+          their own values.
         - "statistics": the sums, and then right-hand sides of regressions of the
           residuals, on the features of mode 1 if there are any (`side_information`, or
           those of `n_pattern_components`), and else of one mode's factors after the
@@ -183,9 +185,10 @@ or list of these and None, default=None
         guarantee holds if answers for a user are shown to that user only.** Everything
         that others see, including factors, copies and pickles, depends on that user's
         values only through the release. Copies and pickles lack the users' rows until
-        you call `fold_in`. All entries of an index of mode 0 must belong to one person,
-        and mode 0 must not be among `smooth_modes`. Not for Dask input. If `unit` is a
-        mode, its units are always answered from their own entries.
+        you call `fold_in`; after "sums", they take everybody for the average user. All
+        entries of an index of mode 0 must belong to one person, and mode 0 must not be
+        among `smooth_modes`. Not for Dask input. If `unit` is a mode, its units are
+        always answered from their own entries.
     random_state : int or None, default=None
         None draws from the operating system's entropy, as a real release must. An
         int is for tests and papers: it repeats the noise in every clone, although
@@ -203,14 +206,14 @@ or list of these and None, default=None
     levels_ : ndarray of shape (n_levels,) or None
         Levels to which values were rounded, as declared or found; None for a range.
     perturbation_ : str
-        The perturbation used. "sums" learns only averages: without `side_information`,
-        everybody gets the same recommendations (nearly the same if `unit` is a mode),
-        minus the items they already have entries for. The fit warns if "auto" chooses
-        "sums" and learns nothing else.
+        The perturbation used. "sums" learns only averages: without `side_information`
+        or `personal`, everybody gets the same recommendations (nearly the same if
+        `unit` is a mode), minus the items they already have entries for. The fit warns
+        if "auto" chooses "sums" and learns nothing else.
     model_variance_ : float
         Variance around the model, as estimated: of the randomised values in "input",
         of the original values otherwise. Not set where the fit assumes a constant, as
-        with "gradient".
+        with "gradient", and with "sums" if `personal` is set.
     residual_variance_ : float
         Average variance of the original values around the model, learned from the
         randomised ones. Set by "input" only.

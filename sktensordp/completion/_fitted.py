@@ -250,7 +250,14 @@ class Fitted:
 
     def _item_vectors(self) -> np.ndarray:
         # These are released rows; nobody's own row is read.
-        return item_vectors(self.model, 1, self.model.means[0].mean(axis=0))
+        people = self.model
+        if len(people.used[0]):
+            return item_vectors(people, 1, people.means[0].mean(axis=0))
+        # There are none of users: the prior says how users differ.
+        average, deviations = people.unknown[0], people.prior_variance(0) ** 0.5
+        directions = average + np.diag(deviations)[people.free[0]]
+        people = replace(people, means=(directions, *people.means[1:]))
+        return item_vectors(people, 1, average)
 
     def _observed_at(self, coordinates: np.ndarray) -> Iterator[Choices]:
         """Yield the items that were observed at each of the coordinates.

@@ -270,9 +270,10 @@ def warn_of_many_modes(n_modes: int) -> None:
     """Warn if a table has so many columns that it looks like a wide table of values."""
     if n_modes > 8:
         warn(
-            f"X has {n_modes} columns, and each becomes a mode of the tensor. If X is "
-            f"a wide table of values, with a row for each user, pass it as floats, "
-            f"with NaN where nothing was observed and without y."
+            f"X has {n_modes} columns, and each becomes a mode of the tensor, so X is "
+            f"probably a table of features, not of coordinates. If it is a wide table "
+            f"of values, with a row for each user, pass it as floats, with NaN where "
+            f"nothing was observed and without y."
         )
 
 
@@ -438,8 +439,8 @@ def warn_before(
         elif estimator.shape is None:
             names = getattr(estimator, "feature_names_in_", None)
             warn_of_coordinates(entries, names, estimator.levels)
-        if measurement.name == "sums" and estimator.perturbation == "auto":
-            warn_of_sums(measurement.problem)
+        if estimator.perturbation == "auto":
+            warn_of_sums(measurement)
     if not is_one_of_many():
         LOGGER.info(
             "%s: rank %s, perturbation %r, at most %d sweeps",
@@ -517,8 +518,11 @@ def warn_of_averages(problem: Problem, consequence: str, advice: str) -> None:
     )
 
 
-def warn_of_sums(problem: Problem) -> None:
-    """Warn that "auto" took sums of entries; see `warn_of_averages`."""
+def warn_of_sums(measurement: Measurement) -> None:
+    """Warn if "auto" took sums of entries alone; see `warn_of_averages`."""
+    if measurement.name != "sums" or measurement.uses_features:
+        return
+    problem = measurement.problem
     consequence = "everybody gets the same ranking"
     if problem.entries.is_dense:  # A tensor may have no users.
         consequence = "every prediction adds up one number of each index"

@@ -10,6 +10,7 @@ from ._known import (
     kinds_of,
     kinds_of_type,
     numbers_of,
+    people_of,
 )
 from ._lists import lists_of, one_or_each
 
@@ -25,4 +26,5 @@ __all__ = [
     "numbers_of",
     "one_each",
     "one_or_each",
+    "people_of",
 ]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import declared_list
+from .._validation import declared_list, malformed
 from ._each import one_each
 from ._folds import length_of, nanoseconds_of
 
@@ -156,6 +156,34 @@ def numbers_of(values: object, name: str) -> NDArray[Any]:
         distinct.sort(key=lambda key: (kinds[key], key))
     number = {key: k for k, key in enumerate(distinct)}
     return np.array([number[key] for key in keys], dtype=np.int64)
+
+
+def people_of(groups: object, n_samples: int) -> NDArray[np.int64] | None:
+    """Number of the person of every sample, in the order in which they occur.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_samples,) or None
+        An id for every sample; None if each is another person's.
+    n_samples : int
+
+    Raises
+    ------
+    ValueError
+        If there are more or fewer of them, if one is missing or has no hash. The
+        message does not tell how many samples there are, which may be private.
+    """
+    if groups is None:
+        return None
+    numbers = numbers_of(groups, "groups")
+    if len(numbers) != n_samples:
+        raise malformed(
+            "arrays", "groups must have one id for each sample of X, in the same order."
+        )
+    if np.any(numbers != numbers):
+        raise malformed("ids", "Some of groups are missing. Leave out their rows.")
+    _, first, index = np.unique(numbers, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[index]
 
 
 def are_equal(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.bool_]:

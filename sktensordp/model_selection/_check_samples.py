@@ -49,6 +49,9 @@ _FAR = 10.0
 # Largest share of the squared length that samples have in common, and largest ratio of
 # units, before an offset and a scale are worth declaring.
 _COMMON, _MIXED = 0.9, 30.0
+# How much longer than the bound of a sum samples may be. It is best near a typical
+# length, so that many are longer.
+_TYPICAL = 2.0
 # With fewer samples, their spread says little.
 _FEW = 10
 
@@ -311,14 +314,19 @@ class _Look:
                 f"1 for 0 to 255?"
             )
 
-    def at_lengths(self, lengths: NDArray[np.float64], bound: float, name: str) -> None:
-        """What a bound on the length of samples scales down, and how far it is."""
+    def at_lengths(
+        self, lengths: NDArray[np.float64], bound: float, name: str, slack: float = 1.0
+    ) -> None:
+        """What a bound on the length of samples scales down, and how far it is.
+
+        It may be right if few samples are longer than it by more than the slack.
+        """
         ratios = lengths / bound
         clipped, median = float(np.mean(ratios > 1)), float(np.median(ratios))
         self.found[f"share of samples longer than {name}"] = clipped
         self.found[f"median length of a sample, over {name}"] = median
         self.found[f"largest length of a sample, over {name}"] = float(ratios.max())
-        if clipped > _MOST_CLIPPED:
+        if float(np.mean(ratios > slack)) > _MOST_CLIPPED:
             self.mistakes.append(
                 f"{_percent(clipped)} of the samples are longer than {name}, by up to "
                 f"{_text(float(ratios.max()))} times, and are scaled down to it. Is "
@@ -460,7 +468,7 @@ def _of_moments(estimator: Any, samples: NDArray[np.float64], look: _Look) -> No
         look.found["median length of a sample"] = bound
     else:
         bound = float(estimator.norm_bound)
-        look.at_lengths(lengths, bound, "norm_bound")
+        look.at_lengths(lengths, bound, "norm_bound", _TYPICAL)
     if centers:
         length = float(np.linalg.norm(mean)) / bound
         look.found["length of the mean, over norm_bound"] = length

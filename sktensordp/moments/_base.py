@@ -1,7 +1,10 @@
 """`MomentsEstimator`: noise, guarantee and releases of all estimators of moments.
 
 **Guarantee.** Everything that `fit` publishes is (epsilon, delta)-indistinguishable
-between two data sets of equally many samples that differ in one of them.
+between two data sets of equally many samples that differ in one of them. If `fit` gets
+`groups`, it is so between two data sets of equally many people that differ in one of
+them, with any number of samples; read "person" for "sample" below, and see
+``_sums.py``.
 
 **Proof.** All that is published follows from the releases, the number of samples and
 the parameters. Each release is a vector of sums over samples (``_sums.py``) with
@@ -28,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -79,7 +83,7 @@ from ._norm import found_bound, is_at_end, most_of, search_epsilon
 from ._requests import SampleTerms
 from ._samples import OfParties, Samples, read_first
 from ._spectrum import Spectrum
-from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Question
+from ._sums import CAPACITY, LARGEST_CORE, LARGEST_SAMPLE, Chunk, Question
 from ._units import Units, written
 
 # Most numbers that a fit releases, if its plan does not know the shape of samples:
@@ -111,10 +115,18 @@ SHORT_SAMPLES = (
 _NORMS = 1e-50, 1e50
 
 
-def _size(n_samples: int, shape: tuple[int, ...]) -> str:
-    """How many samples there are, and of which shape; "" before they were counted."""
-    plural = "" if n_samples == 1 else "s"
-    return f"{n_samples} sample{plural} of shape {shape}" if n_samples else ""
+def _size(n_samples: int, shape: tuple[int, ...], *, of_people: bool) -> str:
+    """How many samples there are, and of which shape; "" before they were counted.
+
+    If a person may have several, only the number of people is public.
+    """
+    if not n_samples:
+        return ""
+    if of_people:
+        whose = "person with samples" if n_samples == 1 else "people with samples"
+    else:
+        whose = "sample" if n_samples == 1 else "samples"
+    return f"{n_samples} {whose} of shape {shape}"
 
 
 class SampleReleases:
@@ -143,8 +155,13 @@ class SampleReleases:
         self.sigma = self._releases.sigma
 
     @property
+    def of_people(self) -> bool:
+        """Whether a person may have several samples."""
+        return self._samples.of_people
+
+    @property
     def n_samples(self) -> int:
-        """Number of samples, which is public."""
+        """Number of samples, or of people if these have several; it is public."""
         return self._samples.n_samples
 
     def ask(self, question: Question) -> tuple[list[NDArray[np.float64]], float]:
@@ -156,11 +173,14 @@ class SampleReleases:
         return question.read(answers), answers[0][1]
 
     def unprotected(self, question: Question) -> NDArray[np.float64] | None:
-        """What each sample contributes, if there is no noise and they are in memory."""
-        if self._releases.step or not self._samples.is_in_memory:
+        """What each sample contributes, if there is no noise and they are in memory.
+
+        None if a person may have several, who would be left out together.
+        """
+        samples = self._samples
+        if self._releases.step or not samples.is_in_memory or samples.of_people:
             return None
-        parts = [question.vectors(*chunk) for chunk in self._samples.chunks()]
-        return np.concatenate(parts)
+        return np.concatenate([question.vectors(chunk) for chunk in samples.chunks()])
 
     def spectra(self, question: Question) -> list[Spectrum]:
         """Release moments; the spectrum of every matrix."""
@@ -341,21 +361,23 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         conditions: tuple[str, ...] = (),
         shared_noise: SharedNoise | None = None,
         size: str = "",
+        of_people: bool = False,
     ) -> PrivacyGuarantee:
         """Guarantee of an event, and of what was spent on a norm bound before it."""
         from dp_accounting import dp_event
 
         of_size = f": {size}" if size else ""
         fields: dict[str, Any] = {
-            "unit": "sample",
+            "unit": "person" if of_people else "sample",
             "source": "Dong, Roth and Su (2022), Corollary 3.3",
             "conditions": (*self._conditions, *conditions),
             "statement": self._statement.format(
                 noise="Gaussian noise",
                 by="",
-                number="The number of samples",
+                number=f"The number of {'people' if of_people else 'samples'}",
                 size=of_size,
-            ),
+            )
+            + " All samples of a person together add no more than one." * of_people,
             "local": False,
         }
         if spent:
@@ -394,6 +416,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         self, fitted: object = None, *, any_shape: bool = False
     ) -> PrivacyGuarantee:
         declared, target_domain = self._is_declared(), self._declared()
+        unit = getattr(getattr(fitted, "privacy_guarantee_", None), "unit", None)
+        planned = partial(self._guarantee, of_people=unit == "person")
         shape = None if any_shape else getattr(fitted, "sample_shape_", None)
         if self.tensor_shape is not None:
             shape = checked_tensor_shape(self.tensor_shape)
@@ -401,15 +425,15 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             self._ranks(shape)  # refuses some
         if not declared or math.isinf(self.epsilon):
             event = None if math.isinf(self.epsilon) else self._noise_of(1).event
-            return self._guarantee(event, declared=declared)
+            return planned(event, declared=declared)
         if self._finds_norm:
             if any_shape or hasattr(fitted, "sample_shape_"):
-                return self._with_any_search(self._guarantee_for_any_shape())
-            return self._loosest(_FOUND_LATER)
+                return self._with_any_search(self._for_any_shape(planned))
+            return self._loosest(planned, _FOUND_LATER)
         if shape is not None:
             event = self._planned_noise(shape, self._n_further(target_domain)).event
-            return self._guarantee(event, declared=True)
-        return self._guarantee_for_any_shape()
+            return planned(event, declared=True)
+        return self._for_any_shape(planned)
 
     def _with_any_search(self, guarantee: PrivacyGuarantee) -> PrivacyGuarantee:
         """That of a fit that finds a norm bound in any number of samples.
@@ -426,15 +450,17 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             statement=f"{guarantee.statement} {_SEARCHED}",
         )
 
-    def _guarantee_for_any_shape(self) -> PrivacyGuarantee:
+    def _for_any_shape(
+        self, planned: Callable[..., PrivacyGuarantee]
+    ) -> PrivacyGuarantee:
         """That of a fit to samples of a shape that is not known yet."""
         from ..privacy.accounting._curves import event_epsilon
 
         epsilon, delta = float(self.epsilon), float(self.delta)
-        guarantee = self._guarantee(self._noise_of(1).event, declared=True)
+        guarantee = planned(self._noise_of(1).event, declared=True)
         found = event_for_any_length(guarantee.event, epsilon, delta, _MOST_NUMBERS)
         if found is None:
-            return self._loosest(_LOOSE)
+            return self._loosest(planned, _LOOSE)
         event, most = found
         return replace(
             guarantee,
@@ -443,13 +469,15 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             statement=f"{guarantee.statement} {_ANY_SHAPE.format(most)}",
         )
 
-    def _loosest(self, why: str) -> PrivacyGuarantee:
+    def _loosest(
+        self, planned: Callable[..., PrivacyGuarantee], why: str
+    ) -> PrivacyGuarantee:
         """That of any fit with these epsilon and delta."""
         from ..privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
         # Both hold for every fit; the rest of the curve may not.
         event = RevealingDpEvent(float(self.delta), PureDpEvent(float(self.epsilon)))
-        guarantee = self._guarantee(event, declared=True)
+        guarantee = planned(event, declared=True)
         return replace(guarantee, statement=f"{guarantee.statement} {why}")
 
     def _declared(self) -> Any:
@@ -498,9 +526,9 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         rows and the batch, and returns further coordinates or None.
         """
 
-        def rows_of(batch: Any) -> tuple[Any, Any]:
+        def rows_of(batch: Any) -> Chunk:
             rows, _ = self._rows(samples_of(batch), shape)
-            return self._units(shape)(rows), further_of(rows, batch)
+            return Chunk(self._units(shape)(rows), further_of(rows, batch))
 
         first, batches, is_read_once = read_first(batches)
         _, shape = self._rows(samples_of(first))
@@ -530,7 +558,8 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """
         noise = samples.noise or self._planned_noise(shape, n_further)
         samples.check()
-        size, spent = _size(samples.n_samples, shape), 0.0
+        size = _size(samples.n_samples, shape, of_people=samples.of_people)
+        spent = 0.0
         if self._finds_norm:
             epsilon, name = float(self.epsilon), type(self).__name__
             spent = search_epsilon(samples.n_samples, epsilon, name)
@@ -542,10 +571,12 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             conditions=samples.conditions,
             shared_noise=samples.noise,
             size=size,
+            of_people=samples.of_people,
         )
         draws, recorded = noise.event is not None, samples.noise is not None
         # Locked, or another thread might store its model under this guarantee.
-        with self._progress("step", 2) as on_step, self._count_releases().lock:
+        progress = self._progress("step", 2, has_time=not samples.of_people)
+        with progress as on_step, self._count_releases().lock:
             noise_by: NoiseBy = "others" if recorded else "fit" if draws else "nobody"
             with recorded_fit(self, guarantee, noise_by) as streams:
                 on_step()
@@ -563,15 +594,16 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
             self.__dict__ = {**vars(self), **fitted}
             on_step()
         if not is_one_of_many():
-            LOGGER.info("%s: %s", type(self).__name__, _size(samples.n_samples, shape))
+            size = _size(samples.n_samples, shape, of_people=samples.of_people)
+            LOGGER.info("%s: %s", type(self).__name__, size)
             if spent:
                 self._tell_of_bound(bound, spent)
             is_guessed = self.tensor_shape is None and len(shape) > 1
-            if is_guessed and samples.n_samples < max(shape):
+            if is_guessed and samples.n_samples < max(shape) and not samples.of_people:
                 warn(
-                    f"The fit got {_size(samples.n_samples, shape)}: fewer than its "
-                    f"longest mode has. If the first axis of X is not that of "
-                    f"the samples, move it there, such as by np.moveaxis(X, -1, 0)."
+                    f"The fit got {size}: fewer than its longest mode has. If the "
+                    f"first axis of X is not that of the samples, move it there, such "
+                    f"as by np.moveaxis(X, -1, 0)."
                 )
         warn_of_noise(bool(said), said)
         return self
@@ -649,7 +681,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         self._shape_of(array)
         rows = array.reshape(len(array), math.prod(shape))
         further = self._further_of(rows, y)
-        samples = Samples([(self._units(shape)(rows), further)])
+        samples = Samples.in_memory(self._units(shape)(rows), further, None)
         samples.check()
         return samples
 

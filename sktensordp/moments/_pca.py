@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from .._dask import is_dask, loaded
 from .._noise_only import moments_are_noise, sums_are_noise
 from .._sklearn_compat import fit_context
-from .._validation import check_numeric, checked
+from .._validation import check_aligned, check_numeric, checked
+from ..ids import people_of
 from ..mechanisms._chunks import in_chunks
 from ..privacy._conditions import PROJECTIONS
 from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
@@ -134,8 +135,9 @@ class MultilinearPCA(
     cells, so there is less noise than in a PCA of the flattened samples.
 
     *Who is protected.* Neighbouring data sets differ in one sample, which is replaced;
-    the number of samples is public. To train a model on projections of private samples,
-    put a mechanism between the two, such as `GaussianMechanism`.
+    the number of samples is public. With `groups` in `fit`, they differ in all samples
+    of one person, and the number of people is public. To train a model on projections
+    of private samples, put a mechanism between the two, such as `GaussianMechanism`.
 
     *Sensitivity.* For a clipped sample X with the unfolding X_k along mode k,
     A_k = X_k X_k' is positive semidefinite and no longer than its trace, which is at
@@ -216,15 +218,26 @@ class MultilinearPCA(
     # --- fit --------------------------------------------------------------------------
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Release noisy moments of the samples, and find their components.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, ...)
-            Finite samples. Workers of Dask add up the chunks of a Dask array or frame.
+            Finite samples. Workers of Dask add up the chunks of a Dask array or frame;
+            with `groups`, it is loaded.
         y : None
             Ignored.
+        groups : array-like of shape (n_samples,), default=None
+            Whose sample each one is, if people have several: an id of the person. Then
+            the guarantee is for a person with all samples. These are scaled down
+            together, so that they add no more than one sample may. The number of people
+            is public, the number of samples of each is not.
 
         Returns
         -------
@@ -237,11 +250,15 @@ class MultilinearPCA(
             the shape of the samples, or if the noise cannot be drawn accurately enough
             to keep epsilon and delta.
         """
+        if groups is not None:
+            X, groups = loaded(X, groups)
+            check_aligned(X, groups=groups)
         rows, shape = self._rows(X)
         units = self._units(shape)
         if is_dask(rows):
             return self._fit(LazySamples(rows, units, type(self).__name__), shape)
-        return self._fit(Samples([(units(rows), None)]), shape)
+        people = people_of(groups, len(rows))
+        return self._fit(Samples.in_memory(units(rows), None, people), shape)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit_batches(self, batches: Iterable[ArrayLike]) -> Self:

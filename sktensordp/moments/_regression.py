@@ -39,6 +39,7 @@ from ..ids import (
     kinds_of,
     kinds_of_type,
     one_each,
+    people_of,
 )
 from ..privacy import PrivacyTags
 from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
@@ -49,6 +50,7 @@ from ._spectrum import Spectrum, best_ranks, ranks_above, shares_of_modes
 from ._sums import (
     DIAGONAL_NOISE,
     LARGEST_CORE,
+    Chunk,
     Question,
     projected,
     whole_basis,
@@ -187,7 +189,7 @@ class _Regression(MomentsEstimator):
     # --- fit --------------------------------------------------------------------------
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Release noisy moments of samples and targets, and fit the model to them.
 
         Parameters
@@ -196,6 +198,11 @@ class _Regression(MomentsEstimator):
             Finite samples. A Dask array is loaded.
         y : array-like of shape (n_samples,)
             Targets.
+        groups : array-like of shape (n_samples,), default=None
+            Whose sample each one is, if people have several: an id of the person. Then
+            the guarantee is for a person with all samples and targets. These are scaled
+            down together, so that they add no more than one sample may. The number of
+            people is public, the number of samples of each is not.
 
         Returns
         -------
@@ -208,13 +215,15 @@ class _Regression(MomentsEstimator):
             the shape of the samples, or if the noise cannot be drawn accurately enough
             to keep epsilon and delta.
         """
-        X, y = loaded(X, y)
-        check_aligned(X, y=y)
+        X, y, groups = loaded(X, y, groups)
+        check_aligned(X, y=y, groups=groups)
         rows, shape = self._rows(X)
+        people = people_of(groups, len(rows))
         targets = self._checked_targets(rows, y)
         target_domain, declared = self._target_domain(targets)
         rows = self._units(shape)(rows)
-        samples = Samples([(rows, self._further(targets, target_domain))])
+        further = self._further(targets, target_domain)
+        samples = Samples.in_memory(rows, further, people)
         return self._fit_to(samples, shape, target_domain, declared=declared)
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -336,11 +345,12 @@ class _Regression(MomentsEstimator):
         if alpha == "auto":
             alpha = model.best_alpha(releases.unprotected(core))
         weights, intercepts = model.solved(float(alpha))
-        of_scores = {}
+        of_scores: dict[str, Any] = {}
         if self._normalises:
             # Columns with equal noise count alike, however rare a class is.
             weights /= np.maximum(np.linalg.norm(weights, axis=0), 1e-300)
             of_scores["_sharpness"] = model.sharpness(float(alpha), weights)
+            of_scores["_scale"] = units.scale
         sides = tuple(factor.shape[1] for factor in factors)
         cells = projected(weights.T, sides, [factor.T for factor in factors])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -443,7 +453,7 @@ class _Regression(MomentsEstimator):
                     sigma = math.sqrt(noise.noise_variance) * less
                     if fixed is not None:
                         self.alpha = fixed * less
-                    chunk = samples[0][fitted], samples[1][fitted]
+                    chunk = Chunk(samples[0][fitted], samples[1][fitted])
                     releases = SimulatedReleases(chunk, sigma, seed)
                     learned, _ = self._learn(releases, question)
                     scores = rows[held].astype(float) @ learned["_cells"].T
@@ -484,18 +494,24 @@ class _NormalEquations:
     ) -> None:
         (matrix,), sigma = releases.ask(question)
         (self._deviation,) = question.deviations(sigma)
-        n, n_samples = len(matrix) - question.n_further, releases.n_samples
+        n, n_samples = len(matrix) - question.n_further, float(releases.n_samples)
         # The unit of the further coordinates.
         unit = question.bound if question.step else 1.0
         first = n + (constant > 0)
         gram, cross = matrix[:n, :n], matrix[:n, first:] / unit
-        self._n_samples, self._has_constant = n_samples, constant > 0
         self._means, self._target_means = np.zeros(n), np.zeros(len(matrix) - first)
         self._cross_deviation = self._deviation / unit
         self.are_noise = sums_are_noise(cross, self._cross_deviation)
         of_targets = np.diag(matrix)[first:] / unit**2
         deviation = self._deviation / unit**2 * DIAGONAL_NOISE
         self.have_no_targets = counts_are_noise(of_targets, deviation)
+        if releases.of_people:
+            # People with several samples may count more; what they add is released.
+            own = of_targets.sum()
+            if constant:
+                own = matrix[n, n] / (constant * unit) ** 2
+            n_samples = max(float(own), n_samples)
+        self._n_samples, self._has_constant = n_samples, constant > 0
         # Sums of the features of all who have a target, less what noise adds.
         summed = matrix[:, n : n + 1] / constant if constant else matrix[:, n:]
         far = float(np.square(summed[:n].sum(axis=1) / unit).sum())
@@ -660,9 +676,10 @@ class MultilinearRidge(RegressorMixin, _Regression):
         Budget of a sample and its target.
     norm_bound : float, default=None
         Public bound on the Euclidean norm of a sample; longer samples are scaled down
-        to it. If None, the fit finds about the median norm inside epsilon, with
-        min(120 / n_samples, epsilon / 10) of it, and refuses fewer than 500 / epsilon
-        samples. Without noise, samples are not clipped then.
+        to it. `predict` does not scale them, and is far off for much longer ones. If
+        None, the fit finds about the median norm inside epsilon, with min(120 /
+        n_samples, epsilon / 10) of it, and refuses fewer than 500 / epsilon samples.
+        Without noise, samples are not clipped then.
     target_bounds : tuple of (low, high), default=None
         Public range of the targets; targets outside of it are moved to its ends. If
         None, it is read off the data with a `PrivacyLeakWarning`, and no finite epsilon
@@ -715,7 +732,9 @@ class MultilinearRidge(RegressorMixin, _Regression):
     Notes
     -----
     **Who is protected.** Neighbouring data sets differ in one sample and its target,
-    which are replaced; the number of samples is public. Splits by target would move
+    which are replaced; the number of samples is public. With `groups` in `fit`, they
+    differ in all samples and targets of one person, and the number of people is public.
+    Splits by target would move
     other people's samples, so that no finite epsilon holds for a search with them.
 
     A core z, a constant c and the target y, scaled to [-1, 1], make up one vector of
@@ -948,7 +967,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     Notes
     -----
     **Who is protected.** Neighbouring data sets differ in one sample and its label,
-    which are replaced; the number of samples is public. Stratified splits would move
+    which are replaced; the number of samples is public. With `groups` in `fit`, they
+    differ in all samples and labels of one person, and the number of people is public.
+    Stratified splits would move
     other people's samples, so that no finite epsilon holds for a search with them: pass
     ``cv=KFold(shuffle=True)``.
 
@@ -979,8 +1000,9 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     }
 
     classes_: NDArray[Any]
-    _of_fit = (*_Regression._of_fit, "_sharpness")
+    _of_fit = (*_Regression._of_fit, "_sharpness", "_scale")
     _sharpness: float
+    _scale: NDArray[np.float64]
 
     def __init__(
         self,
@@ -1055,7 +1077,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probabilities of the classes, from their scores.
 
-        They are the softmax of the scores, in units of what the fit has released.
+        They are the softmax of the scores, in units of what the fit has released, of
+        samples scaled down to `norm_bound`, as in the fit.
         **They are not calibrated**: they rank samples, and the most probable class is
         the one that `predict` returns, but .9 is not right in nine cases of ten.
 
@@ -1070,9 +1093,14 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
             Of the classes in the order of `classes_`. Rows add up to 1.
         """
         scores = self._scores(X)
+        rows = self._rows(loaded(X)[0], self.sample_shape_)[0].astype(float)
         best = scores.argmax(axis=1)[:, np.newaxis]
         with np.errstate(over="ignore", invalid="ignore"):
             gaps = scores - np.take_along_axis(scores, best, axis=1)
+            about = (rows - self.mean_.reshape(-1)) / self._scale
+            lengths = np.linalg.norm(about, axis=1, keepdims=True)
+            # Scores are linear in samples less the mean.
+            gaps /= np.maximum(lengths / self.norm_bound_, 1.0)
             odds = np.exp(self._sharpness * gaps)
         # No other class is as probable, also after rounding; NaN is none.
         odds = np.where(gaps <= 0, np.minimum(odds, 1 - 2.0**-50), 0.0)

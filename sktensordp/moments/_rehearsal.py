@@ -26,8 +26,8 @@ class SimulatedReleases(SampleReleases):
 
     Parameters
     ----------
-    chunk : tuple of ndarrays
-        Public or generated samples, and their further coordinates.
+    chunk : Chunk
+        Public or generated samples.
     sigma : float
         Standard deviation of the noise.
     seed : int
@@ -53,7 +53,7 @@ class SimulatedReleases(SampleReleases):
         if self.sigma:
             return None
         (chunk,) = self._samples.chunks()
-        return question.vectors(*chunk)
+        return question.vectors(chunk)
 
 
 def splits(

@@ -8,7 +8,7 @@ read only once.
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,17 +34,19 @@ class Samples:
     chunks : iterable
         Read again for every question.
     rows_of : callable, default=None
-        Checks a chunk; returns its rows, and its further coordinates or None. Without
-        it, these are the chunks.
+        Checks a chunk, and returns it as a `Chunk`, as the chunks are without it.
     read_once : bool, default=False
         Whether the chunks can be read only once.
 
     Attributes
     ----------
     n_samples : int
-        Number of samples; public.
+        Number of samples, or of people if these may have several; public.
+    of_people : bool
+        Whether a person may have several samples.
     """
 
+    of_people = False
     conditions: tuple[str, ...] = ()
     """Conditions that they add to the guarantee."""
     noise: SharedNoise | None = None
@@ -60,6 +62,22 @@ class Samples:
     ) -> None:
         self._chunks, self._rows_of, self._read_once = chunks, rows_of, read_once
 
+    @classmethod
+    def in_memory(
+        cls,
+        rows: NDArray[np.floating],
+        further: NDArray[np.float64] | None,
+        people: NDArray[np.int64] | None,
+    ) -> Self:
+        """Samples in one chunk; `people` has the number of each one's person."""
+        if people is None:
+            return cls([Chunk(rows, further)])
+        order = np.argsort(people, kind="stable")
+        rows, further = rows[order], None if further is None else further[order]
+        samples = cls([Chunk(rows, further, np.bincount(people))])
+        samples.of_people = True
+        return samples
+
     @property
     def is_in_memory(self) -> bool:
         """Whether they are one chunk in memory."""
@@ -72,7 +90,7 @@ class Samples:
                 pass
 
     def chunks(self, chunks_at_once: int = 1) -> Iterator[Chunk]:
-        """Yield rows and their further coordinates, chunk by chunk, all checked.
+        """Yield samples, chunk by chunk, all checked.
 
         Raises
         ------
@@ -82,7 +100,7 @@ class Samples:
         before, n_samples = self.n_samples, 0
         for chunk in self._chunks:
             found = self._rows_of(chunk) if self._rows_of else chunk
-            n_samples += len(found[0])
+            n_samples += found.n_people
             yield found
             # Before the next chunk is made.
             del chunk, found
@@ -100,8 +118,9 @@ class Samples:
         return contribute(self, question), None
 
     def counted(self) -> NDArray[np.int64]:
-        """Numbers of samples by bins of their norms; see `bin_counts`."""
-        return np.sum([bin_counts(rows) for rows, _ in self.chunks()], axis=0)
+        """Numbers of people by bins of their norms; see `bin_counts`."""
+        counts = (bin_counts(chunk.rows, chunk.sizes) for chunk in self.chunks())
+        return np.sum(list(counts), axis=0)
 
 
 def _within_capacity(n_samples: int) -> int:
@@ -198,7 +217,7 @@ def _of_chunk(
 
 
 def _contributed(rows: NDArray[np.floating], question: Question) -> Any:
-    return contributed(Samples([(rows, None)]), question)
+    return contributed(Samples([Chunk(rows)]), question)
 
 
 def _added(parts: list[tuple[NDArray[Any], ...]]) -> tuple[NDArray[Any], ...]:

@@ -21,6 +21,17 @@ The factor sqrt(2) holds for second moments alone, and only because no sample's 
 are divided by the sample's own length. Targets of a regression are further coordinates
 of a sample, so that their products with it are moments, too.
 
+**Several samples of a person.** Where people have groups of samples, "sample" above
+stands for a person, and neighbours differ in all samples of one person, of whom there
+may be any number from one on. The samples x_1, ..., x_m of a person, each clipped as
+above and with its further coordinates, are scaled down once more, all by one factor, so
+that |x_1|^2 + ... + |x_m|^2 <= 1: as one vector. The person adds A = X_1 X_1' + ... +
+X_m X_m', which is positive semidefinite, and no longer than its trace, which is at most
+1. To a mean, a person adds (x_1 + ... + x_m) / m, which is no longer than 1. So both
+proofs hold for people, whose number is public. The factor is between m^-1/2 and 1. So a
+person counts in moments at least as much as one sample, and at most as much as m; how
+much is private, and follows for a regression from released sums alone.
+
 **Integers.** A product in floating point of several samples would depend on who else is
 among them. So each sample becomes integers by itself, in this order: the released mean
 is subtracted; cells are divided by the bound, or by the largest of them if that is
@@ -43,12 +54,14 @@ of the sums that are rounded differs (``measure/_noise_shares.py``). That moves 
 apart by at most a step in each cell.
 """
 
+from __future__ import annotations
+
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,8 +86,51 @@ _LIMB = 2**32 - 1
 _HALF_BITS = 22
 LARGEST_CELL = float(np.finfo(float).max)
 
-# Samples, and their further coordinates or None.
-Chunk = tuple[NDArray[np.floating], NDArray[np.float64] | None]
+
+class Chunk(NamedTuple):
+    """Samples of some people.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n_samples, n_cells)
+    further : ndarray of shape (n_samples, n_further) or None
+        Further coordinates, in units of the bound.
+    sizes : ndarray of shape (n_people,) or None
+        How many samples each person has, at least one; those of a person follow each
+        other. None if each sample is a person's only one.
+    """
+
+    rows: NDArray[np.floating]
+    further: NDArray[np.float64] | None = None
+    sizes: NDArray[np.intp] | None = None
+
+    @property
+    def n_people(self) -> int:
+        """Number of people, which is public."""
+        return len(self.rows) if self.sizes is None else len(self.sizes)
+
+    def blocks(self, size: int) -> Iterator[Chunk]:
+        """The same people in blocks of so many samples, or of one person with more."""
+        sizes, start = self.sizes, 0
+        if sizes is None:
+            sizes = np.ones(len(self.rows), np.intp)
+        for end, of_block in zip(*_whole_people(sizes, size), strict=True):
+            further = None if self.further is None else self.further[start:end]
+            known = None if self.sizes is None else of_block
+            yield Chunk(self.rows[start:end], further, known)
+            start = end
+
+
+def _whole_people(
+    sizes: NDArray[np.intp], size: int
+) -> tuple[list[int], list[NDArray[np.intp]]]:
+    """Ends of blocks of whole people, and the sizes of the people in each."""
+    ends, first, lasts = np.cumsum(sizes), 0, []
+    while first < len(sizes):
+        before = ends[first] - sizes[first]
+        first = max(int(np.searchsorted(ends, before + size, "right")), first + 1)
+        lasts.append(first)
+    return [int(ends[last - 1]) for last in lasts], np.split(sizes, lasts)[:-1]
 
 
 def length_bits_of(n_cells: int) -> int:
@@ -163,18 +219,33 @@ class _SampleSums(Sums):
         return released * (2**_WEIGHT_BITS / self._weights) if self.step else released
 
     def _weighed(
-        self, cells: NDArray[np.float64]
+        self, cells: NDArray[np.float64], sizes: NDArray[np.intp] | None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return np.ones(len(cells)), np.sqrt(_squared_lengths(cells))
+        squares = _squared_lengths(cells)
+        if sizes is None:
+            return np.ones(len(cells)), np.sqrt(squares)
+        lengths = self._lengths(squares, np.cumsum(sizes) - sizes)
+        return np.ones(len(sizes)), lengths
+
+    @abstractmethod
+    def _lengths(
+        self, squares: NDArray[np.float64], starts: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """Length of what each person adds, from the squared lengths of samples.
+
+        `starts` has the first sample of each person.
+        """
 
     def _add(
         self,
         totals: NDArray[Any],
         weights: NDArray[np.float64],
         cells: NDArray[np.float64],
+        sizes: NDArray[np.intp] | None,
     ) -> None:
         if not weights.all():
-            cells = np.where(weights[:, np.newaxis] > 0, cells, 0.0)
+            of_rows = weights if sizes is None else np.repeat(weights, sizes)
+            cells = np.where(of_rows[:, np.newaxis] > 0, cells, 0.0)
         if not self.step:
             totals += self._summed(cells)
             return
@@ -202,6 +273,11 @@ class MeanSums(_SampleSums):
     @property
     def _bits(self) -> int:
         return self.length_bits
+
+    def _lengths(
+        self, squares: NDArray[np.float64], starts: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        return np.add.reduceat(np.sqrt(squares), starts)
 
     def _summed(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
         return cells.sum(axis=0)
@@ -237,6 +313,12 @@ class MomentSums(_SampleSums):
     @property
     def _bits(self) -> int:
         return 2 * self.length_bits
+
+    def _lengths(
+        self, squares: NDArray[np.float64], starts: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        # The trace bounds the norm of a sum of positive semidefinite matrices.
+        return np.sqrt(np.add.reduceat(squares, starts))
 
     def _summed(self, cells: NDArray[np.float64]) -> NDArray[np.float64]:
         tensors = cells.reshape(-1, *self.sides)
@@ -321,6 +403,11 @@ class Question:
         return math.floor(unit), math.floor(unit * self.further)
 
     @property
+    def n_beside(self) -> int:
+        """Number of further coordinates in the vector of a sample."""
+        return self.n_further if self.is_joint else 0
+
+    @property
     def _both(self) -> float:
         """Largest length of a sample with its further coordinates, in `bound`."""
         return math.hypot(1.0, self.further if self.is_joint else 0.0)
@@ -335,26 +422,21 @@ class Question:
 
         Parameters
         ----------
-        chunk : tuple of ndarrays
-            Finite rows of shape (n_samples, n_cells), and their further coordinates of
-            shape (n_samples, n_further), in units of the bound, or None.
+        chunk : Chunk
+            Of finite numbers.
         *totals : ndarray
             Of the sums.
         """
-        rows, further = chunk
-        size = 2 ** (52 - 2 * self.length_bits) if self.step else max(len(rows), 1)
-        for start in range(0, len(rows), size):
-            block = slice(start, start + size)
-            of_block = None if further is None else further[block]
-            cells = self.vectors(rows[block], of_block)
+        n_rows = max(len(chunk.rows), 1)
+        size = 2 ** (52 - 2 * self.length_bits) if self.step else n_rows
+        for block in chunk.blocks(size):
+            cells = self.vectors(block)
             for one, total in zip(self.sums, totals, strict=True):
-                one.add(total, cells)
+                one.add(total, cells, block.sizes)
 
-    def vectors(
-        self, rows: NDArray[np.floating], further: NDArray[np.float64] | None
-    ) -> NDArray[np.float64]:
-        """The vector whose moments a sample adds, for each sample."""
-        return _cells(rows, self, further)
+    def vectors(self, chunk: Chunk) -> NDArray[np.float64]:
+        """The vector whose moments a sample adds, or that it adds, for each sample."""
+        return _cells(chunk, self)
 
     def read(
         self, answers: Sequence[tuple[NDArray[np.float64], float]]
@@ -383,18 +465,14 @@ class Question:
         return [sigma * self.unit**2 / math.sqrt(share) for share in self.shares]
 
 
-def _cells(
-    rows: NDArray[np.floating],
-    question: Question,
-    further: NDArray[np.float64] | None,
-) -> NDArray[np.float64]:
+def _cells(chunk: Chunk, question: Question) -> NDArray[np.float64]:
     """Each sample, and its further coordinates: whole numbers of bounded length.
 
     Without noise, nothing has to be exact, and they are floats.
     """
-    exact, bound = question.step > 0, question.bound
+    exact, bound, further = question.step > 0, question.bound, chunk.further
     limit, further_limit = question.limits
-    cells = np.array(rows, dtype=float, order="C")
+    cells = np.array(chunk.rows, dtype=float, order="C")
     if question.mean is not None:
         with np.errstate(over="ignore"):
             cells -= question.mean
@@ -412,11 +490,41 @@ def _cells(
         cells = projected(cells, question.shape, question.bases, unit)
         cells = _within(cells, limit) if exact else cells
     if further is None or not question.is_joint:
-        return cells
+        return _of_people(cells, chunk.sizes, question)
     if exact:
         further = _truncated(further / question.further, further_limit)
         further = _within(further, further_limit)
-    return np.concatenate([cells, further], axis=1)
+    cells = np.concatenate([cells, further], axis=1)
+    return _of_people(cells, chunk.sizes, question)
+
+
+def _of_people(
+    cells: NDArray[np.float64], sizes: NDArray[np.intp] | None, question: Question
+) -> NDArray[np.float64]:
+    """Samples, of which those of a person add as much together as one may."""
+    if sizes is None:
+        return cells
+    limit, size = 2**question.length_bits, np.repeat(sizes, sizes)[:, np.newaxis]
+    if question.step:
+        if not question.is_mean:
+            return _within(cells, limit, sizes)
+        # No number of a person's lengths adds up to more than the limit.
+        scaled = np.abs(cells).astype(np.int64) * (limit // size) // limit
+        return np.sign(cells) * scaled
+    if question.is_mean:
+        return cells / size
+    if not math.isfinite(question.bound):
+        return cells
+    squares = np.square(cells)
+    # Cells are in their own unit, further coordinates in that of the bound.
+    squares[:, : cells.shape[1] - question.n_beside] /= question.bound**2
+    lengths = np.sqrt(_joint(squares.sum(axis=1), sizes))[:, np.newaxis]
+    return cells / np.maximum(lengths * question.bound / question.unit, 1.0)
+
+
+def _joint(of_samples: NDArray[Any], sizes: NDArray[np.intp]) -> NDArray[Any]:
+    """For every sample, the sum of a number over all samples of its person."""
+    return np.repeat(np.add.reduceat(of_samples, np.cumsum(sizes) - sizes), sizes)
 
 
 def _truncated(cells: NDArray[np.float64], limit: int) -> NDArray[np.float64]:
@@ -434,15 +542,26 @@ def _squared_lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.einsum("ij,ij->i", rows, rows)
 
 
-def _within(cells: NDArray[np.float64], limit: int) -> NDArray[np.float64]:
-    """Scale rows of whole numbers that are longer than `limit` down to it, exactly."""
-    is_long = ~(_squared_lengths(cells) <= limit**2)
+def _within(
+    cells: NDArray[np.float64], limit: int, sizes: NDArray[np.intp] | None = None
+) -> NDArray[np.float64]:
+    """Scale rows of whole numbers that are longer than `limit` down to it, exactly.
+
+    With `sizes`, all rows of a person are scaled together, as one vector.
+    """
+    lengths = _squared_lengths(cells)
+    if sizes is not None:
+        lengths = _joint(lengths, sizes)
+    is_long = ~(lengths <= limit**2)
     rows = cells[is_long].astype(np.int64)
     # The same in any order, added in two halves: 2^20 squares of 2^44 do not fit 64
     # bits together.
     cells_squared = np.square(rows)
     high = (cells_squared >> _HALF_BITS).sum(axis=1)
     low = (cells_squared & (2**_HALF_BITS - 1)).sum(axis=1)
+    if sizes is not None:
+        long_sizes = sizes[is_long[np.cumsum(sizes) - sizes]]
+        high, low = _joint(high, long_sizes), _joint(low, long_sizes)
     squares = high * 2.0**_HALF_BITS + low
     # An integer above the root: the root in floating point is off by less than 1.
     roots = np.floor(np.sqrt(squares)).astype(np.int64) + 2

@@ -23,6 +23,7 @@ _BELOW_ONE = math.nextafter(1.0, 0.0)
 _UNITS = {
     "entry": "the value of one observed entry",
     "sample": "one row of X",
+    "person": "all rows of X of one person",
     "cell": "one cell of one histogram",
 }
 
@@ -56,10 +57,10 @@ class PrivacyGuarantee:
         Epsilon at `delta`. Infinity means that nothing is protected.
     delta : float
         In [0, 1).
-    unit : {"entry", "sample", "cell"} or int
+    unit : {"entry", "sample", "person", "cell"} or int
         What differs between neighbouring inputs: the value of one observed entry
-        (whose coordinates are public), one row of X, one cell of one sample that is a
-        histogram, or everything at one index of the given mode.
+        (whose coordinates are public), one row of X, all rows of one person, one cell
+        of one sample that is a histogram, or everything at one index of the given mode.
     event : dp_accounting.DpEvent
         What was done, for composition with other releases.
     statement : str
@@ -427,6 +428,10 @@ class PrivacyGuarantee:
 
         Notes
         -----
+        Several samples of one person in one fit are such a group. If you can, pass
+        `groups` to the `fit` of an estimator of :mod:`sktensordp.moments` instead: its
+        guarantee is then for a person, however many samples each has.
+
         Inputs that differ in `size` units are joined by `size` steps from neighbour to
         neighbour. So 1 minus the trade-off function, applied `size` times, bounds the
         power of every test (Dong, Roth and Su 2022, group privacy). For Gaussian noise
@@ -697,7 +702,8 @@ class PrivacyGuarantee:
     def __mul__(self, count: int) -> Self:
         """Guarantee of `count` such releases about the same data: `repeated`.
 
-        Not that of one release for a person who has `count` samples in it: `for_group`.
+        Not that of one release for a person who has `count` samples in it: `for_group`,
+        or pass `groups` to the fit, so that the guarantee is for people.
         """
         is_count = isinstance(count, Integral) and not isinstance(count, bool)
         return self.repeated(int(count)) if is_count else NotImplemented

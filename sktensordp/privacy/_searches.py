@@ -63,6 +63,11 @@ _OTHERS_MOVE = (
     "{} splits by position, rank or number of records, so that one unit's data decide "
     "which other units each fit gets. Use UserKFold, UserHoldout or ItemHoldout."
 )
+_PEOPLE_MOVE = (
+    "How many rows a person has is private, and {} splits rows, so that one person's "
+    "rows may decide which other people each fit gets. Search with one row a person, "
+    "or choose parameters on public data."
+)
 _BY_VALUES = (
     "{} splits by the values, so that one value decides which other records each fit "
     "gets. Use KFold or ShuffleSplit, or UserKFold."
@@ -218,6 +223,8 @@ class RecordCounts:
         own = kind.__module__.startswith("sktensordp.model_selection.")
         if not own and getattr(splitters, name, None) is not kind:
             return _UNKNOWN_SPLITS
+        if unit == "person":
+            return _PEOPLE_MOVE.format(name)
         if isinstance(unit, int):
             if not own:
                 return _OTHERS_MOVE.format(name)

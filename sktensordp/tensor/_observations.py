@@ -10,15 +10,20 @@ The rows of a mode are the indices that have entries, in ascending order, unless
 caller says which rows there are.
 
 Sums over the rows of a matrix are compiled products in SciPy of a sparse and a dense
-matrix. Entries of three and more modes need a numba kernel. All sums are in double
-precision, whatever the type of the values.
+matrix. Those over many entries of three and more modes take a numba kernel. All sums
+are in double precision, whatever the type of the values.
+
+Entries that differ in one mode alone are a fiber: the items that a user rates on one
+day. If fibers are long, the rows of their entries in this mode are summed first, and
+multiplied by those of the other modes once for all of them; see `Fibers`.
 """
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import islice, pairwise
+from operator import is_, itemgetter
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -27,12 +32,18 @@ from scipy import sparse
 
 from ._coordinates import present
 from ._leading_terms import LocalMatrix
-from ._threads import in_threads
+from ._threads import even_blocks, in_threads
 
-# For a matrix with at least this number of entries, loading numba pays off.
-_MANY_ENTRIES = 100_000
+# For a matrix or a tensor with at least these numbers of entries, loading numba pays
+# off.
+_MANY_ENTRIES, _MANY_IN_TENSOR = 100_000, 10_000
+# With at least this number of entries per fiber, the entries of a fiber are summed
+# first, if the sums for all fibers have no more than the second number of elements.
+_LONG_FIBER, _MOST_OF_FIBERS = 4, 2**23
 # Number of entries that are gathered at a time.
 _CHUNK = 2**14
+# Size of arrays that stay in the caches while the products of entries are gathered.
+_GATHERED = 2**15
 # Largest size of arrays in memory while entries are contracted with a core.
 _BLOCK = 2**21
 
@@ -100,18 +111,24 @@ class Observations:
     used : tuple by mode of ndarray of shape (n_rows,), int
         The index of every row, ascending.
     groups : tuple by mode of _Group
+    is_compiled : bool
+        Whether fits to these entries use compiled loops.
     outputs : ndarray of shape (n_entries,), int, or None
         Numbers of the outputs of the public table that randomised the values, in the
         order of the caller.
     signs : ndarray of shape (n_entries,), int8, or None
         Random signs, fixed for every entry, in the order of the caller.
+    fibers : Fibers or None
+        The same entries by fiber; None if fibers are short, or entries few.
     """
 
     values: tuple[NDArray[np.floating], ...]
     used: tuple[NDArray[np.integer], ...]
     groups: tuple[_Group, ...]
+    is_compiled: bool
     outputs: NDArray[np.integer] | None = None
     signs: NDArray[np.int8] | None = None
+    fibers: "Fibers | None" = None
 
     @classmethod
     def from_arrays(
@@ -121,6 +138,7 @@ class Observations:
         used: Sequence[NDArray[np.integer] | None] | None = None,
         outputs: NDArray[np.integer] | None = None,
         signs: NDArray[np.int8] | None = None,
+        is_compiled: bool | None = None,
     ) -> Self:
         """Group entries.
 
@@ -134,6 +152,9 @@ class Observations:
         outputs : ndarray of shape (n_entries,), int, default=None
             Outputs of a public table for these entries.
         signs : ndarray of shape (n_entries,), int8, default=None
+        is_compiled : bool, default=None
+            Whether to use compiled loops. By default, many entries do, and are taken by
+            fiber if fibers are long.
 
         Returns
         -------
@@ -145,11 +166,20 @@ class Observations:
         sizes = [len(index) for index in indices]
         groups = tuple(_group(rows, mode, sizes) for mode in range(len(rows)))
         by_mode = tuple(values[group.order] for group in groups)
-        return cls(by_mode, tuple(indices), groups, outputs, signs)
+        fibers = None
+        if is_compiled is None:
+            least = _MANY_ENTRIES if len(rows) == 2 else _MANY_IN_TENSOR
+            is_compiled = len(values) >= least
+            fibers = _fibers(rows, sizes, values) if is_compiled else None
+        return cls(by_mode, tuple(indices), groups, is_compiled, outputs, signs, fibers)
 
     def with_values(self, values: NDArray[np.floating]) -> Self:
         """Other values at the same coordinates, in the order of the caller."""
-        return replace(self, values=tuple(values[g.order] for g in self.groups))
+        by_mode, fibers = tuple(values[g.order] for g in self.groups), self.fibers
+        if fibers is not None:
+            matrix = fibers.matrix.with_values(values)
+            fibers = fibers._replace(matrix=matrix, latest=Latest())
+        return replace(self, values=by_mode, fibers=fibers)
 
     def has_rows(self, mode: int) -> bool:
         """Whether all entries of each row of a mode are in one chunk."""
@@ -280,11 +310,6 @@ class Observations:
         return float(self.energies.sum())
 
     @cached_property
-    def is_compiled(self) -> bool:
-        """Whether fits to these entries use compiled loops; small matrices do not."""
-        return len(self.groups) > 2 or self.n_entries >= _MANY_ENTRIES
-
-    @cached_property
     def counts(self) -> list[NDArray[np.integer]]:
         """Number of entries of every row, by mode."""
         return [np.diff(group.starts) for group in self.groups]
@@ -299,16 +324,14 @@ class Observations:
     def product_sums(
         self,
         mode: int,
-        rows: slice,
         tables: Sequence[NDArray[np.float64]],
         n_values: int = 0,
-    ) -> NDArray[np.float64]:
+    ) -> Callable[[slice], NDArray[np.float64]]:
         """Sums over the entries of a mode's rows of products of their rows of tables.
 
         Parameters
         ----------
         mode : int
-        rows : slice
         tables : sequence of ndarray of shape (n_rows of the mode, n_columns), float64
             One for every other mode.
         n_values : int, default=0
@@ -316,29 +339,66 @@ class Observations:
 
         Returns
         -------
-        sums : ndarray of shape (number of rows, n_columns), float64
+        sums : callable
+            ``sums(rows)`` returns the sums of a slice of rows: an array of shape
+            (number of rows, n_columns), float64.
         """
+        add = self._product_sums if self.is_compiled else self._gathered_sums
+        table = tables[0] if len(tables) == 1 else np.concatenate(tables)
+        first = np.cumsum([0, *map(len, tables[:-1])])
+        return partial(add, mode, table, first, n_values)
+
+    def _product_sums(
+        self,
+        mode: int,
+        table: NDArray[np.float64],
+        first: NDArray[np.integer],
+        n_values: int,
+        rows: slice,
+    ) -> NDArray[np.float64]:
+        """Sums of products, by a compiled loop."""
+        from .kernels._rows import product_sums
+
+        starts, others, values = self._of_rows(mode, rows)
+        n_columns = table.shape[1]
+        sums = np.empty((len(starts) - 1, n_columns))
+        n_plain = n_columns - n_values
+        product_sums(starts, others, first, values, n_plain, table, sums)
+        return sums
+
+    def _gathered_sums(
+        self,
+        mode: int,
+        table: NDArray[np.float64],
+        first: NDArray[np.integer],
+        n_values: int,
+        rows: slice,
+    ) -> NDArray[np.float64]:
+        """Sums of products, by SciPy: entries of a matrix need not be gathered."""
+        starts, others, values = self._of_rows(mode, rows)
+        n, n_columns = len(values), table.shape[1]
+        at = others[:, 0]
+        if others.shape[1] > 1:
+            table = _gathered_products(table, first, others)
+            at = np.arange(n, dtype=np.int32)
+        shape, n_plain = (len(starts) - 1, len(table)), n_columns - n_values
+        sums = np.empty((len(starts) - 1, n_columns))
+        columns = slice(n_plain), slice(n_plain, None)
+        for factors, some in zip((np.ones(n), values), columns, strict=True):
+            if table[:, some].size:
+                data = factors.astype(float, copy=False)
+                matrix = sparse.csr_array((data, at, starts), shape=shape)
+                sums[:, some] = matrix @ table[:, some]
+        return sums
+
+    def _of_rows(
+        self, mode: int, rows: slice
+    ) -> tuple[NDArray[np.integer], NDArray[np.integer], NDArray[np.floating]]:
+        """Where the entries of some rows begin, their other rows, and their values."""
         group = self.groups[mode]
         starts = group.starts[rows.start : rows.stop + 1]
         places = slice(starts[0], starts[-1])
-        starts, others = starts - starts[0], group.others[places]
-        values, n_plain = self.values[mode][places], tables[0].shape[1] - n_values
-        sums = np.empty((len(starts) - 1, tables[0].shape[1]))
-        if self.is_compiled:
-            from .kernels._rows import product_sums
-
-            table = tables[0] if len(tables) == 1 else np.concatenate(tables)
-            first = np.cumsum([0, *map(len, tables[:-1])])
-            product_sums(starts, others, first, values, n_plain, table, sums)
-            return sums
-        shape, table = (len(sums), len(tables[0])), tables[0]
-        columns = slice(n_plain), slice(n_plain, None)
-        for factors, some in zip((np.ones(len(values)), values), columns, strict=True):
-            if table[:, some].size:
-                data = factors.astype(float, copy=False)
-                matrix = sparse.csr_array((data, others[:, 0], starts), shape=shape)
-                sums[:, some] = matrix @ table[:, some]
-        return sums
+        return starts - starts[0], group.others[places], self.values[mode][places]
 
     def squares(
         self,
@@ -411,7 +471,10 @@ class Observations:
         n_sums = len(tables[mode - 1])
         if core.ndim == 2:
             table = tables[1 - mode] @ np.moveaxis(core, mode, 1)
-            return self._matrix_sums(mode, table, n_values)
+            return self.matrix_sums(mode, table, n_values)
+        fibers = self.fibers_for(n_sums * max(core.shape))
+        if fibers is not None:
+            return fibers.contracted_sums(mode, core, tables, n_values, n_threads)
         others = [k for k in range(core.ndim) if k not in (mode, small)]
         if mode == small:
             matrix = np.moveaxis(core, mode, -1).reshape(-1, width)
@@ -459,9 +522,13 @@ class Observations:
         sums : ndarray of shape (Q, n_columns of every mode)
         """
         if len(tables) == 2:
-            sums = self._matrix_sums(0, tables[1], n_values)
+            sums = self.matrix_sums(0, tables[1], n_values)
             return tables[0].transpose(0, 2, 1) @ sums
         small, sizes = self._smallest, [table.shape[2] for table in tables]
+        fibers = self.fibers_for(len(tables[0]) * max(sizes))
+        if fibers is not None:
+            of_fibers = fibers.with_sums(tables, n_values)
+            return fibers.entries.outer_sums(of_fibers, 0, n_threads)
         others = [k for k in range(len(tables)) if k != small]
         sizes = [sizes[small], *(sizes[k] for k in others)]
         n_sums, size = len(tables[0]), math.prod(sizes[1:])
@@ -474,15 +541,34 @@ class Observations:
         total = self._added_up(add, shape, n_sums * size, n_threads)
         return np.moveaxis(total.reshape(n_sums, *sizes), 1, small + 1)
 
-    def _matrix_sums(
+    def matrix_sums(
         self, mode: int, table: NDArray[np.float64], n_values: int
     ) -> NDArray[np.float64]:
-        """Sums over a matrix's entries of the rows of a table of the other mode."""
+        """Sums over a matrix's entries of rows of the other mode's table.
+
+        Parameters
+        ----------
+        mode : int
+        table : ndarray of shape (Q, n_rows of the other mode, n_columns), float64
+        n_values : int
+            Number of the Q, the last ones, that are also multiplied by the value.
+
+        Returns
+        -------
+        sums : ndarray of shape (Q, n_rows of the mode, n_columns)
+        """
         n_sums, n_others, width = table.shape
         columns = table.transpose(1, 0, 2).reshape(n_others, -1)
         every = slice(0, len(self.used[mode]))
-        sums = self.product_sums(mode, every, [columns], n_values * width)
+        sums = self.product_sums(mode, [columns], n_values * width)(every)
         return sums.reshape(-1, n_sums, width).transpose(1, 0, 2)
+
+    def fibers_for(self, n_columns: int) -> "Fibers | None":
+        """The fibers, if their sums of so many columns are not too large."""
+        fibers = self.fibers
+        if fibers is None or fibers.entries.n_entries * n_columns > _MOST_OF_FIBERS:
+            return None
+        return fibers
 
     @property
     def _smallest(self) -> int:
@@ -538,6 +624,170 @@ class Observations:
             pairs = zip(rows.means, at, strict=True)
             values[order[chunk]] = rows.value([np.take(m, r, axis=0) for m, r in pairs])
         return values
+
+
+class Latest:
+    """Keeps the latest result for as long as what it was computed from is the same.
+
+    It is not pickled.
+    """
+
+    def __init__(self) -> None:
+        self._read: tuple[object, ...] = ()
+        self._result: Any = None
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return Latest, ()
+
+    def of(self, read: tuple[object, ...], compute: Callable[[], Total]) -> Total:
+        """The result for objects that nobody changes in place.
+
+        Parameters
+        ----------
+        read : tuple of object
+            All that `compute` reads and that may differ from call to call.
+        compute : callable
+        """
+        if not (len(read) == len(self._read) and all(map(is_, read, self._read))):
+            # The earlier result does not take memory beside the new one.
+            self._read, self._result = (), None
+            self._result = compute()
+            self._read = read
+        result: Total = self._result
+        return result
+
+
+class Fibers(NamedTuple):
+    """Entries that differ in one mode alone, taken together.
+
+    A sum over entries is one over fibers: the rows of a fiber's entries in this mode
+    are summed first.
+
+    Attributes
+    ----------
+    mode : int
+        This mode.
+    matrix : Observations
+        The entries, as a matrix of fibers and rows of the mode.
+    entries : Observations
+        One entry for every fiber. Its row in the mode is its number, its value one.
+    latest : Latest
+        Keeps sums over the fibers from one update to the next.
+    """
+
+    mode: int
+    matrix: Observations
+    entries: Observations
+    latest: Latest
+
+    def sums(
+        self, table: NDArray[np.float64], n_values: int, n_threads: int
+    ) -> NDArray[np.float64]:
+        """Sums over the entries of all fibers of their rows of a table.
+
+        Parameters
+        ----------
+        table : ndarray of shape (n_rows of the mode, n_columns), float64
+        n_values : int
+            Number of columns, the last ones, that are also multiplied by the value.
+        n_threads : int
+
+        Returns
+        -------
+        sums : ndarray of shape (n_fibers, n_columns), float64
+        """
+        blocks = even_blocks(self.entries.n_entries, n_threads)
+        add = self.matrix.product_sums(0, [table], n_values)
+        return np.concatenate(in_threads(add, blocks, n_threads))
+
+    def product_sums(
+        self, tables: Sequence[NDArray[np.float64]], n_values: int, n_threads: int
+    ) -> Callable[[slice], NDArray[np.float64]]:
+        """See `Observations.product_sums`; those of the mode of the fibers."""
+        blocks = even_blocks(self.entries.n_entries, n_threads)
+        # Every fiber is a row of one entry.
+        multiply = self.entries.product_sums(self.mode, tables)
+        products = np.concatenate(in_threads(multiply, blocks, n_threads))
+        return self.matrix.product_sums(1, [products], n_values)
+
+    def contracted_sums(
+        self,
+        mode: int,
+        core: NDArray[np.float64],
+        tables: Sequence[NDArray[np.float64]],
+        n_values: int,
+        n_threads: int,
+    ) -> NDArray[np.float64]:
+        """See `Observations.contracted_sums`."""
+        if mode == self.mode:
+            found = self.entries.contracted_sums(mode, core, tables, 0, n_threads)
+            return self.matrix.matrix_sums(1, found, n_values)
+        of_fibers = self.with_sums(tables, n_values)
+        return self.entries.contracted_sums(mode, core, of_fibers, 0, n_threads)
+
+    def with_sums(
+        self, tables: Sequence[NDArray[np.float64]], n_values: int
+    ) -> list[NDArray[np.float64]]:
+        """Tables for the entries that stand for fibers; see `contracted_sums`."""
+        of_fibers = [*tables]
+        own = tables[self.mode]
+        of_fibers[self.mode] = self.matrix.matrix_sums(0, own, n_values)
+        return of_fibers
+
+
+def _fibers(
+    rows: Sequence[NDArray[np.int32]],
+    sizes: Sequence[int],
+    values: NDArray[np.floating],
+) -> Fibers | None:
+    """The fibers of entries in the mode that has the fewest, if they are long."""
+    n_modes, n = len(rows), len(values)
+    if n_modes < 3:
+        return None
+    found = []
+    for mode in range(n_modes):
+        others = [m for m in range(n_modes) if m != mode]
+        order, is_first = np.arange(n), np.zeros(n, dtype=bool)
+        is_first[:1] = True
+        for m in others:
+            order = order[_sorted(rows[m][order], sizes[m])[1]]
+        for m in others:
+            is_first[1:] |= np.diff(rows[m][order]) != 0
+        found.append((int(np.count_nonzero(is_first)), mode, order, is_first))
+    n_fibers, mode, order, is_first = min(found, key=itemgetter(0))
+    if n < _LONG_FIBER * n_fibers:
+        return None
+    numbers = np.empty(n, np.int32)
+    numbers[order] = np.cumsum(is_first) - 1
+    indices = [np.arange(size) for size in sizes]
+    fibers = np.arange(n_fibers)
+    matrix = Observations.from_arrays(
+        np.column_stack([numbers, rows[mode]]),
+        values,
+        [fibers, indices[mode]],
+        is_compiled=True,
+    )
+    at = np.column_stack([row[order[is_first]] for row in rows])
+    at[:, mode], indices[mode] = fibers, fibers
+    ones = np.ones(n_fibers, values.dtype)
+    entries = Observations.from_arrays(at, ones, indices, is_compiled=True)
+    return Fibers(mode, matrix, entries, Latest())
+
+
+def _gathered_products(
+    table: NDArray[np.float64],
+    first: NDArray[np.integer],
+    others: NDArray[np.integer],
+) -> NDArray[np.float64]:
+    """For every entry, the product of its rows of a table; see `product_sums`."""
+    products = np.empty((len(others), table.shape[1]))
+    size = max(_GATHERED // max(table.shape[1], 1), 1)
+    for begin in range(0, len(others), size):
+        some = slice(begin, begin + size)
+        of_some = zip(first, others[some].T, strict=True)
+        gathered = (np.take(table, start + at, axis=0) for start, at in of_some)
+        products[some] = reduce(np.multiply, gathered)
+    return products
 
 
 def _outer(

@@ -13,16 +13,16 @@ holds the weights that rows of the first mode give to the feature. Fixed columns
 known exactly, so their covariances are neither stored nor summed.
 
 `Rows` is a frozen state. `solve_mode`, `update_prior` and `with_row_weights` return
-another one. `sums` and `row_moments` read it; their results for chunks of the entries
-can be added up. If a chunk has all entries of some rows of a mode, only this chunk
-needs these rows. `sweep_mode` updates a mode, wherever its rows and entries are.
+another one. `summing` and `row_moments` read it; their results for chunks of the
+entries can be added up. If a chunk has all entries of some rows of a mode, only this
+chunk needs these rows. `sweep_mode` updates a mode, wherever its rows and entries are.
 """
 
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial, reduce
-from itertools import combinations, pairwise
+from functools import cached_property, reduce
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeGuard, TypeVar
 
 import numpy as np
@@ -33,6 +33,7 @@ from ._algebra import cp_to_dense, upper_triangle
 from ._average_row import average_row
 from ._chain import path_eigenvalues, solve_chain
 from ._leading_terms import SplitMatrix
+from ._normal_equations import Pairs, Sums, runs, summing
 from ._observations import Observations, Total, places_of
 from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
 from ._threads import in_threads, one_blas_thread
@@ -45,25 +46,6 @@ _CHUNK = 2**14
 # and the numbers of entries that the average counts as if the mechanism adds nothing;
 # see `row_weighting`.
 _LEAST_RESIDUAL, _FITTED_AS, _STATED_AS = 0.05, 100.0, 3.0
-
-
-class Sums(NamedTuple):
-    """Expected sums over the entries of some rows of a mode.
-
-    Let y be the value of an entry and b its regressors. The columns of b are those that
-    are free in this mode, and then the fixed ones.
-
-    Attributes
-    ----------
-    gram : ndarray of shape (n_rows, n_needed, n_columns)
-        Sum of b b^T; only the upper triangle is written. It has the first rows only:
-        those of free columns, or all rows in the first mode.
-    projection : ndarray of shape (n_rows, n_columns)
-        Sum of y b.
-    """
-
-    gram: NDArray[np.float64]
-    projection: NDArray[np.float64]
 
 
 class RowMoments(NamedTuple):
@@ -368,7 +350,7 @@ class Rows:
         self, entries: Observations, mode: int, n_threads: int = 1
     ) -> Callable[[slice], Sums]:
         """The sums over the entries of some rows of a mode; see `sums`."""
-        return partial(sums, self, entries, mode)
+        return summing(self, entries, mode, n_threads)
 
     def rows_at(self, mode: int, index: NDArray[np.integer]) -> NDArray[np.floating]:
         """Posterior means of the rows at some indices of a mode."""
@@ -383,6 +365,16 @@ class Rows:
             known = np.where(index < len(self.features) - 1, index, -1)[~is_known]
             rows[~is_known, self.of_features] = self.features[known]
         return rows
+
+    def covariances_at(
+        self, mode: int, index: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
+        """Posterior covariances of the rows at some indices; see `covariances`."""
+        at = places_of(index, self.used[mode])
+        found = self.covariances[mode][at].astype(float)
+        prior = np.diag(self.prior_variance(mode)[self.free[mode]])
+        found[at < 0] = packed(prior[np.newaxis])
+        return found
 
     def every_row(self, mode: int) -> NDArray[np.floating]:
         """Posterior means of the rows at all indices of a mode."""
@@ -415,28 +407,29 @@ class Rows:
         # For other pairs of columns, at most one mode has a covariance.
         shared = np.flatnonzero(np.sum(~self.fixed, axis=0) > 1)
         one, other = (shared[k] for k in upper_triangle(len(shared)))
-        twice, modes = np.where(one == other, 1.0, 2.0), range(self.n_modes)
+        twice = np.where(one == other, 1.0, 2.0)
 
-        def outer(mode: int) -> NDArray[np.float64]:
+        def factors(mode: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            """Products of the means of pairs of columns, and their covariances."""
             rows = self.rows_at(mode, coordinates[:, mode]).astype(float)
-            return np.take(rows, one, axis=1) * np.take(rows, other, axis=1)
+            means = np.take(rows, one, axis=1) * np.take(rows, other, axis=1)
+            pairs = Pairs.from_columns(self.fixed[mode], one, other)
+            own = self.covariances_at(mode, coordinates[:, mode])
+            covariances = np.zeros(means.shape)
+            covariances[:, pairs.both] = np.take(own, pairs.at, axis=1)
+            return means, covariances
 
-        def covariance(mode: int) -> NDArray[np.float64]:
-            found = np.zeros((len(coordinates), len(one)))
-            both, at_packed = self.packed_places(mode, one, other)
-            at = places_of(coordinates[:, mode], self.used[mode])
-            rows = np.take(self.covariances[mode], at, axis=0)
-            found[:, both] = np.take(rows, at_packed, axis=1)
-            prior = np.where(self.fixed[mode], 0.0, self.prior_variance(mode))
-            found[at < 0] = np.where(one == other, prior[one], 0.0)
-            return found
-
-        variance, covariances = linear, [covariance(mode) for mode in modes]
-        for n_varying in range(2, self.n_modes + 1):
-            for varying in combinations(modes, n_varying):
-                parts = (covariances[m] if m in varying else outer(m) for m in modes)
-                variance = variance + reduce(np.multiply, parts) @ twice
-        return variance
+        # Sums of products over the modes so far in which no mode, one mode, and more
+        # modes give their covariance instead of the product of their means.
+        of_none, of_one = factors(0)
+        of_more = np.zeros(of_none.shape)
+        for mode in range(1, self.n_modes):
+            means, covariances = factors(mode)
+            of_more *= means + covariances
+            of_more += of_one * covariances
+            of_one = of_one * means + of_none * covariances
+            of_none *= means
+        return linear + of_more @ twice
 
     def _linear(
         self, mode: int, coordinates: NDArray[np.integer]
@@ -454,26 +447,12 @@ class Rows:
             pairs = enumerate(coordinates[places].T)
             rows = [self.rows_at(m, index).astype(float) for m, index in pairs]
             regressors = self.regressors(mode, rows)[:, free]
-            for run in _runs(at[places]):
+            for run in runs(at[places]):
                 row, own = at[places[run.start]], regressors[run]
                 covariance = prior if row < 0 else self.covariances[mode][row]
                 matrix[one, other] = twice * covariance
                 found[places[run]] = np.sum((own @ matrix) * own, axis=1)
         return found
-
-    def packed_places(
-        self, mode: int, one: NDArray[np.integer], other: NDArray[np.integer]
-    ) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-        """Which pairs of columns are free in a mode, and their packed positions.
-
-        A column beyond the last counts as fixed.
-        """
-        fixed = np.append(self.fixed[mode], True)
-        both = np.flatnonzero(~(fixed[one] | fixed[other]))
-        number = np.cumsum(~fixed) - 1
-        a, b = number[one[both]], number[other[both]]
-        a, b, n = np.minimum(a, b), np.maximum(a, b), np.sum(~fixed)
-        return both, a * n - a * (a - 1) // 2 + b - a
 
     def prior_variance(self, mode: int) -> NDArray[np.float64]:
         """Prior variance of every column, averaged over the rows of a mode."""
@@ -688,118 +667,6 @@ def rescaled(rows: Rows, scale: float) -> Rows:
     )
 
 
-# --- sums over entries ---------------------------------------------------------------
-
-
-def sums(
-    rows: Rows, entries: Observations, mode: int, some: slice | None = None
-) -> Sums:
-    """Expected sums over the entries of some rows of a mode; by default, of all.
-
-    Each entry counts with the weight of its row of the first mode.
-
-    If none of the other modes has a covariance for a pair of columns, the second moment
-    of the regressors is that of their means. If this holds for most pairs, the Gram
-    matrices of means are products of matrices, and moments are summed only for the
-    other pairs.
-    """
-    if some is None:
-        some = slice(0, len(rows.means[mode]))
-    others = [m for m in range(rows.n_modes) if m != mode]
-    order = np.concatenate([rows.free[mode], np.flatnonzero(rows.fixed[mode])])
-    n, n_columns = some.stop - some.start, len(order)
-    n_needed = n_columns if mode == 0 else len(rows.free[mode])
-    x, y = np.triu_indices(n_needed, m=n_columns)
-    varies = np.zeros(len(x), dtype=bool)
-    for other in others:
-        varies |= ~(rows.fixed[other, order[x]] | rows.fixed[other, order[y]])
-    means = [rows.means[m][:, order].astype(float, copy=False) for m in others]
-    weights = rows.weights if mode else None
-    # Both sides count columns of sums; matrix products are 8 times as fast.
-    if np.count_nonzero(varies) + n_columns * (n_columns + 24) / 8 < len(x):
-        squares = entries.squares(mode, some, means, weights)
-        gram, projection = squares[:, :n_needed, :-1], squares[:, :-1, -1]
-        x, y, with_values = x[varies], y[varies], False
-    else:
-        gram, projection = np.zeros((n, n_needed, n_columns)), np.zeros((n, n_columns))
-        with_values = True
-    # Number of columns that are summed at a time: all by the kernel, which then gathers
-    # every row only once; in SciPy, more would not fit into the caches (three times
-    # slower at 1,400).
-    width = 256 if entries.is_compiled else 64
-    for begin in range(0, max(len(x), with_values), width):
-        a, b = x[begin : begin + width], y[begin : begin + width]
-        n_values = n_columns if with_values and not begin else 0
-        tables = [
-            moments(rows, m, own, order, a, b, n_values)
-            for m, own in zip(others, means, strict=True)
-        ]
-        if weights is not None:
-            tables[0] *= weights[:, np.newaxis]
-        found = entries.product_sums(mode, some, tables, n_values)
-        for run in _runs(a):
-            gram[:, a[run.start], _range(b[run])] = found[:, run]
-        if n_values:
-            projection = found[:, len(a) :]
-    if mode == 0 and rows.weights is not None:
-        own_weights = rows.weights[some, np.newaxis]
-        gram, projection = gram * own_weights[..., np.newaxis], projection * own_weights
-    return Sums(gram, projection)
-
-
-def moments(
-    rows: Rows,
-    mode: int,
-    means: NDArray[np.float64],
-    order: NDArray[np.integer],
-    x: NDArray[np.integer],
-    y: NDArray[np.integer],
-    n_means: int = 0,
-) -> NDArray[np.float64]:
-    """Second moments of pairs of columns of a mode's rows.
-
-    Parameters
-    ----------
-    rows : Rows
-    mode : int
-    means : ndarray of shape (n_rows, n_columns)
-        Means of this mode, with the columns in another order.
-    order : ndarray of shape (n_columns,), int
-        The order of the columns of `means`.
-    x, y : ndarray of shape (n_pairs,), int
-        Positions of the pairs' columns in this order, ascending.
-    n_means : int, default=0
-        Number of columns of means that follow the moments: all or none.
-    """
-    table = np.empty((len(means), len(x) + n_means))
-    table[:, len(x) :] = means[:, :n_means]
-    both, packed_at = rows.packed_places(mode, order[x], order[y])
-    at, counts = np.zeros(len(x), dtype=np.int64), np.zeros(len(x))
-    at[both], counts[both] = packed_at, 1.0
-    # In blocks of rows, so that the factors of products stay in the caches.
-    for begin in range(0, len(table), 256):
-        block = slice(begin, begin + 256)
-        own, some = table[block, : len(x)], means[block]
-        np.multiply(np.take(some, x, axis=1), np.take(some, y, axis=1), out=own)
-        if len(both):
-            own += np.take(rows.covariances[mode][block], at, axis=1) * counts
-    return table
-
-
-def _runs(numbers: NDArray[np.integer]) -> list[slice]:
-    """Slices of equal numbers."""
-    if not len(numbers):
-        return []
-    changes = np.flatnonzero(np.diff(numbers)) + 1
-    return [slice(*pair) for pair in pairwise([0, *changes.tolist(), len(numbers)])]
-
-
-def _range(numbers: NDArray[np.integer]) -> slice | NDArray[np.integer]:
-    """Ascending numbers as a slice, if they have no gaps."""
-    first, last = int(numbers[0]), int(numbers[-1])
-    return slice(first, last + 1) if last - first + 1 == len(numbers) else numbers
-
-
 # --- one mode, given all others ------------------------------------------------------
 
 
@@ -948,7 +815,8 @@ def solve(
     some : slice, default=None
         The rows of the sums; by default, all. A mode that ties its rows needs all.
     compiled : bool, default=False
-        See `inverses`.
+        Whether to use the compiled loop, which is several times as fast once loaded. A
+        mode that ties its rows has none.
 
     Returns
     -------
@@ -965,40 +833,72 @@ def solve(
     free, fixed = rows.free[mode], np.flatnonzero(rows.fixed[mode])
     n_free, (gram, projection) = len(free), found
     means, cross = rows.means[mode][some].astype(float), None
-    prior, diagonal = rows.precision[mode, free], np.arange(n_free)
-    precision = gram[:, :n_free, :n_free] / rows.noise
-    precision[:, diagonal, diagonal] += prior
+    prior = rows.precision[mode, free]
     moved = gram[:, :n_free, n_free:] @ means[:, fixed, np.newaxis]
     shift = (projection[:, :n_free] - moved[..., 0]) / rows.noise
     shift += prior * rows.prior_mean[mode, free]
-    if rows.is_smooth[mode]:
-        # Sums write only the upper triangles.
-        precision = unpacked(packed(precision), n_free)
-        means[:, free], covariance, cross = solve_chain(
-            precision, shift, rows.tie[mode, free]
-        )
+    if compiled and not rows.is_smooth[mode]:
+        means[:, free], triangles = _compiled_posteriors(gram, shift, rows.noise, prior)
     else:
-        covariance = inverses(precision, prior, compiled)
-        means[:, free] = (covariance @ shift[:, :, np.newaxis])[..., 0]
+        diagonal = np.arange(n_free)
+        precision = gram[:, :n_free, :n_free] / rows.noise
+        precision[:, diagonal, diagonal] += prior
+        if rows.is_smooth[mode]:
+            # Sums write only the upper triangles.
+            precision = unpacked(packed(precision), n_free)
+            means[:, free], covariance, cross = solve_chain(
+                precision, shift, rows.tie[mode, free]
+            )
+        else:
+            covariance = inverses(precision)
+            means[:, free] = (covariance @ shift[:, :, np.newaxis])[..., 0]
+        triangles = packed(covariance)
     fitted = np.zeros(len(means))
     if mode == 0:
         order = np.concatenate([free, fixed])
-        fitted = fitted_errors(gram, projection, means[:, order], covariance)
+        fitted = fitted_errors(gram, projection, means[:, order], triangles)
         if rows.weights is not None:
             fitted /= rows.weights[some]
     dtype = rows.means[mode].dtype
-    triangles = packed(covariance).astype(dtype, copy=False)
+    triangles = triangles.astype(dtype, copy=False)
     return means.astype(dtype, copy=False), triangles, fitted, cross
+
+
+def _compiled_posteriors(
+    gram: NDArray[np.float64],
+    shift: NDArray[np.float64],
+    noise: float,
+    prior: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Posterior means and packed covariances of the free columns of rows."""
+    from .kernels._rows import posteriors
+
+    n, size = shift.shape
+    means, triangles = np.empty((n, size)), np.empty((n, math.comb(size + 1, 2)))
+    # One layout, so that the kernel is compiled only once.
+    gram = np.ascontiguousarray(gram)
+    posteriors(gram, shift, float(noise), prior, means, triangles)
+    return means, triangles
 
 
 def fitted_errors(
     gram: NDArray[np.float64],
     projection: NDArray[np.float64],
     means: NDArray[np.float64],
-    covariance: NDArray[np.float64],
+    triangles: NDArray[np.floating],
 ) -> NDArray[np.float64]:
-    """Expected squared errors of rows, less their sums of y^2."""
-    n_free = covariance.shape[1]
+    """Expected squared errors of rows, less their sums of y^2.
+
+    Parameters
+    ----------
+    gram, projection
+        See `Sums`.
+    means : ndarray of shape (n_rows, n_columns)
+        With the free columns first.
+    triangles : ndarray of shape (n_rows, P)
+        Covariances of the free columns: upper triangles, row by row.
+    """
+    n_free, place = (math.isqrt(8 * triangles.shape[1] + 1) - 1) // 2, 0
     errors = -2 * np.einsum("na,na->n", projection, means)
     for a in range(gram.shape[2]):
         # The upper triangle counts twice, apart from the diagonal.
@@ -1006,38 +906,29 @@ def fitted_errors(
         column[:, 1:] *= 2
         errors += means[:, a] * np.einsum("nb,nb->n", column, means[:, a:])
         if a < n_free:
-            of_free = column[:, : n_free - a]
-            errors += np.einsum("nb,nb->n", of_free, covariance[:, a, a:])
+            covariance = triangles[:, place : place + n_free - a]
+            errors += np.einsum("nb,nb->n", column[:, : n_free - a], covariance)
+            place += n_free - a
     return errors
 
 
-def inverses(
-    matrices: NDArray[np.float64], prior: NDArray[np.float64], compiled: bool
-) -> NDArray[np.float64]:
+def inverses(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     """Inverses of positive definite matrices; only their upper triangles are read.
 
     Parameters
     ----------
     matrices : ndarray of shape (n, F, F)
-        Gram matrices to whose diagonals `prior` has been added. Overwritten.
-    prior : ndarray of shape (F,)
-    compiled : bool
-        Whether to use the compiled loop, which is several times as fast once loaded.
+        Overwritten.
     """
     n_columns = matrices.shape[1]
-    if compiled:
-        from .kernels._rows import inverses as invert_all
-
-        invert_all(matrices, prior)
-    else:
-        diagonal = np.arange(n_columns)
-        # Without this, rounding might make a factorisation fail.
-        matrices[:, diagonal, diagonal] *= 1 + 1e-13
-        factorise, invert = lapack.dpotrf, lapack.dpotri
-        # LAPACK works in place on transposed views: lower=1, clean=0, overwrite_a=1.
-        for matrix in matrices.transpose(0, 2, 1) if n_columns else ():
-            factorise(matrix, 1, 0, 1)
-            invert(matrix, 1, 1)
+    diagonal = np.arange(n_columns)
+    # Without this, rounding might make a factorisation fail.
+    matrices[:, diagonal, diagonal] *= 1 + 1e-13
+    factorise, invert = lapack.dpotrf, lapack.dpotri
+    # LAPACK works in place on transposed views: lower=1, clean=0, overwrite_a=1.
+    for matrix in matrices.transpose(0, 2, 1) if n_columns else ():
+        factorise(matrix, 1, 0, 1)
+        invert(matrix, 1, 1)
     for a in range(n_columns):
         matrices[:, a + 1 :, a] = matrices[:, a, a + 1 :]
     return matrices

@@ -9,6 +9,9 @@ mode's biases, and sigma^2, are the most probable ones given the sums; this step
 the sums as independent. Biases of the second mode may have a prior mean that is linear
 in features of its rows. The weights of the features are Gaussian too, so they only add
 to the covariance of the biases.
+
+Without sums of the first mode, the variance of its biases and sigma^2 are constants:
+the sums of the other modes hardly tell them from each other.
 """
 
 import warnings
@@ -27,7 +30,13 @@ from sklearn.exceptions import ConvergenceWarning
 from .._validation import callers_level
 from ._average_row import average_row
 from ._cp import point_model
-from ._priors import BIAS_VARIANCE, E_FOLDS, RESIDUAL_VARIANCE
+from ._priors import (
+    BIAS_VARIANCE,
+    E_FOLDS,
+    OWN_BIAS_VARIANCE,
+    OWN_RESIDUAL_VARIANCE,
+    RESIDUAL_VARIANCE,
+)
 from ._rows import Rows
 
 
@@ -53,6 +62,8 @@ def fit_biases_to_sums(
     value_scale: float,
     dtype: DTypeLike = float,
     features: NDArray[np.floating] | None = None,
+    *,
+    first_has_sums: bool = True,
 ) -> tuple[float, Rows]:
     """Posterior means of the offset and of the biases, given noisy sums.
 
@@ -62,7 +73,8 @@ def fit_biases_to_sums(
         The result of `shared_entries`, or an object with the same method ``diagonal()``
         and operator ``@``.
     sums : ndarray of shape (sum of shape,), float
-        Noisy sum of the values in every row, one mode after the other.
+        Noisy sum of the values in every row, one mode after the other. Without sums of
+        the first mode, their shape is (sum of shape[1:],).
     noise_variance : float
         Variance of the noise in each sum.
     shape : tuple of int
@@ -72,6 +84,9 @@ def fit_biases_to_sums(
         Type of the model's arrays.
     features : ndarray of shape (shape[1] + 1, n_features), default=None
         Features of the rows of the second mode and, last, of an unknown row.
+    first_has_sums : bool, default=True
+        Whether there are sums of the first mode. If not, its biases in the model are
+        zero, those of the average row.
 
     Returns
     -------
@@ -81,17 +96,24 @@ def fit_biases_to_sums(
     """
     counts = gram.diagonal()
     rows = [slice(*pair) for pair in pairwise(np.cumsum([0, *shape]).tolist())]
+    first = 0 if first_has_sums else 1  # the first mode with sums
+    n_learned = 2 - first  # per mode: the variances of biases and of residuals
+    has_sum = np.arange(sum(shape)) >= rows[first].start
+    sums = np.append(np.zeros(rows[first].start), sums)
     if features is None:
         features = np.empty((shape[1] + 1, 0))
     row_features = np.zeros((len(sums), features.shape[1]))
     row_features[rows[1]] = features[:-1]
     start = np.log(np.array([BIAS_VARIANCE, RESIDUAL_VARIANCE]) * value_scale**2)
     learned = np.tile(np.exp(start), (len(shape), 1))
+    if not first_has_sums:
+        learned[0, 0] = OWN_BIAS_VARIANCE * value_scale**2
+        learned[:, 1] = OWN_RESIDUAL_VARIANCE * value_scale**2
     solution: NDArray[np.float64] | None = None
     n_rounds = 2
     for step in range(n_rounds + 1):
         variances, residual = np.repeat(learned[:, 0], shape), learned[:, 1].mean()
-        prior = _Prior(row_features, variances, value_scale)
+        prior = _Prior(row_features, variances, value_scale, has_sum)
         given = gram, sums, residual, noise_variance
         solution, offset, weights, biases = prior.posterior(*given, solution)
         means = row_features @ weights
@@ -102,21 +124,24 @@ def fit_biases_to_sums(
         share = np.divide(
             error, evidence + error, out=np.ones_like(error), where=counts > 0
         )
+        share[~has_sum] = 1.0
         posterior_variances = variances * share
-        for mode, r in enumerate(rows):
+        for mode, r in list(enumerate(rows))[first:]:
             others = biases.copy()
             others[r] = means[r]
             spread = posterior_variances.copy()
             spread[r] = 0.0
             rest = sums[r] - offset * counts[r] - (gram @ others)[r]
             known_variance = noise_variance + (gram @ spread)[r]
+            if not first_has_sums:
+                known_variance += residual * counts[r]
             seen = counts[r] > 0
-            learned[mode] = _most_likely_variances(
+            learned[mode, :n_learned] = _most_likely_variances(
                 rest[seen],
                 counts[r][seen],
                 known_variance[seen],
-                np.log(learned[mode]),
-                start,
+                np.log(learned[mode, :n_learned]),
+                start[:n_learned],
             )
     # Over the entries, biases get a mean of zero. A row without entries gets the part
     # that its features explain, less the mean of that part over the entries.
@@ -124,7 +149,8 @@ def fit_biases_to_sums(
     for mode, r in enumerate(rows):
         average, explained = average_row(np.stack([biases, means], 1)[r], counts[r])
         unknown = features[-1] @ weights if mode == 1 else 0.0
-        own = np.where(counts[r] > 0, biases[r] - average, means[r] - explained)
+        is_known = (counts[r] > 0) & (mode >= first)
+        own = np.where(is_known, biases[r] - average, means[r] - explained)
         by_mode.append(np.append(own, unknown - explained))
         offset += float(average)
     model = point_model(shape, residual, dtype, biases=by_mode)
@@ -206,11 +232,14 @@ class _Prior(NamedTuple):
         Prior variance of every bias, apart from the weights of features.
     scale : float
         Half the range of the values.
+    has_sum : ndarray of shape (n_rows,), bool
+        Whether the sum of a row is given; the others are zero.
     """
 
     features: NDArray[np.floating]
     variances: NDArray[np.float64]
     scale: float
+    has_sum: NDArray[np.bool_]
 
     def posterior(
         self,
@@ -223,7 +252,7 @@ class _Prior(NamedTuple):
         """Posterior means of the offset, of the weights and of the biases.
 
         The first result is the solution of the linear equations, from which the next
-        conjugate gradients may start.
+        conjugate gradients may start. It is zero for rows without sums.
         """
         counts = gram.diagonal()
         of_weights = 0.1 * self.scale**2
@@ -239,7 +268,7 @@ class _Prior(NamedTuple):
 
         def covariance(x: NDArray[np.float64]) -> NDArray[np.float64]:
             shared = gram @ x
-            return (
+            return self.has_sum * (
                 gram @ weights_and_biases(shared)[1]
                 + residual * shared
                 + noise_variance * x
@@ -255,6 +284,7 @@ class _Prior(NamedTuple):
         low_rank = np.column_stack(
             [np.sqrt(of_offset) * counts, np.sqrt(of_weights) * (gram @ self.features)]
         )
+        low_rank *= self.has_sum[:, np.newaxis]
         scaled = low_rank / diagonal[:, np.newaxis]
         core = np.linalg.inv(np.eye(low_rank.shape[1]) + low_rank.T @ scaled)
 
@@ -294,6 +324,8 @@ def _most_likely_variances(
 ) -> NDArray[np.float64]:
     """The most likely variances of bias and residual, treating sums as independent.
 
+    If the residual's variance is known, only that of the bias.
+
     Parameters
     ----------
     rest : ndarray of shape (n,)
@@ -302,17 +334,17 @@ def _most_likely_variances(
         Number of entries of every row.
     known_variance : ndarray of shape (n,)
         Variance of the sums from other sources.
-    log_start, log_prior : ndarray of shape (2,)
+    log_start, log_prior : ndarray of shape (2,) or (1,)
         Logarithms of the two variances: starting values, and medians of their priors.
 
     Returns
     -------
-    variances : ndarray of shape (2,)
+    variances : ndarray of shape (2,) or (1,)
     """
+    of_sums = np.stack([counts**2, counts])[: len(log_start)]
 
     def cost(log_variances: NDArray[np.float64]) -> float:
-        bias, residual = np.exp(log_variances)
-        variance = bias * counts**2 + residual * counts + known_variance
+        variance = np.exp(log_variances) @ of_sums + known_variance
         penalty = np.sum((log_variances - log_prior) ** 2) / E_FOLDS**2
         return np.sum(np.log(variance) + rest**2 / variance) + penalty
 

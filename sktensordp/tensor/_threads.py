@@ -29,6 +29,12 @@ def in_threads(
         return list(pool.map(function, tasks))
 
 
+def even_blocks(n: int, n_blocks: int) -> list[slice]:
+    """At most so many consecutive slices of about equal length, at least one."""
+    size = max(-(-n // n_blocks), 1)
+    return [slice(begin, min(begin + size, n)) for begin in range(0, max(n, 1), size)]
+
+
 @lru_cache(maxsize=1)
 def _blas_libraries() -> ThreadpoolController:
     """The loaded BLAS libraries; the search is slow, so it runs once."""

@@ -36,24 +36,19 @@ from ._cp_rows import (
 )
 from ._leading_terms import leading_vectors
 from ._likelihood import TableLikelihood
-from ._observations import Observations, places_of
+from ._normal_equations import Pairs, Sums, second_moments, summing
+from ._observations import Observations
 from ._priors import CORE_PRECISION, LARGEST_PRECISION, SMALLEST_PRECISION
-from ._rows import (
-    Form,
-    ObservedValues,
-    Rows,
-    Sums,
-    fitted_errors,
-    inverses,
-    moments,
-    packed,
-    sums,
-    unpacked,
-)
+from ._rows import Form, ObservedValues, Rows, inverses, unpacked
 from ._threads import one_blas_thread
 
 # Number of elements of the core that are solved for at a time.
 _CORE_BLOCK = 1024
+# Number of entries whose regressors are computed at a time, so that their contracted
+# cores fit into the caches.
+_ENTRIES = 256
+# Largest size of cores that are contracted with the rows of one mode, at a time.
+_CONTRACTED = 2**18
 # For tensors of up to this size, a fit starts at leading singular vectors of the whole.
 _LARGEST_START = 2**24
 
@@ -332,49 +327,37 @@ class TuckerRows(Rows):
 
     def regressors(self, mode: int, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """The regressors of entries in a mode, from their rows in the others."""
-        form, every = TuckerForm(self.ranks), np.arange(len(rows[0]))
-        terms = [r[:, self.terms_of(m)] for m, r in enumerate(rows)]
-        blocks = [*terms, self.posterior_core.mean.reshape(1, -1)]
-        found = super().regressors(mode, rows) * self.in_one_mode
-        found[:, self.terms_of(mode)] = form.regressors(
-            mode, blocks, [every] * len(rows)
-        )
+        core, form = self.posterior_core.mean.reshape(1, -1), TuckerForm(self.ranks)
+        found, at = super().regressors(mode, rows) * self.in_one_mode, self.terms_of
+        for begin in range(0, len(found), _ENTRIES):
+            some = slice(begin, begin + _ENTRIES)
+            terms = [r[some, at(m)] for m, r in enumerate(rows)]
+            every = np.arange(len(terms[0]))
+            of_some = form.regressors(mode, [*terms, core], [every] * len(rows))
+            found[some, at(mode)] = of_some
         return found
 
     def _variance(
         self, coordinates: NDArray[np.integer], linear: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Variances of predictions; see `Rows.variance`."""
-        # Here every entry has a row of its own in the first mode, so the expected
-        # square of its value is the fitted error of this row.
-        every, at, means, covariances = np.arange(len(coordinates)), [], [], []
+        # All other columns are linear in the rows of one mode, so `linear` has their
+        # contribution. Beyond it, only the contracted core counts: its expected square,
+        # less the square of its mean and what `linear` has of it.
+        rows = [self.rows_at(m, i).astype(float) for m, i in enumerate(coordinates.T)]
+        found, squares = linear, []
         for mode, index in enumerate(coordinates.T):
-            places = every
-            if mode:
-                index, places = np.unique(index, return_inverse=True)
-            known = places_of(index, self.used[mode])
-            of_free = self.prior_variance(mode)[self.free[mode]]
-            covariance = self.covariances[mode][known].astype(float)
-            covariance[known < 0] = packed(np.diag(of_free)[np.newaxis])
-            at.append(places)
-            means.append(self.rows_at(mode, index).astype(float))
-            covariances.append(covariance)
-        used = [np.arange(len(m)) for m in means]
-        entries = Observations.from_arrays(
-            np.column_stack(at), np.zeros(len(every)), used
-        )
-        own = replace(
-            self,
-            used=tuple(used),
-            means=tuple(means),
-            covariances=tuple(covariances),
-            weights=None,
-        )
-        found = own.summing(entries, 0)(slice(0, len(every)))
-        order = np.append(self.free[0], np.flatnonzero(self.fixed[0]))
-        covariance = unpacked(covariances[0], len(self.free[0]))
-        square = fitted_errors(*found, means[0][:, order], covariance)
-        return square - entries.fitted(own) ** 2
+            terms = np.arange(self.fixed.shape[1])[self.terms_of(mode)]
+            one, other = upper_triangle(len(terms))
+            pairs = Pairs.from_columns(self.fixed[mode], terms[one], terms[other])
+            covariances = self.covariances_at(mode, index)
+            squares.append(second_moments(rows[mode], covariances, pairs))
+            regressors = self.regressors(mode, rows)[:, terms]
+            products = regressors[:, one] * regressors[:, other]
+            products *= np.where(one == other, 1.0, 2.0)
+            found = found - np.sum(products * covariances[:, pairs.at], axis=1)
+        means = np.sum(regressors * rows[mode][:, terms], axis=1)
+        return found + _contracted(self.posterior_core.squares, squares) - means**2
 
     def tables(
         self, skipped: int | None = None
@@ -403,11 +386,16 @@ class TuckerRows(Rows):
                 crosses.append(np.empty((len(single) + 1, 0, 0)))
                 continue
             terms, n = every[self.terms_of(mode)], len(means)
-            double = means.astype(float)
-            own = partial(moments, self, mode, double, every)
+            double, covariances = means.astype(float), self.covariances[mode]
             one, other = upper_triangle(len(terms))
-            square = own(terms[one], terms[other])
-            cross = own(np.tile(terms, len(single)), np.repeat(single, len(terms)))
+            pairs = [(terms[one], terms[other])]
+            pairs += [(np.tile(terms, len(single)), np.repeat(single, len(terms)))]
+            square, cross = (
+                second_moments(
+                    double, covariances, Pairs.from_columns(self.fixed[mode], *both)
+                )
+                for both in pairs
+            )
             cross = np.append(cross, double[:, terms], axis=1)
             if mode == 0 and self.weights is not None:
                 square *= self.weights[:, np.newaxis]
@@ -429,6 +417,7 @@ class TuckerRows(Rows):
         place, n_columns = np.argsort(order), len(order)
         n_needed = n_columns if mode == 0 else len(self.free[mode])
         at, single = place[self.terms_of(mode)], place[self.in_one_mode]
+        sums_of_linear = summing(linear, entries, mode, n_threads)
         # Off the diagonal, a pair of terms stands for two products.
         share = np.where(np.equal(*upper_triangle(len(at))), 1.0, 0.5)
 
@@ -449,7 +438,7 @@ class TuckerRows(Rows):
                 whole *= self.weights[some, np.newaxis, np.newaxis]
                 projection *= self.weights[some, np.newaxis]
             if len(single):
-                found, ordered = sums(linear, entries, mode, some), np.sort(single)
+                found, ordered = sums_of_linear(some), np.sort(single)
                 needed = ordered[: found.gram.shape[1], np.newaxis]
                 whole[:, needed, ordered] = found.gram
                 projection[:, ordered] = found.projection
@@ -488,7 +477,7 @@ class TuckerRows(Rows):
             shift = (right[block] - gram[block] @ mean) / self.noise + own @ mean[block]
             prior = np.full(len(at), core.precision)
             own[np.diag_indices(len(at))] += prior
-            own = inverses(own[np.newaxis], prior, False)[0]
+            own = inverses(own[np.newaxis])[0]
             covariances.append(own)
             mean[block] = own @ (shift + prior * prior_mean[block])
         precision = core.precision
@@ -512,6 +501,32 @@ def _core_sums(
     gram = entries.outer_sums(squares, 0, n_threads)[0]
     found = entries.outer_sums(crosses, 1, n_threads)
     return gram, (found[-1] - found[:-1].sum(axis=0)).ravel()
+
+
+def _contracted(
+    core: NDArray[np.float64], tables: Sequence[NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """A core contracted with one row of every table, for each row.
+
+    Parameters
+    ----------
+    core : ndarray of shape (n_columns of every table)
+    tables : sequence of ndarray of shape (n, n_columns)
+
+    Returns
+    -------
+    values : ndarray of shape (n,)
+    """
+    n, matrix = len(tables[0]), core.reshape(len(core), -1)
+    values, size = np.empty(n), max(_CONTRACTED // matrix.shape[1], 1)
+    for begin in range(0, n, size):
+        first, *others = (table[begin : begin + size] for table in tables)
+        found = first @ matrix
+        for rows in others:
+            found = found.reshape(*rows.shape, -1)
+            found = np.matmul(rows[:, np.newaxis], found)[:, 0]
+        values[begin : begin + size] = found[:, 0]
+    return values
 
 
 def check_tucker_size(ranks: Sequence[int]) -> None:

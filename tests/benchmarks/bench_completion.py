@@ -13,7 +13,8 @@ power-law users and items, rated on half stars, in batches of a million from a m
 map: reading, checks, randomisation, fit and all.
 
 The third part fits ratings (user, item): median processor seconds of training, and mean
-error on a tenth that is held out. Every other library runs in an environment of its
+error on a tenth that is held out, and on those of its ratings whose items have ratings
+in the other nine tenths (`rated`). Every other library runs in an environment of its
 own, which is made in `--environments FOLDER`, or anew. Their data sets are built before
 the clock starts; validation and grouping of the entries count for this library. Every
 process fits a part of the ratings first, so that no compilation is timed, and may use
@@ -316,8 +317,16 @@ def time_models(library, files):
             seconds = process_time() - begin
             ends = ratings["levels"][0], ratings["levels"][-1]
             error = np.clip(predict(ratings["test"]), *ends) - ratings["targets"]
-            rmse = float(np.sqrt(np.mean(error**2)))
-            yield {"setting": number, "seconds": seconds, "rmse": rmse}
+            rated = np.isin(ratings["test"][:, 1], ratings["train"][:, 1])
+            rmse, of_rated = (
+                float(np.sqrt(np.mean(each**2))) for each in (error, error[rated])
+            )
+            yield {
+                "setting": number,
+                "seconds": seconds,
+                "rmse": rmse,
+                "rated": of_rated,
+            }
 
 
 def save_splits(folder, coordinates, values, levels, n_splits):
@@ -356,7 +365,7 @@ def synthetic_ratings(small):
 def print_peers(title, files, pythons):
     """The table of a data set, and who takes less processor time with less error."""
     print(f"\n{title}, {len(files)} split(s)")
-    print(f"{'library':17}{'setting':56}{'seconds':>9}{'RMSE':>9}")
+    print(f"{'library':17}{'setting':56}{'seconds':>9}{'RMSE':>9}{'rated':>9}")
     rows, shape = [], np.load(files[0])["shape"]
     for library, python in pythons.items():
         if library == "tensorly" and math.prod(shape.tolist()) > LARGEST_DENSE:
@@ -367,8 +376,9 @@ def print_peers(title, files, pythons):
             mine = [r for r in results if r["setting"] == number]
             shown = ", ".join(f"{k}={v:g}" for k, v in setting.items()) or "defaults"
             seconds = np.median([r["seconds"] for r in mine])
-            rmse = np.mean([r["rmse"] for r in mine])
-            print(f"{library:17}{shown:56}{seconds:9.3f}{rmse:9.4f}", flush=True)
+            rmse, rated = (np.mean([r[k] for r in mine]) for k in ("rmse", "rated"))
+            errors = f"{rmse:9.4f}{rated:9.4f}"
+            print(f"{library:17}{shown:56}{seconds:9.3f}{errors}", flush=True)
             rows.append((library, shown, seconds, rmse))
     if len(pythons) == 1:
         return

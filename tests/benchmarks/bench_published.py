@@ -7,7 +7,8 @@ A file holds `train` and `test` (user and item of every rating, from 0), `train_
 `test_values` and `shape`. The splits of Monti, Bronstein and Bresson (2017) are in the
 repository riannevdberg/gc-mc. Every parameter has its default. With `--users`,
 everything of a user is protected, at delta = 1e-5, and not single ratings. Without it,
-the second table is that of users who are answered from their own ratings.
+the second table is that of users who are answered from their own ratings. The tables
+after these are of test ratings whose items have ratings in the training part.
 """
 
 import argparse
@@ -36,12 +37,16 @@ def domain(values):
 
 
 def errors(path, n_seeds, epsilons, options):
-    """Errors of all seeds at every epsilon, and processor seconds without noise."""
+    """Errors of all seeds at every epsilon, and processor seconds without noise.
+
+    The errors are a pair: on all test ratings, and on those of items with ratings.
+    """
     data = np.load(path)
     X, test = (data[name].astype(np.int64) for name in ("train", "test"))
     y, truth = (data[f"{name}_values"].astype(float) for name in ("train", "test"))
     scale, shape = domain(np.append(y, truth)), tuple(data["shape"].tolist())
-    found, seconds = [], math.nan
+    rated = np.isin(test[:, 1], X[:, 1])
+    found, seconds = ([], []), math.nan
     for epsilon in epsilons:
         seeds, start = range(n_seeds if math.isfinite(epsilon) else 1), process_time()
         each = [
@@ -54,7 +59,10 @@ def errors(path, n_seeds, epsilons, options):
         ]
         if epsilon == math.inf:
             seconds = process_time() - start
-        found.append([root_mean_squared_error(truth, p) for p in each])
+        for of_epsilons, kept in zip(found, (slice(None), rated), strict=True):
+            of_epsilons.append(
+                [root_mean_squared_error(truth[kept], p[kept]) for p in each]
+            )
     return found, seconds
 
 
@@ -65,24 +73,31 @@ def main():
     parser.add_argument("--users", action="store_true", help="protect whole users")
     parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
     arguments = parser.parse_args()
-    epsilons, tables = EPSILONS, {"RMSE": {}, "own ratings": {"personal": True}}
+    epsilons, fits = EPSILONS, {"RMSE": {}, "own ratings": {"personal": True}}
     if arguments.users:
-        epsilons, tables = FOR_USERS, {"RMSE": {"unit": 0, "delta": 1e-5}}
+        epsilons, fits = FOR_USERS, {"RMSE": {"unit": 0, "delta": 1e-5}}
     warm = np.argwhere(np.ones((5, 5)))
     CPCompletion(epsilon=math.inf, value_bounds=(0, 1)).fit(warm, np.eye(5).ravel())
-    scores = []
-    for label, options in tables.items():
-        print(f"{label:14}" + "".join(f"{e:>9g}" for e in epsilons) + "  seconds")
+    tables, scores = {}, []
+    for label, options in fits.items():
         for path in arguments.files:
             found, seconds = errors(path, arguments.seeds, epsilons, options)
+            of_rated = f"{label}, rated items"
+            for of_items, each in zip((label, of_rated), found, strict=True):
+                rows = tables.setdefault(of_items, [])
+                rows.append((path.stem, each, seconds))
+    width = max(map(len, tables)) + 2
+    for label in sorted(tables, key=lambda label: "rated" in label.split()):
+        print(f"{label:{width}}" + "".join(f"{e:>9g}" for e in epsilons) + "  seconds")
+        for name, found, seconds in tables[label]:
             row = "".join(f"{np.mean(each):9.4f}" for each in found)
             scores += [
-                (label, path.stem, f"{epsilon:g}", seed, error)
+                (label, name, f"{epsilon:g}", seed, error)
                 for epsilon, each in zip(epsilons, found, strict=True)
                 for seed, error in enumerate(each)
             ]
-            print(f"{path.stem:14}{row}{seconds:9.1f}", flush=True)
-        print()
+            print(f"{name:{width}}{row}{seconds:9.1f}")
+        print(flush=True)
     if arguments.table:
         with open(arguments.table, "w", newline="", encoding="utf-8") as file:
             rows = csv.writer(file)

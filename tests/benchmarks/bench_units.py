@@ -3,8 +3,8 @@
     python tests/benchmarks/bench_units.py [--epsilons 1 4] [--users 300 1000 3000]
 
 Ratings of 100 items from `make_ratings`, 40 by a user on average; a random tenth is
-held out. Epsilon is the same for both, so that users get the stronger promise. Delta is
-0 for a rating, and 1e-5 for a user.
+held out, and every item has ratings in the rest. Epsilon is the same for both, so that
+users get the stronger promise. Delta is 0 for a rating, and 1e-5 for a user.
 """
 
 import argparse

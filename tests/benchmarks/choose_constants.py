@@ -233,7 +233,8 @@ OF_STATISTICS = settings([1.0, 4.0, 16.0], perturbation="statistics")
 OF_FACTORS = settings(
     [4.0, 16.0, 64.0], perturbation="statistics", n_pattern_components=0, rank=3
 )
-OF_OWN = settings([1.0], perturbation="statistics", personal=True)
+OF_OWN = settings([0.25, 0.5, 1.0, 2.0], perturbation="sums", personal=True)
+OF_OWN_STATISTICS = settings([1.0], perturbation="statistics", personal=True)
 OF_AUTO = [*settings([1.0, 3.0]), *settings([1.0, 3.0], personal=True)]
 # Without a declared domain; the smallest set is too small for a lower epsilon.
 OF_FOUND = settings(
@@ -249,7 +250,7 @@ VALUES = Fits((*FEWER, "tensor"), of_ratings, OF_VALUES)
 FEW_TERMS = Fits(FEWER, of_ratings, [{**options, "rank": 1} for options in OF_VALUES])
 DENSITIES = Fits((*FEWER, "tensor"), of_densities, OF_VALUES)
 SUMS = Fits(ALL, of_ratings, OF_SUMS)
-STATISTICS = Fits(ALL, of_ratings, [*OF_STATISTICS, *OF_OWN])
+STATISTICS = Fits(ALL, of_ratings, [*OF_STATISTICS, *OF_OWN_STATISTICS])
 FACTORS = Fits(("tensor", "larger tensor", "made ratings"), of_ratings, OF_FACTORS)
 OWN = Fits(ALL, of_ratings, OF_OWN)
 RELEASES = Fits(ALL, of_ratings, [*OF_SUMS, *OF_STATISTICS])
@@ -324,15 +325,12 @@ CONSTANTS = [
         ),
         ("completion.measurements._statistics", "_CLIP", (0.35, 0.7), STATISTICS),
         ("completion.measurements._statistics", "_CLIP", (0.35, 0.7), FACTORS),
-        ("completion.measurements._statistics", "_OF_OWN_WEIGHT", (0.005, 0.02), OWN),
+        ("tensor._priors", "OWN_BIAS_VARIANCE", (0.03, 0.045, 0.08, 0.12), OWN),
+        ("tensor._priors", "OWN_WEIGHT_VARIANCE", (0.005, 0.01, 0.04), OWN),
+        ("tensor._priors", "OWN_RESIDUAL_VARIANCE", (0.1, 0.2), OWN),
         ("completion.measurements._expectation", "_RESIDUAL", (0.1, 0.2), AUTO),
         ("completion.measurements._expectation", "_OF_FEATURE", (0.001, 0.004), AUTO),
-        (
-            "completion.measurements._expectation",
-            "_OWN_BIASES",
-            ((0.01, 0.03), (0.04, 0.04)),
-            AUTO,
-        ),
+        ("completion.measurements._expectation", "_OF_ITEM", (0.01, 0.04), AUTO),
         (
             "completion.measurements.units._first",
             "_UNKNOWN",

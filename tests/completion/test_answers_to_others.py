@@ -2,8 +2,11 @@
 
 Two data sets differ by one protected unit, and both fits are given the same noisy sums
 (joint differential privacy, Kearns et al. 2014). Then every public method, called on
-behalf of any other unit, must give the same answer to the last bit.
+behalf of any other unit, must give the same answer to the last bit. The same holds for
+users who are answered from their own values, where values are protected.
 """
+
+import pickle
 
 import numpy as np
 import pytest
@@ -164,6 +167,71 @@ def test_no_answer_depends_on_another_unit(form, order, unit):
                     answer(model, *asked), answer(other, *asked),
                     err_msg=f"{name} for {asking}: {change}",
                 )  # fmt: skip
+
+
+def told(model, asking):
+    """What every public method tells users who are answered from their own values."""
+    order, found = len(model.shape_), {}
+    for name, answer in ANSWERS.items():
+        for user in asking:
+            skipped = name in ("fold_in", "transform") and user < 0
+            if name != "sample_users" and not skipped:
+                found[name, user] = answer(model, order, 0, user)
+    return found
+
+
+def shown_to_anybody(model):
+    """What is not for one user alone."""
+    copied, order = pickle.loads(pickle.dumps(model)), len(model.shape_)
+    with pytest.warns(UserWarning, match="own rows are never pickled"):
+        found = [copied.predict(everywhere(copied.shape_))]
+    names = "attributes", "transform", "similar_items"
+    found += [ANSWERS[name](model, order, 0, OTHER) for name in names]
+    return [*found, *model.factors_, pickle.dumps(model), repr(model)]
+
+
+@pytest.mark.parametrize(
+    ("form", "order", "perturbation", "n_features"),
+    [
+        (CPCompletion, 2, "sums", 0), (CPCompletion, 2, "sums", 2),
+        (CPCompletion, 4, "sums", 2), (TuckerCompletion, 3, "sums", 2),
+        (CPCompletion, 3, "input", 2), (TuckerCompletion, 2, "statistics", 0),
+    ],
+)  # fmt: skip
+def test_no_answer_depends_on_another_users_own_values(
+    form, order, perturbation, n_features
+):
+    """Of users who are answered from their own values; coordinates are public."""
+    X, y = entries(order, 0)
+    *_, (_, _, changed) = neighbours(X, y, 0)
+    features = np.random.default_rng(2).normal(size=(SHAPES[order][1], n_features))
+    others = [user for user in range(-1, SHAPES[order][0]) if user != OTHER]
+    continues = {"partial_fit"} if perturbation == "input" else set()
+
+    def answers(values, later, follow=None):
+        model = make(form, order, "entry", personal=True)
+        model.set_params(perturbation=perturbation, side_information={1: features})
+        with recorded(follow) as releases:
+            model.fit(dense_of(X, values, SHAPES[order]))
+            asked = set(ANSWERS) - {"attributes", "sample_users"} | continues
+            assert methods_of(model) - NO_ANSWERS == asked
+            own = predict(model, order, 0, OTHER)
+            found = [told(model, others), shown_to_anybody(model)]
+            if continues:
+                model.partial_fit(later_X, later)
+                found += [told(model, others), shown_to_anybody(model)]
+        return releases, own, found
+
+    later_X, later = entries(order, 0, seed=1)
+    *_, (_, _, later_changed) = neighbours(later_X, later, 0)
+    releases, own, found = answers(y, later)
+    replayed, own_of_changed, expected = answers(changed, later_changed, releases)
+    assert np.any(replayed.flat != releases.flat)
+    assert np.any(own != own_of_changed)
+    for one, other in zip(found, expected, strict=True):
+        keys = one if isinstance(one, dict) else range(len(one))
+        for key in keys:
+            assert_array_equal(one[key], other[key], err_msg=str(key))
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,24 @@ def test_the_error_of_biases_from_sums_is_what_is_left_of_them(noise):
     assert expectation.of_sums(noise) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("n_features", [0, 2])
+def test_the_error_of_shared_sums_is_what_is_left_of_them(n_features):
+    """Users' rows follow from values; items' sums hold the biases of users, too."""
+    variances = Variances(0.1, 0.2, 0.05, 0.03 * (n_features > 0), 0.15)
+    expectation, counts = expectation_of(variances, n_features=n_features)
+    counts = [n[n > 0] for n in counts]
+    users, *others = counts
+    around = 0.15 + 0.05
+    expected = 0.05 + users @ left(0.2, 0.2, 0.2 + around / users) / users.sum()
+    for n in others:
+        variance = n**2 * 0.1 + n * (around + variances.weights + 0.2) + 3.0
+        expected += n @ left(0.1, n * 0.1, variance) / n.sum()
+    if n_features:
+        of_weights = around / (users / n_features)
+        expected += users @ left(0.03, 0.03, 0.03 + of_weights) / users.sum()
+    assert expectation.of_shared_sums(3.0) == pytest.approx(expected)
+
+
 def test_the_error_of_weights_from_sums_is_what_is_left_of_them():
     """Of two features, each of which gets half of the entries of a user."""
     variances = Variances(0.1, 0.2, 0.05, 0.03, 0.15)

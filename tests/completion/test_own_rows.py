@@ -221,31 +221,75 @@ def test_own_rows_are_more_accurate():
 
 @pytest.mark.thorough
 def test_auto_takes_what_is_expected_to_be_best_then():
-    """Own rows have less use of noisy sums."""
+    """The sums of items at small epsilon, and values from some epsilon on."""
     ratings = make_ratings(300, 300, 9000, random_state=0)
-    taken = {}
+    epsilons, best = [1.0, 4.0], {}
+    options = {"levels": ratings.levels, "shape": ratings.shape}
     for personal in (False, True):
+        models = {
+            name: CPCompletion(perturbation=name, personal=personal, **options)
+            for name in ("input", "sums", "auto")
+        }
         errors = {
-            name: expected_error(
-                CPCompletion(
-                    levels=ratings.levels, shape=ratings.shape, perturbation=name,
-                    personal=personal,
-                ), ratings.data, epsilons=[2.5],
-            ).errors[0]
-            for name in ("input", "sums", "statistics", "auto")
-        }  # fmt: skip
-        best = errors.pop("auto")
-        assert best == min(errors.values())
-        model = CPCompletion(
-            epsilon=2.5,
-            levels=ratings.levels,
-            shape=ratings.shape,
-            personal=personal,
-            max_iter=2,
-        ).fit(ratings.data, ratings.target)
-        taken[personal] = model.perturbation_
-        assert errors[model.perturbation_] == best
-    assert taken == {False: "sums", True: "input"}
+            name: expected_error(model, ratings.data, epsilons=epsilons).errors
+            for name, model in models.items()
+        }
+        best[personal] = errors.pop("auto")
+        assert_array_equal(best[personal], np.min([*errors.values()], axis=0))
+        assert np.argmin([*errors.values()], axis=0).tolist() == [1, 0]
+    assert np.all(best[True] < best[False])
+    for epsilon, taken in zip(epsilons, ("sums", "input"), strict=True):
+        model = CPCompletion(epsilon=epsilon, personal=True, max_iter=2, **options)
+        with warnings.catch_warnings(action="error"):  # not averages alone
+            model.fit(ratings.data, ratings.target)
+        assert model.perturbation_ == taken
+
+
+@pytest.mark.thorough
+def test_many_declared_features_do_no_harm():
+    """They share the prior variance of one, whether they say something or nothing."""
+    ratings = make_ratings(150, 80, 4000, random_state=0)
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(80, 20))
+    tastes = rng.normal(0, 0.3, (150, 20)) * (np.arange(20) < 4)
+    users, films = ratings.data.T
+    liked = ratings.target + np.sum(tastes[users] * features[films], axis=1)
+    test = rng.random(4000) < 0.25
+    ratios = []
+    for values in (ratings.target, liked.clip(0.5, 5)):
+        errors = []
+        for known in (None, {1: features}):
+            model = CPCompletion(
+                epsilon=1.0, levels=ratings.levels, shape=(150, 80), personal=True,
+                perturbation="sums", side_information=known, random_state=0,
+            )  # fmt: skip
+            errors.append(error_on(test, model, ratings.data, values))
+        ratios.append(errors[1] / errors[0])
+    # With the variance of one each, they would cost 11% and gain nothing.
+    assert ratios[0] < 1.02, ratios
+    assert ratios[1] < 0.99, ratios
+
+
+def test_without_own_values_a_user_is_the_average_user():
+    """After sums: whoever has none, and everybody of a copy until they fold in."""
+    ratings = make_ratings(60, 40, 1200, random_state=0)
+    X, y = ratings.data, ratings.target
+    options = {"perturbation": "sums", "personal": True, "shape": (61, 40)}
+    model = make(epsilon=2.0, **options).fit(X, y)
+    items = np.arange(40)
+    answers = [model.predict(np.column_stack([np.full(40, u), items]))
+               for u in (60, -1, 5)]  # fmt: skip
+    assert_array_equal(answers[0], answers[1])
+    assert np.abs(answers[2] - answers[0]).max() > 0.1
+    stored = pickle.loads(pickle.dumps(model))
+    with pytest.warns(UserWarning, match="own rows are never pickled"):
+        of_five = stored.predict(np.column_stack([np.full(40, 5), items]))
+    assert_array_equal(of_five, answers[0])
+    assert not any(model.factors_[0][:, 0])
+    own = X[:, 0] == 5
+    stored.fold_in(X[own], y[own])
+    again = stored.predict(np.column_stack([np.full(40, 5), items]))
+    assert_allclose(again, answers[2], rtol=1e-9)
 
 
 def test_models_of_other_data_have_other_factors():

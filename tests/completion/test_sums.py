@@ -96,34 +96,82 @@ def test_no_value_counts_for_more_steps_than_the_noise_is_for():
     values = np.array([-9.0, -1.0, 0.6, 1.3, 9.0])
     sums = RangeSums((5,), 0, 4, times=1, step=1.0)
     question, total = (
-        ValueQuestion(domain, lattice, True, (sums,)),
+        ValueQuestion(domain, lattice, (0,), (sums,)),
         sums.zeros(),
     )
     question.add(Entries(np.arange(5)[:, np.newaxis], values, (5,)), total)
     np.testing.assert_array_equal(total, [0, 0, 3, 4, 4])
 
 
-def noise_score(n_modes, budget):
+def noise_score(n_modes, budget, personal=False):
     """Standard score of the mean absolute noise of 12,000 sums, for one epsilon."""
-    shape = (12_000 // n_modes,) * n_modes
-    model = make(epsilon=budget, levels=[0, 1, 2], shape=shape)
+    n_modes_with_sums = n_modes - personal
+    shape = (12_000 // n_modes_with_sums,) * n_modes
+    model = make(epsilon=budget, levels=[0, 1, 2], shape=shape, personal=personal)
     with recorded() as found, quick():
         model.fit(np.zeros((1, n_modes), dtype=int), [0.0])
     noise = found.transcript
-    # For epsilon = 1, whatever it was drawn for: the share of a mode is 1 / n_modes.
-    rate = 1 / n_modes / 2
+    assert len(noise) == 12_000
+    # For epsilon = 1, whatever it was drawn for: the modes with sums have equal shares.
+    rate = 1 / n_modes_with_sums / 2
     mean = 2 * math.exp(-rate) / (1 - math.exp(-2 * rate))
     second = 2 * math.exp(-rate) / math.expm1(-rate) ** 2
     deviation = math.sqrt((second - mean**2) / len(noise))
     return (np.mean(np.abs(noise)) - mean) / deviation
 
 
-@pytest.mark.parametrize("n_modes", [2, 4])
-def test_noise_has_the_scale_of_a_share_of_the_budget(n_modes):
+@pytest.mark.parametrize(
+    ("n_modes", "personal"), [(2, False), (4, False), (2, True), (4, True)]
+)
+def test_noise_has_the_scale_of_a_share_of_the_budget(n_modes, personal):
     # False alarm: 6 standard deviations, 2e-9; the seed is fixed.
-    assert abs(noise_score(n_modes, 1.0)) < 6
+    assert abs(noise_score(n_modes, 1.0, personal)) < 6
     # Half the noise, or that of a budget that is not shared, is found out.
-    assert abs(noise_score(n_modes, 2.0)) > 50
+    assert abs(noise_score(n_modes, 2.0, personal)) > 50
+
+
+def privacy_loss(moved, rate):
+    """The largest log likelihood ratio of sums that moved by these steps.
+
+    Outcomes are enumerated: a sum plus n has a probability of exp(-rate |n|), up to a
+    constant. Beyond the two sums, all outcomes have the same ratio.
+    """
+    total = 0.0
+    for steps in np.abs(moved[moved != 0]).tolist():
+        outcomes = np.arange(-2, steps + 3)
+        ratios = rate * (np.abs(outcomes - steps) - np.abs(outcomes))
+        total += np.abs(ratios).max()
+    return total
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 2, 2), (2, 3, 2, 2)])
+def test_no_sum_of_users_is_released_if_they_are_answered_from_their_own(shape):
+    """By brute force over entries and values; the other modes share all of epsilon."""
+    where, epsilon = np.argwhere(np.ones(shape)), 0.9
+    values = np.random.default_rng(0).choice([1.0, 2.0, 5.0], len(where))
+    model = make(epsilon=epsilon, levels=[1, 2, 5], shape=shape, personal=True)
+    with recorded() as before:
+        model.fit(where, values)
+    (((exact,),), (lattice,)) = before.exact, before.lattices
+    assert len(exact) == sum(shape[1:])
+    ends, losses = np.cumsum([0, *shape[1:]]), []
+    for entry, value in itertools.product(range(len(where)), [-1e9, 1, 2, 5, 1e9]):
+        changed = values.copy()
+        changed[entry] = value
+        with recorded(before) as after:
+            clone(model).fit(where, changed)
+        (((difference,),),) = [before.moved(after)]
+        touched = np.flatnonzero(difference)
+        rows = ends[:-1] + where[entry, 1:]
+        assert set(touched) in (set(), set(rows))
+        # Half the noise has twice the rate.
+        rates = lattice.rate, 2 * lattice.rate
+        losses.append([privacy_loss(difference, rate) for rate in rates])
+    claimed = model.privacy_guarantee_.epsilon
+    assert claimed == pytest.approx(epsilon, rel=1e-6)
+    largest, of_half_the_noise = np.max(losses, axis=0)
+    # What is claimed is reached, too.
+    assert 0.999 * claimed < largest <= claimed * (1 + 1e-12) < of_half_the_noise
 
 
 def sums_of(coordinates, values, shape):

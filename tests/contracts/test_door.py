@@ -325,8 +325,13 @@ def of_entries(kind, perturbation, shape, least, *, bounds=(0.0, 1.0), **options
 ENTRIES = {
     "sums": of_entries(CP, "sums", (4, 3), 0.99),
     "sums of three modes": of_entries(CP, "sums", (3, 2, 2), 0.99),
+    "sums, own answers": of_entries(CP, "sums", (4, 3), 0.99, personal=True),
+    "sums of three modes, own answers": of_entries(
+        CP, "sums", (3, 2, 2), 0.99, personal=True
+    ),
     "sums, tiny": of_entries(CP, "sums", (4, 3), 0.99, bounds=(0.0, 1e-50)),
     "sums, huge": of_entries(CP, "sums", (4, 3), 0.99, bounds=(-1e50, 1e50)),
+    "sums, checked scale": of_entries(CP, "sums", (50, 25), 0.99, check_scale=True),
     "statistics": of_entries(CP, "statistics", (4, 3), 0.5),
     "statistics, Tucker": of_entries(TUCKER, "statistics", (3, 2, 2), 0.5),
     "output": of_entries(CP, "output", (4, 3), 0.5, biases=False),
@@ -535,8 +540,8 @@ def samples_in_halves(monkeypatch):
     chunks = Samples.chunks
 
     def halves(self, chunks_at_once=1):
-        for rows, further in chunks(self, chunks_at_once):
-            yield from ((rows * part, further) for part in (0.5, 0.5))
+        for chunk in chunks(self, chunks_at_once):
+            yield from (chunk._replace(rows=chunk.rows * part) for part in (0.5, 0.5))
 
     monkeypatch.setattr(Samples, "chunks", halves)
 

@@ -18,19 +18,20 @@ def test_complete_ratings(run, ratings_file, tmp_path):
         "--ratings", path, "--levels", 1, 5, 1, "--splits", 2,
         "--table", tmp_path / "scores.csv",
     )  # fmt: skip
-    assert len(printed_means(tmp_path / "scores.csv", printed)) == 4 + 6 * 2
+    assert len(printed_means(tmp_path / "scores.csv", printed)) == 4 + 7 * 2
     rows = dict(re.findall(r"^(.*?) {2,}(\d\.\d{3})", printed, flags=re.MULTILINE))
     error = {name: float(value) for name, value in rows.items()}
     assert error["CP and biases"] < error["global mean"]
     assert error["8"] < error["1"]
     found = re.findall(
-        r"^([18]) ((?: +\d\.\d{3}){6})   (input|sums|statistics)$",
+        r"^([18]) ((?: +\d\.\d{3}){7})   (input|sums|statistics)$",
         printed,
         re.MULTILINE,
     )
     for _, row, _ in found:
-        *others, own, auto = map(float, row.split())
+        *others, own, auto, rated = map(float, row.split())
         assert auto < min(others) + 0.02
+        assert abs(rated - auto) < 0.02
         assert own < auto + 0.02
     assert len(found) == 2
     # One statement per method.
@@ -51,7 +52,7 @@ def test_user_privacy(run, ratings_file, tmp_path):
         "--ratings", ratings_file(300, 50, 9000, **STARS), "--levels", 1, 5, 1,
         "--per-user", 3, "--features", features, "--table", tmp_path / "scores.csv",
     )  # fmt: skip
-    assert len(printed_means(tmp_path / "scores.csv", printed)) == 5 + 5 * 3
+    assert len(printed_means(tmp_path / "scores.csv", printed)) == 5 + 6 * 3
     rows = re.findall(r"^(.*?) {2,}(\d\.\d{3})$", printed, flags=re.MULTILINE)
     error = {name: float(value) for name, value in rows[:5]}
     mean, own = error["global mean"], error["user's own mean, no budget"]
@@ -59,7 +60,7 @@ def test_user_privacy(run, ratings_file, tmp_path):
     table = {
         epsilon: list(map(float, row.split()))
         for epsilon, row in re.findall(
-            r"^(1|32|inf) ((?: +\d\.\d{3}){5})$", printed, re.MULTILINE
+            r"^(1|32|inf) ((?: +\d\.\d{3}){6})$", printed, re.MULTILINE
         )
     }
     assert len(table) == 3

@@ -179,6 +179,15 @@ def test_what_is_not_declared_is_said():
     assert found["classes"] == "not declared"
 
 
+def test_a_typical_norm_is_no_mistake():
+    """The documentation says to bound a typical length, so half are longer."""
+    lengths = np.linalg.norm(IMAGES, axis=(1, 2))
+    for bound, is_wrong in ((np.median(lengths), False), (lengths.min() / 2, True)):
+        model = MultilinearPCA(4, epsilon=40.0, norm_bound=float(bound))
+        mistakes = check_samples(model, IMAGES).likely_mistakes
+        assert any("are longer than norm_bound" in one for one in mistakes) == is_wrong
+
+
 def test_numbers_are_those_of_the_release():
     """Clipped shares, lengths and noise, counted by hand."""
     bounds = np.zeros((8, 8)), np.full((8, 8), 12.0)

@@ -31,6 +31,7 @@ from tests.support import divergence
 from tests.support.budgets import n_released
 from tests.support.noise import drawing, source_of
 from tests.support.seams import (
+    Chunk,
     Samples,
     bin_counts,
     found_bound,
@@ -46,7 +47,7 @@ EPSILON = 0.5
 
 
 def in_memory(X):
-    return Samples([(X.reshape(len(X), -1), None)])
+    return Samples([Chunk(X.reshape(len(X), -1))])
 
 
 # --- what it reveals ------------------------------------------------------------------
@@ -363,9 +364,12 @@ def test_plans_state_epsilon_and_hold_for_any_number_of_samples():
     # Of a fitted one, plans compose as its fits do: searches plan with it.
     planned = planned_guarantee(make().fit(IMAGES))
     assert 1 < planned.epsilon < 1.1
+    assert planned.event.events[0].epsilon == 0.1  # the largest search
     for n in (501, 1200, 1200 * 3):
         X = np.concatenate([IMAGES] * 3)[:n]
         fitted = make().fit(X).privacy_guarantee_
+        for epsilon in (0.0, 0.1, 0.5, 1.0):
+            assert planned.delta_at(epsilon) >= fitted.delta_at(epsilon)
         for delta in (1e-9, 1e-6, 1e-3):
             assert planned.epsilon_at(delta) >= fitted.epsilon_at(delta)
             several = (5 * planned).epsilon_at(delta), (5 * fitted).epsilon_at(delta)

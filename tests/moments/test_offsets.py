@@ -23,7 +23,7 @@ from tests.benchmarks.bench_sensors import OFFSET, SCALE, people, ways
 from tests.support.noise import drawing
 from tests.support.replaying import recorded
 from tests.support.requests import Sums, header, setting
-from tests.support.seams import FAR, MOST_STEPS, Question, released_mean
+from tests.support.seams import FAR, MOST_STEPS, Chunk, Question, released_mean
 
 OPTIONS = {"norm_bound": 10.0, "random_state": 0}
 ridge = partial(MultilinearRidge, (4, 24), target_bounds=(-6, 6), **OPTIONS)
@@ -194,7 +194,7 @@ class Means:
     def ask(self, question):
         self.asked.append(question)
         totals = [one.zeros() for one in question.sums]
-        question.add((self.rows, None), *totals)
+        question.add(Chunk(self.rows), *totals)
         (found,) = question.read([(total, self.sigma) for total in totals])
         (deviation,) = question.deviations(self.sigma)
         return [found + deviation * self.rng.standard_normal(found.shape)], self.sigma

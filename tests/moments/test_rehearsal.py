@@ -189,6 +189,21 @@ def test_probabilities_do_not_depend_on_the_unit():
     )
 
 
+@pytest.mark.parametrize("center", [False, True])
+def test_probabilities_of_long_samples_are_those_of_the_fit(center):
+    """Also less a mean, and in units."""
+    model = classes((8, 8), epsilon=8.0, random_state=0, center=center)
+    model.set_params(norm_bound=1.0, offset=0.1, scale=2.0)
+    model.fit(DIGITS.images[:1200], DIGITS.target[:1200])
+    about = DIGITS.images[1200:] - model.mean_
+    lengths = np.linalg.norm(about / 2.0, axis=(1, 2), keepdims=True)
+    assert np.all(lengths > 9)
+    long, short = (model.predict_proba(model.mean_ + one) for one in (
+        about, about / lengths))  # fmt: skip
+    assert_allclose(long, short, atol=1e-9)
+    assert long.max(axis=1).mean() < 0.9
+
+
 def test_a_tie_is_that_of_the_prediction():
     model = MultilinearRidgeClassifier(
         norm_bound=1.0, classes=["b", "a", "c"], epsilon=math.inf

@@ -17,6 +17,7 @@ from tests.support.seams import (
     CAPACITY,
     LARGEST_CORE,
     LARGEST_SAMPLE,
+    Chunk,
     moments_sums,
     shares_of_modes,
     whole_basis,
@@ -39,7 +40,7 @@ def samples(shape, n=40, seed=0):
 
 def whole(rows, question, further=None):
     """Samples as lists of Python integers."""
-    found = moments_sums._cells(rows, question, further)
+    found = moments_sums._cells(Chunk(rows, further), question)
     assert np.array_equal(found, np.trunc(found))
     return found.astype(int).tolist()
 
@@ -112,12 +113,12 @@ def test_a_long_sample_keeps_its_direction(shape, bound, step):
     question = asked(shape, bound, (1.0,), is_mean=True, step=step)
     lengths = [bound, 3 * bound, 1e6 * bound, 1e250, LARGEST]
     for length in lengths:
-        cells = moments_sums._cells(unit * length, question, None)
+        cells = moments_sums._cells(Chunk(unit * length), question)
         cells = cells / (2.0**question.length_bits if step else bound)
         assert np.abs(cells - unit).max() < 1e-4
     # Less a mean, too, even where the difference is no number of floating point.
     question = asked(shape, bound, (1.0,), np.full(len(unit[0]), -LARGEST), step=step)
-    cells = moments_sums._cells(np.full((1, len(unit[0])), LARGEST), question, None)
+    cells = moments_sums._cells(Chunk(np.full((1, len(unit[0])), LARGEST)), question)
     assert np.ptp(cells) == 0 < cells.min()
 
 
@@ -134,7 +135,7 @@ def test_the_largest_samples_are_no_longer_than_the_bound(n_cells, offset):
     """Squares of all cells at their bound add up to 2^64, which is 0 in 64 bits."""
     mean = None if offset is None else np.full(n_cells, -offset)
     question = asked((n_cells,), 1.0, (1.0,), mean, is_mean=True)
-    rows = moments_sums._cells(extremes(n_cells), question, None)
+    rows = moments_sums._cells(Chunk(extremes(n_cells)), question)
     assert np.array_equal(rows, np.trunc(rows))
     squares = np.square(rows).sum(axis=1)  # exact below 2^53
     assert squares.max() <= 4**question.length_bits

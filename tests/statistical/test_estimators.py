@@ -40,6 +40,11 @@ CASES = [
     ("Laplace", CPCompletion(1, value_bounds=(0, 1), max_iter=2), X),
     ("fine levels", CPCompletion(0, levels=FINE, max_iter=1), TENSOR),
     ("sums", CPCompletion(0, perturbation="sums", value_bounds=(0, 1)), X),
+    (
+        "sums, own answers",
+        CPCompletion(0, perturbation="sums", value_bounds=(0, 1), personal=True),
+        X,
+    ),
     ("table", TuckerCompletion(0, levels=LEVELS, max_iter=1), X),
     ("core", TuckerCompletion(1, levels=LEVELS, max_iter=2), X),
     ("sums", papers.BiScaler(value_bounds=(0, 1)), X),

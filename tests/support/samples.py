@@ -3,7 +3,7 @@
 import numpy as np
 
 from sktensordp.measure import contribute
-from tests.support.seams import Question, Samples
+from tests.support.seams import Chunk, Question, Samples
 
 STEP = 2.0**-20
 
@@ -13,9 +13,9 @@ def asked(shape, bound, shares, *args, step=STEP, **options):
     return Question(shape, bound, step, shares, *args, **options)
 
 
-def summed(rows, question, further=None):
+def summed(rows, question, further=None, sizes=None):
     """Exact sums of these samples, of all of a question's sums, in two limbs."""
-    totals = contribute(Samples([(rows, further)]), question)
+    totals = contribute(Samples([Chunk(rows, further, sizes)]), question)
     return np.concatenate(totals, axis=-1)
 
 

@@ -134,7 +134,7 @@ PLACES = {
     "moments._samples": "Samples",
     "moments._spectrum": "shares_of_modes Spectrum",
     "moments._sums as moments_sums": (
-        "BASIS_BITS CAPACITY LARGEST_CORE LARGEST_SAMPLE Question whole_basis"
+        "BASIS_BITS CAPACITY Chunk LARGEST_CORE LARGEST_SAMPLE Question whole_basis"
     ),
     # noise
     "noise._cap as noise_cap": "CapSampler _dots _draws_in_cap",
@@ -209,10 +209,13 @@ PLACES = {
         "Fit started with_terms with_terms_that_stand_out"
     ),
     "tensor._leading_terms": "leading_terms leading_vectors LocalMatrix n_standing_out",
+    "tensor._normal_equations": "sums",
     "tensor._observations as tensor_observations": "places_of",
-    "tensor._priors": "BIAS_VARIANCE E_FOLDS INTERACTION_VARIANCE RESIDUAL_VARIANCE",
+    "tensor._priors": (
+        "BIAS_VARIANCE E_FOLDS INTERACTION_VARIANCE OWN_BIAS_VARIANCE RESIDUAL_VARIANCE"
+    ),
     "tensor._rows as tensor_rows": (
-        "as_sums packed row_moments row_weighting solve_mode sums unpacked update_prior"
+        "as_sums packed row_moments row_weighting solve_mode unpacked update_prior"
     ),
     "tensor._shared_rows as tensor_shared_rows": (
         "biases_from_sums drifted expected_counts row_information rows_from_information"

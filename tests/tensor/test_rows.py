@@ -108,15 +108,18 @@ CASES = [
 ]
 
 
-@pytest.fixture(params=[False, True], ids=["small", "large"])
-def large(request, monkeypatch):
-    """Whether matrices count as large, so that loops are compiled for them, too."""
-    if request.param:
+@pytest.fixture(params=["few", "many", "in fibers"])
+def loops(request, monkeypatch):
+    """Whether entries count as many, so that loops are compiled, and fibers as long."""
+    if request.param != "few":
         monkeypatch.setattr(tensor_observations, "_MANY_ENTRIES", 0)
+        monkeypatch.setattr(tensor_observations, "_MANY_IN_TENSOR", 0)
+    if request.param == "in fibers":
+        monkeypatch.setattr(tensor_observations, "_LONG_FIBER", 0)
 
 
 @pytest.mark.thorough_after_one
-@pytest.mark.usefixtures("large")
+@pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("shape", "options"), CASES)
 def test_rows_are_those_of_the_reference(shape, options, weighted):
@@ -125,7 +128,7 @@ def test_rows_are_those_of_the_reference(shape, options, weighted):
         weights = np.random.default_rng(1).uniform(0.3, 3, len(rows.means[0]))
         rows = replace(rows, weights=weights)
     for mode in range(rows.n_modes):
-        found, _ = solve_mode(rows, entries, mode)
+        found, _ = solve_mode(rows, entries, mode, n_threads=2)
         for r in range(len(rows.means[mode])):
             mean, covariance, error = reference(rows, places, values, mode, r)
             assert_allclose(found.means[mode][r], mean, rtol=1e-8, atol=1e-9)
@@ -147,6 +150,50 @@ def test_most_columns_known_takes_products_of_matrices(monkeypatch):
     rows, entries, *_ = random_state(SHAPES["matrix"])
     sums(rows, entries, 0)
     assert len(taken) == 1
+
+
+def days_of_users(n_users=6, n_items=7):
+    """Coordinates in which every user has entries on one day alone."""
+    users, items = (index.ravel() for index in np.indices((n_users, n_items)))
+    return np.column_stack([users, items, users % 3])
+
+
+def test_entries_are_taken_by_fiber_where_fibers_are_long(monkeypatch):
+    X = days_of_users()
+    assert Observations.from_arrays(X, np.ones(len(X))).fibers is None  # they are few
+    monkeypatch.setattr(tensor_observations, "_MANY_IN_TENSOR", 0)
+    fibers = Observations.from_arrays(X, np.ones(len(X))).fibers
+    assert fibers.mode == 1
+    assert_array_equal(np.unique(fibers.entries.coordinates[:, [0, 2]], axis=0),
+                       np.unique(X[:, [0, 2]], axis=0))  # fmt: skip
+    X[:, 2] = np.arange(len(X)) % 5
+    assert Observations.from_arrays(X, np.ones(len(X))).fibers is None
+
+
+@pytest.mark.parametrize("swap", [[0, 1, 2], [1, 0, 2]], ids=["items", "users"])
+def test_sums_of_fibers_are_kept_until_what_they_add_up_changes(monkeypatch, swap):
+    """In these fibers, items differ, or users, whose weights are in the sums."""
+    X, rng = days_of_users()[:, swap], np.random.default_rng(5)
+    values, other_values = rng.standard_normal((2, len(X)))
+    alone = Observations.from_arrays(X, values)
+    monkeypatch.setattr(tensor_observations, "_MANY_IN_TENSOR", 0)
+    entries = Observations.from_arrays(X, values)
+    features = rng.standard_normal((8, 2))
+    rows = started(entries, rank=2, biases=True, noise=0.3, features=features)
+    rows = with_random_rows(rows, rng, float)
+    for k in range(2):
+        for mode in (1, 2, 0, 1, 2, 0):
+            found, by_hand = (sums(rows, each, mode) for each in (entries, alone))
+            for one, other in zip(found, by_hand, strict=True):
+                n_needed = found.gram.shape[1]
+                assert_allclose(one[:, :n_needed], other[:, :n_needed], atol=1e-12)
+            rows, _ = solve_mode(rows, entries, mode)
+            if mode == 0:
+                weights = rng.uniform(0.3, 3, len(rows.means[0]))
+                rows = replace(rows, weights=weights)
+        if k == 0:
+            entries = entries.with_values(other_values)
+            alone = alone.with_values(other_values)
 
 
 @pytest.mark.thorough
@@ -173,8 +220,9 @@ def test_a_smooth_mode_is_one_gaussian():
 
 
 @pytest.mark.thorough
-def test_the_variance_of_a_prediction():
-    rows, _, places, coordinates, _ = random_state(SHAPES["three"], n_features=2)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_variance_of_a_prediction(shape):
+    rows, _, places, coordinates, _ = random_state(SHAPES[shape], n_features=2)
     variance, _ = rows.variance(coordinates)
     for k, at in enumerate(places):
         mean, square = moments_of(rows, 0, at)
@@ -485,16 +533,18 @@ def test_features_and_weights_of_a_fit():
 
 
 @pytest.mark.thorough
-def test_a_matrix_needs_nothing_compiled(monkeypatch):
+@pytest.mark.parametrize("n_modes", [2, 3])
+def test_few_entries_need_nothing_compiled(n_modes, monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     for name in [n for n in sys.modules if ".tensor.kernels" in n]:
         monkeypatch.delitem(sys.modules, name)
     X, y, test = ratings()
+    X = np.column_stack([X, np.arange(len(X)) % 4])[:, :n_modes]
     levels = np.unique(y)
     channel = np.full((len(levels),) * 2, 0.5 / (len(levels) - 1))
     np.fill_diagonal(channel, 0.5)
     drawn = np.searchsorted(levels, y[~test])
-    features = pattern_of(X[~test], (100, 150), None).features
+    features = pattern_of(X[~test], (100, 150, 4)[:n_modes], None).features
     rows, _ = fit_cp(
         Observations.from_arrays(X[~test], y[~test], outputs=drawn), rank=3,
         biases=True,

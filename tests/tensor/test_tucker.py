@@ -76,7 +76,16 @@ def expected(rows, at, kept=()):
     return np.einsum(*one, [*kept]), np.einsum(*two, axes)
 
 
+@pytest.fixture(params=[False, True], ids=["alone", "in fibers"])
+def in_fibers(request, monkeypatch):
+    """Whether entries that differ in one mode alone are taken together."""
+    if request.param:
+        monkeypatch.setattr(tensor_observations, "_MANY_IN_TENSOR", 0)
+        monkeypatch.setattr(tensor_observations, "_LONG_FIBER", 0)
+
+
 @pytest.mark.thorough
+@pytest.mark.usefixtures("in_fibers")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("biases", [True, False])
 @pytest.mark.parametrize("case", SHAPES)

@@ -101,6 +101,11 @@ class CheckedScale(Measurement[ObservedEntries, _Released]):
         """Largest number of calls of `on_sweep`."""
         return self.measurement.n_sweeps
 
+    @property
+    def uses_features(self) -> bool:
+        """Whether what follows fits weights of features."""
+        return self.measurement.uses_features
+
     @cached_property
     def guarantee(self) -> PrivacyGuarantee:
         """Guarantee of the count and of what follows."""

@@ -26,7 +26,7 @@ from ._gradient import GradientPerturbation
 from ._input import InputPerturbation
 from ._measurement import Measurement
 from ._statistics import OutputPerturbation, StatisticsPerturbation
-from ._sums import SumsPerturbation
+from ._sums import SharedSumsPerturbation, SumsPerturbation
 from .units._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
 
 _PLANNED = "upper bound from the budget"
@@ -37,6 +37,8 @@ _OF_ENTRIES: dict[str, type[Measurement]] = {
     "statistics": StatisticsPerturbation,
     "sums": SumsPerturbation,
 }
+# In place of these, if users are answered from their own values.
+_OF_PERSONAL: dict[str, type[Measurement]] = {"sums": SharedSumsPerturbation}
 # The perturbations with a known expected error.
 _WITH_EXPECTATION = ("auto", "input", "sums", "statistics")
 
@@ -94,14 +96,12 @@ def choose_measurement(
 
 def _eligible(problem: Problem, perturbation: str) -> list[Measurement]:
     """The measurement with this name, or those that "auto" chooses from."""
+    of_entries = _OF_ENTRIES | _OF_PERSONAL if problem.is_personal else _OF_ENTRIES
     if perturbation != "auto":
-        return [_OF_ENTRIES[perturbation](problem)]
+        return [of_entries[perturbation](problem)]
     found: list[Measurement] = [InputPerturbation(problem)]
     if math.isfinite(problem.epsilon) and problem.biases and not problem.smooth_modes:
-        found.append(SumsPerturbation(problem))
-        statistics = StatisticsPerturbation(problem)
-        if statistics.uses_features:
-            found.append(statistics)
+        found.append(of_entries["sums"](problem))
     return found
 
 

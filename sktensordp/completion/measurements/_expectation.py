@@ -25,16 +25,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...tensor._priors import BIAS_VARIANCE, INTERACTION_VARIANCE
+from ...tensor._priors import (
+    BIAS_VARIANCE,
+    INTERACTION_VARIANCE,
+    OWN_BIAS_VARIANCE,
+)
 from .._problem import Problem
 
 # Variance of the residual, in half ranges squared.
 _RESIDUAL = 0.15
 # Variance of the weight that a row of the first mode gives to one feature.
 _OF_FEATURE = 0.002
-# Variances of the biases of items and of users, if users are answered from their own
-# values: features of items then explain part of the items' biases.
-_OWN_BIASES = 0.02, 0.06
+# Variance of the biases of items, if users are answered from their own values: features
+# of items then explain part of these biases.
+_OF_ITEM = 0.02
 # Variance of ratings.
 _OF_RATINGS = 0.22
 # Largest number of terms among which the interaction is divided: a fit switches off
@@ -87,7 +91,7 @@ class Variances:
         interaction = INTERACTION_VARIANCE if problem.form.rank else 0.0
         biases = (BIAS_VARIANCE,) * 2
         if problem.is_personal:
-            biases = _OWN_BIASES
+            biases = _OF_ITEM, OWN_BIAS_VARIANCE
         return cls(*biases, interaction, _OF_FEATURE * n_features, _RESIDUAL)
 
     @classmethod
@@ -178,9 +182,7 @@ class Expectation:
         if self.problem.is_personal:
             # Users' own rows follow from values without noise.
             noises[0], noise_of_weights = 0.0, noise_of_weights and 0.0
-        for mode, counts in enumerate(self._counts):
-            information = counts**2 / (counts * around_biases + noises[mode])
-            error += _average(counts, 1 / (1 / self._biases[mode] + information))
+        error += self._unexplained_biases([around_biases] * len(noises), noises)
         if noise_of_weights is None:
             return error + variances.weights
         n_clear = self.problem.features.clear.shape[1]
@@ -189,6 +191,40 @@ class Expectation:
         weights = variances.weights * n_clear / n_features_of(self.problem)
         error += variances.weights - weights
         return error + self._unexplained(weights, n_clear, information)
+
+    def of_shared_sums(self, noise: float) -> float:
+        """Error of shared biases from noisy sums, and of users' own rows."""
+        variances, counts = self.variances, self._counts
+        around_model = variances.residual + variances.interaction
+        around_biases = around_model + variances.weights + variances.first_bias
+        # Users' own rows follow from values without noise.
+        shared, own = (around_biases, noise), (around_model, 0.0)
+        arounds, noises = zip(own, *[shared] * (len(counts) - 1), strict=True)
+        error = variances.interaction + self._unexplained_biases(arounds, noises)
+        if variances.weights:
+            n_features, information = n_features_of(self.problem), counts[0]
+            error += self._unexplained(
+                variances.weights, n_features, information / around_model
+            )
+        return error
+
+    def _unexplained_biases(
+        self, arounds: Sequence[float], noises: Sequence[float]
+    ) -> float:
+        """Unrecovered variance of the biases.
+
+        Parameters
+        ----------
+        arounds : sequence by mode of float
+            Variance of the values around the bias.
+        noises : sequence by mode of float
+            Variance of the noise in a sum.
+        """
+        error = 0.0
+        for mode, counts in enumerate(self._counts):
+            information = counts**2 / (counts * arounds[mode] + noises[mode])
+            error += _average(counts, 1 / (1 / self._biases[mode] + information))
+        return error
 
     def _recovered_shares(
         self, around_model: float, shares: Sequence[float], modes: Sequence[int]

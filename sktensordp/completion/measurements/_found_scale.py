@@ -173,8 +173,8 @@ class FoundScale(Measurement[ObservedEntries, _Released]):
         """Warn as the chosen measurement does, and if "auto" chose averages."""
         measurement, of_values = released
         measurement.warn(of_values)
-        if self.name == "auto" and measurement.name == "sums":
-            warn_of_sums(measurement.problem)
+        if self.name == "auto":
+            warn_of_sums(measurement)
 
 
 def guarantee_of_any_scale(

@@ -40,7 +40,7 @@ from ...measure import (
 from ...privacy import PrivacyGuarantee
 from ...tensor import CPForm, Rows, TuckerForm, row_posterior
 from ...tensor._coordinates import present
-from ...tensor._priors import INTERACTION_VARIANCE
+from ...tensor._priors import INTERACTION_VARIANCE, OWN_WEIGHT_VARIANCE
 from .._domain import Domain
 from .._entries import Entries
 from .._sources import ObservedEntries
@@ -60,9 +60,6 @@ _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each release
 _BEFORE_WEIGHTS, _BEFORE_FACTORS = 0.75, 0.75
 # Largest absolute residual of biases, in half ranges.
 _CLIP = 0.5
-# Variance of the weight that a user gives to a feature, in half ranges squared, if it
-# is computed from the user's own values.
-_OF_OWN_WEIGHT = 0.01
 
 
 class _Released(NamedTuple):
@@ -255,7 +252,7 @@ class StatisticsPerturbation(Measurement[ObservedEntries, _Released]):
         before any release.
         """
         problem, precision = self.problem, model.precision.copy()
-        assumed = _OF_OWN_WEIGHT
+        assumed = OWN_WEIGHT_VARIANCE
         if not self.uses_features:
             assumed = INTERACTION_VARIANCE / max(problem.form.rank, 1)
         seen = problem.entries.counts[0] > 0

@@ -5,11 +5,17 @@ end, from 0 to n (`RangeSums` adds no other). The noise is counted in these step
 
 Guarantee. Two data sets that differ in the value of one observed entry, at the same
 coordinates, differ in one sum of each mode, by at most the width of the range. Each
-mode has an equal share of epsilon, and its sums get discrete Laplace noise for that
-share; the modes compose. The numbers of entries in the rows are public.
+mode with sums has an equal share of epsilon, and its sums get discrete Laplace noise
+for that share; the modes compose. The numbers of entries in the rows are public.
+
+If users are answered from their own values, no sums of theirs are released
+(`SharedSumsPerturbation`). All that others see is a function of the sums of the other
+modes, the coordinates and the parameters, and so epsilon-differentially private. A
+user's answers depend on that user's values besides.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -21,8 +27,11 @@ from ..._random import NoiseStreams
 from ...measure import MOST_STEPS, NoisySums, RangeSums, Releases, laplace_sums
 from ...noise import LaplaceLattice
 from ...privacy import PrivacyGuarantee
-from ...tensor import fit_biases_to_sums, point_model
-from ...tensor._priors import RESIDUAL_VARIANCE
+from ...tensor import Rows, fit_biases_to_sums, point_model
+from ...tensor._priors import (
+    OWN_WEIGHT_VARIANCE,
+    RESIDUAL_VARIANCE,
+)
 from .._domain import Domain
 from .._entries import Entries
 from .._likely_mistakes import warn_of_edge
@@ -49,14 +58,14 @@ class ValueQuestion:
         Domain to which values are clipped.
     lattice : LaplaceLattice or None
         Lattice of the values; None for no noise.
-    by_row : bool
-        Whether there is a sum for every row of every mode; if not, there is one sum.
+    modes : tuple of int
+        The modes whose rows have sums. If it is empty, there is one sum of all values.
     sums : tuple of RangeSums
     """
 
     domain: Domain
     lattice: LaplaceLattice | None
-    by_row: bool
+    modes: tuple[int, ...]
     sums: tuple[RangeSums]
 
     chunks_at_once = 1
@@ -64,9 +73,8 @@ class ValueQuestion:
     def add(self, chunk: Entries, *totals: NDArray[np.float64]) -> None:
         """Add the values of entries to their sums."""
         steps = _summands(chunk.values, self.domain, self.lattice)
-        rows = [np.broadcast_to(np.int32(0), len(steps))]
-        if self.by_row:
-            rows = [*chunk.coordinates.T]
+        rows = [chunk.coordinates[:, mode] for mode in self.modes]
+        rows = rows or [np.broadcast_to(np.int32(0), len(steps))]
         self.sums[0].add(totals[0], rows, steps)
 
 
@@ -80,8 +88,8 @@ class SumsRandomizer:
         Domain to which values are clipped.
     entries : Entries or PartitionedEntries
         The entries of the values.
-    by_row : bool
-        Whether there is a sum for every row of every mode; if not, there is one sum.
+    modes : tuple of int
+        The modes whose rows have sums. If it is empty, there is one sum of all values.
     lattice : LaplaceLattice or None
         Lattice of the values and of the noise in a sum; None for no noise.
     event : dp_accounting.DpEvent or None
@@ -90,7 +98,7 @@ class SumsRandomizer:
 
     domain: Domain
     entries: ObservedEntries
-    by_row: bool = True
+    modes: tuple[int, ...]
     lattice: LaplaceLattice | None = None
     event: "DpEvent | None" = None
 
@@ -113,13 +121,14 @@ class SumsRandomizer:
     @property
     def question(self) -> ValueQuestion:
         """The question for the sums."""
-        sizes = tuple(self.entries.shape) if self.by_row else (1,)
+        shape = self.entries.shape
+        sizes = tuple(shape[mode] for mode in self.modes) or (1,)
         sums = RangeSums(sizes, 0, 1, times=len(sizes), step=0.0)
         if self.lattice is not None:
             # The lattice has one cell; without a range, the conversion raises.
             most = int(np.asarray(self.lattice.n_steps))
             sums = replace(sums, most=most, step=1.0, unit=self.lattice.step)
-        return ValueQuestion(self.domain, self.lattice, self.by_row, (sums,))
+        return ValueQuestion(self.domain, self.lattice, self.modes, (sums,))
 
     def release(
         self, entries: ObservedEntries, streams: NoiseStreams | None, number: int = 0
@@ -146,9 +155,9 @@ class SumsRandomizer:
     @property
     def counts(self) -> NDArray[np.int64]:
         """Number of values in each sum; public."""
-        if self.by_row:
-            return np.concatenate(self.entries.counts)
-        return np.array([self.entries.n_entries])
+        if not self.modes:
+            return np.array([self.entries.n_entries])
+        return np.concatenate([self.entries.counts[mode] for mode in self.modes])
 
 
 def _summands(
@@ -168,8 +177,7 @@ def plan_sums_randomizer(
     domain: Domain,
     epsilon: float,
     entries: ObservedEntries,
-    *,
-    by_row: bool = True,
+    modes: Sequence[int] | None = None,
 ) -> SumsRandomizer:
     """Randomizer of the sums for one fit.
 
@@ -179,8 +187,8 @@ def plan_sums_randomizer(
     epsilon : float
         Budget of one entry; infinity for no noise.
     entries : Entries or PartitionedEntries
-    by_row : bool, default=True
-        See `SumsRandomizer`.
+    modes : sequence of int, default=None
+        See `SumsRandomizer`; None for all modes.
 
     Returns
     -------
@@ -195,19 +203,20 @@ def plan_sums_randomizer(
 
     from ...privacy.accounting._events import LatticeLaplaceDpEvent
 
+    modes = tuple(range(len(entries.shape)) if modes is None else modes)
     if math.isinf(epsilon):
-        return SumsRandomizer(domain, entries, by_row)
-    n_modes, n_entries = len(entries.shape) if by_row else 1, entries.n_entries
-    lattice = domain_lattice(epsilon / n_modes, domain, max(n_entries, 1))
+        return SumsRandomizer(domain, entries, modes)
+    times, n_entries = max(len(modes), 1), entries.n_entries
+    lattice = domain_lattice(epsilon / times, domain, max(n_entries, 1))
     assert isinstance(lattice.n_steps, int)
     if n_entries * lattice.n_steps > MOST_STEPS:
         raise ValueError(
             "There are too many values to be summed exactly; fit fewer of them."
         )
     event = dp_event.SelfComposedDpEvent(
-        LatticeLaplaceDpEvent.from_lattice(lattice, lattice.n_steps), n_modes
+        LatticeLaplaceDpEvent.from_lattice(lattice, lattice.n_steps), times
     )
-    return SumsRandomizer(domain, entries, by_row, lattice, event)
+    return SumsRandomizer(domain, entries, modes, lattice, event)
 
 
 # Noisy sums, and the type of the values.
@@ -227,9 +236,13 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
     share: float = 1.0
     name = "sums"
 
-    _by_row = True
     _randomized = "The sums of all rows of every mode were given discrete Laplace noise"
     _consequence = " Only averages were learned: everybody gets the same ranking."
+
+    @property
+    def _modes(self) -> tuple[int, ...]:
+        """The modes whose rows have sums; none if there is one sum of all values."""
+        return tuple(range(len(self.problem.shape)))
 
     @property
     def statement(self) -> str:
@@ -244,7 +257,7 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
             problem.domain,
             self.share * problem.epsilon,
             problem.entries,
-            by_row=self._by_row,
+            self._modes,
         )
 
     @cached_property
@@ -272,6 +285,16 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
 
     def complete(self, released: ReleasedSums, on_sweep: OnSweep) -> Outcome:
         """Fit the biases to the noisy sums."""
+        offset, model = self._biases(released, self.problem.features.clear)
+        return Outcome(model, offset, 1)
+
+    def _biases(
+        self,
+        released: ReleasedSums,
+        features: NDArray[np.float64],
+        **options: bool,
+    ) -> tuple[float, Rows]:
+        """Offset and biases from the noisy sums; see `fit_biases_to_sums`."""
         problem, randomizer = self.problem, self.randomizer
         sums, dtype = released
         middle = problem.domain.middle
@@ -282,9 +305,10 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
             problem.shape,
             problem.domain.scale,
             dtype,
-            problem.features.clear,
+            features,
+            **options,
         )
-        return Outcome(model, middle + offset, 1)
+        return middle + offset, model
 
     def warn(self, released: ReleasedSums) -> None:
         """Warn if the mean of all values is at an end of the range.
@@ -292,7 +316,7 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
         The mean follows from the sums of one mode's rows, or from the one sum.
         """
         sums, _ = released
-        n_rows = self.problem.shape[0] if self._by_row else 1
+        n_rows = self.problem.shape[self._modes[0]] if self._modes else 1
         n = self.problem.entries.n_entries
         variance = n_rows * self.randomizer.noise_variance
         mean, error = float(sums[:n_rows].sum()) / n, math.sqrt(variance) / n
@@ -303,12 +327,69 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
         return expectation.of_sums(self.noise_variance)
 
 
+class SharedSumsPerturbation(SumsPerturbation):
+    """Randomise the sums of items, and of further modes, for users with own answers.
+
+    All of the budget goes to what users share. The rows of users have no sums, since
+    they are computed from the users' own values: their biases, and their weights of all
+    features, including those of the public pattern. Without own values, a user is
+    answered as the average user.
+    """
+
+    _randomized = (
+        "The sums of all rows of every mode but the first were given discrete Laplace "
+        "noise"
+    )
+    _consequence = ""
+
+    @property
+    def _modes(self) -> tuple[int, ...]:
+        return super()._modes[1:]
+
+    @property
+    def uses_features(self) -> bool:
+        """Whether own rows have weights of features."""
+        return self.problem.features.all.shape[1] > 0
+
+    def complete(self, released: ReleasedSums, on_sweep: OnSweep) -> Outcome:
+        """Fit the biases of shared rows; the rows of users are those of the average."""
+        problem, features = self.problem, self.problem.features.all
+        scale = problem.domain.scale**2
+        offset, of_sums = self._biases(released, features, first_has_sums=False)
+        rows, n_modes = enumerate(of_sums.means), len(problem.shape)
+        biases = [
+            np.append(own[:, mode], of_sums.unknown[mode, mode]) for mode, own in rows
+        ]
+        weights = np.zeros((problem.shape[0], features.shape[1]))
+        model = point_model(
+            problem.shape,
+            of_sums.noise,
+            released[1],
+            biases=biases,
+            features=features,
+            weights=weights,
+        )
+        model.precision[0] = 1 / (OWN_WEIGHT_VARIANCE * scale)
+        # The components of a pattern have about unit length together, and declared
+        # features each. So the declared ones share the variance of one.
+        n_declared = problem.features.declared.shape[1]
+        model.precision[0, n_modes : n_modes + n_declared] *= n_declared
+        model.precision[:, :n_modes] = of_sums.precision
+        nobody = model.of_mode(0).taken(slice(0))
+        model = model.with_rows(0, nobody)
+        return Outcome(model, offset, 1, has_estimated_variance=False)
+
+    def expected_error(self, expectation: Expectation) -> float:
+        """Expected squared error, in half ranges squared; see `Expectation`."""
+        return expectation.of_shared_sums(self.noise_variance)
+
+
 class MeanPerturbation(SumsPerturbation):
     """Randomise the sum of all values: the first release of models without biases."""
 
-    _by_row = False
     _randomized = "The sum of all values was given discrete Laplace noise"
     _consequence = ""
+    _modes = ()
 
     def __post_init__(self) -> None:
         """Support every problem."""

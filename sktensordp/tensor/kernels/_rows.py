@@ -1,13 +1,50 @@
-"""Compiled loops of fits to three and more modes, and to large matrices.
+"""Compiled loops of fits to larger tensors and to large matrices.
 
-Importing this module imports numba.
+Importing this module imports numba. Every loop over columns begins at zero, since
+numba compiles only such loops to vector instructions.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import compiled
-from ._stacks import STACK, factorise, invert
+from ._stacks import STACK, factorise, invert, solve
+
+
+@compiled
+def moments(
+    means: NDArray[np.float64],
+    covariances: NDArray[np.floating],
+    one: NDArray[np.integer],
+    other: NDArray[np.integer],
+    both: NDArray[np.integer],
+    at: NDArray[np.integer],
+    kept: NDArray[np.integer],
+    table: NDArray[np.float64],
+) -> None:
+    """Second moments of pairs of columns of rows and, after them, means.
+
+    Parameters
+    ----------
+    means : ndarray of shape (n_rows, n_columns), float64
+    covariances : ndarray of shape (n_rows, P)
+    one, other : ndarray of shape (n_pairs,), int
+        The columns of every pair.
+    both, at : ndarray of shape (n_free_pairs,), int
+        The pairs that have a covariance, and where it is.
+    kept : ndarray of shape (n_kept,), int
+        The columns whose means follow.
+    table : ndarray of shape (n_rows, n_pairs + n_kept), float64
+        Written.
+    """
+    n_pairs = one.size
+    for r in range(len(means)):
+        for p in range(n_pairs):
+            table[r, p] = means[r, one[p]] * means[r, other[p]]
+        for p in range(both.size):
+            table[r, both[p]] += covariances[r, at[p]]
+        for p in range(kept.size):
+            table[r, n_pairs + p] = means[r, kept[p]]
 
 
 @compiled
@@ -39,70 +76,99 @@ def product_sums(
         Written.
     """
     n_columns, n_others = table.shape[1], others.shape[1]
-    product, total = np.empty(n_columns), np.empty(n_columns)
+    n_valued, last = n_columns - n_plain, others.shape[1] - 1
+    # Instead of the row of an entry that does not exist.
+    nothing = np.zeros(n_columns)
+    # The products over all other modes but the last.
+    products = np.empty((2, n_columns if n_others > 2 else 0))
+    of_last = table[first[last] :]
     for r in range(starts.size - 1):
+        total, end = sums[r], starts[r + 1]
+        rest = total[n_plain:]
         for p in range(n_columns):
             total[p] = 0.0
-        begin, end = starts[r], starts[r + 1]
-        # Entries of a matrix are added by fours, so that totals are read and written
-        # once for four entries.
-        while n_others == 1 and begin + 4 <= end:
-            a, b = table[others[begin, 0]], table[others[begin + 1, 0]]
-            c, d = table[others[begin + 2, 0]], table[others[begin + 3, 0]]
-            for p in range(n_plain):
-                total[p] += (a[p] + b[p]) + (c[p] + d[p])
-            w, x = np.float64(values[begin]), np.float64(values[begin + 1])
-            y, z = np.float64(values[begin + 2]), np.float64(values[begin + 3])
-            for p in range(n_plain, n_columns):
-                total[p] += (w * a[p] + x * b[p]) + (y * c[p] + z * d[p])
-            begin += 4
-        for e in range(begin, end):
-            row = table[first[0] + others[e, 0]]
-            for m in range(1, n_others - 1):
-                other = table[first[m] + others[e, m]]
-                for p in range(n_columns):
-                    product[p] = row[p] * other[p]
-                row = product
-            value = np.float64(values[e])
-            if n_others == 1:
+        # Several entries at a time, so that totals are read and written once for them.
+        if n_others == 1:
+            for e in range(starts[r], end, 4):
+                f, g, h = min(e + 1, end - 1), min(e + 2, end - 1), min(e + 3, end - 1)
+                a = table[others[e, 0]]
+                b = table[others[f, 0]] if f == e + 1 else nothing
+                c = table[others[g, 0]] if g == e + 2 else nothing
+                d = table[others[h, 0]] if h == e + 3 else nothing
                 for p in range(n_plain):
-                    total[p] += row[p]
-                for p in range(n_plain, n_columns):
-                    total[p] += value * row[p]
-            else:
-                last = table[first[n_others - 1] + others[e, n_others - 1]]
+                    total[p] += (a[p] + b[p]) + (c[p] + d[p])
+                a, b, c, d = a[n_plain:], b[n_plain:], c[n_plain:], d[n_plain:]
+                w, x = np.float64(values[e]), np.float64(values[f])
+                y, z = np.float64(values[g]), np.float64(values[h])
+                for p in range(n_valued):
+                    rest[p] += (w * a[p] + x * b[p]) + (y * c[p] + z * d[p])
+        else:
+            for e in range(starts[r], end, 2):
+                f = min(e + 1, end - 1)
+                a = table[others[e, 0]]
+                b = table[others[f, 0]] if f == e + 1 else nothing
+                for m in range(1, last):
+                    c = table[first[m] + others[e, m]]
+                    d = table[first[m] + others[f, m]]
+                    for p in range(n_columns):
+                        products[0, p] = a[p] * c[p]
+                        products[1, p] = b[p] * d[p]
+                    a, b = products[0], products[1]
+                c, d = of_last[others[e, last]], of_last[others[f, last]]
                 for p in range(n_plain):
-                    total[p] += row[p] * last[p]
-                for p in range(n_plain, n_columns):
-                    total[p] += value * row[p] * last[p]
-        for p in range(n_columns):
-            sums[r, p] = total[p]
+                    total[p] += a[p] * c[p] + b[p] * d[p]
+                a, b, c, d = a[n_plain:], b[n_plain:], c[n_plain:], d[n_plain:]
+                w, x = np.float64(values[e]), np.float64(values[f])
+                for p in range(n_valued):
+                    rest[p] += w * a[p] * c[p] + x * b[p] * d[p]
 
 
 @compiled
-def inverses(matrices: NDArray[np.float64], prior: NDArray[np.float64]) -> None:
-    """Replace positive definite matrices by the upper triangles of their inverses.
+def posteriors(
+    gram: NDArray[np.float64],
+    shifts: NDArray[np.float64],
+    noise: float,
+    prior: NDArray[np.float64],
+    means: NDArray[np.float64],
+    triangles: NDArray[np.float64],
+) -> None:
+    """Posterior means and covariances of rows from the sums over their entries.
 
     Parameters
     ----------
-    matrices : ndarray of shape (n, F, F), float64
-        Upper triangles are read. Written.
+    gram : ndarray of shape (n, n_needed, n_columns), float64
+        Upper triangles of the first F rows and columns, which are free, are read.
+    shifts : ndarray of shape (n, F), float64
+        The precision matrix times the mean.
+    noise : float
     prior : ndarray of shape (F,), float64
-        The diagonal that has been added to Gram matrices.
+        The diagonal that is added to `gram` over `noise`.
+    means : ndarray of shape (n, F), float64
+        Written.
+    triangles : ndarray of shape (n, F (F + 1) / 2), float64
+        Written: the covariances, row by row.
     """
-    n, size = len(matrices), len(prior)
-    stack = np.empty((size, size, STACK))
+    n, size = shifts.shape
+    stack, solutions = np.empty((size, size, STACK)), np.empty((size, STACK))
     for first in range(0, n, STACK):
-        for k in range(STACK):
-            # Copies of the last matrix fill up the stack.
-            own = matrices[min(first + k, n - 1)]
-            for a in range(size):
-                for b in range(a, size):
-                    stack[a, b, k] = own[a, b]
+        # The loops over rows are innermost, so that whole lines of caches are written.
+        for a in range(size):
+            for k in range(STACK):
+                # Copies of the last row fill up the stack.
+                solutions[a, k] = shifts[min(first + k, n - 1), a]
+            for b in range(a, size):
+                for k in range(STACK):
+                    stack[a, b, k] = gram[min(first + k, n - 1), a, b] / noise
+            for k in range(STACK):
+                stack[a, a, k] += prior[a]
         factorise(stack, prior)
+        solve(stack, solutions)
         invert(stack)
-        for k in range(min(STACK, n - first)):
-            own = matrices[first + k]
-            for a in range(size):
-                for b in range(a, size):
-                    own[a, b] = stack[a, b, k]
+        n_here, p = min(STACK, n - first), 0
+        for a in range(size):
+            for k in range(n_here):
+                means[first + k, a] = solutions[a, k]
+            for b in range(a, size):
+                for k in range(n_here):
+                    triangles[first + k, p] = stack[a, b, k]
+                p += 1
