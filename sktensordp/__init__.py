@@ -2,6 +2,6 @@
 
 from ._show_versions import show_versions
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = ["show_versions"]

@@ -24,9 +24,12 @@ def show_versions() -> None:
     Packages:
         sktensordp: ...
     """
+    from ._build import build
+
     print("System:")
     print(f"    python: {sys.version.split()[0]} ({platform.python_implementation()})")
     print(f"   machine: {platform.platform()}")
+    print(f"     build: {build()}")
     print("\nPackages:")
     needed = [r for r in requires("sktensordp") or () if "extra ==" not in r]
     names = sorted(re.split(r"[^\w.-]", requirement)[0] for requirement in needed)

@@ -17,14 +17,14 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar
 
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 
 from . import __version__
 from ._random import NoiseStreams, ReleaseCounter
-from ._sklearn_compat import CallbackSupportMixin, callbacks_of
+from ._sklearn_compat import CallbackSupportMixin, callbacks_of, is_cross_validated
 from ._validation import (
     callers_level,
     check_unmasked,
@@ -34,8 +34,13 @@ from ._waiting import ProgressReport
 from .privacy import PrivacyGuarantee, PrivacyTags
 from .privacy._guarantee import guarantee_line
 from .privacy._protocol import privacy_tags
-from .privacy.budgets._budget import check_seed, record
-from .privacy.budgets._open import Mark, Markable, Marks, marks_of_copy
+from .privacy.budgets._budget import IN_FOLDS, OF_FOLDS, check_seed, record
+from .privacy.budgets._open import (
+    Markable,
+    Marks,
+    marks_of_copy,
+    marks_of_pickle,
+)
 from .privacy.budgets._reserved import current_reservation
 
 __all__ = [
@@ -58,11 +63,12 @@ else:
 
 Copy = TypeVar("Copy", bound=Markable)
 Step = TypeVar("Step")
+_Begun = TypeVar("_Begun")
 
 # Facts about the input that survive when `_forget` discards a fit.
 _KEPT = {"n_features_in_", "feature_names_in_"}
 
-_OLDEST = 0, 1
+_OLDEST = 0, 2
 """Oldest minor version whose pickles this version loads.
 
 tests/test_stored.py loads one pickle of each minor version since then. If it fails,
@@ -268,14 +274,28 @@ def _check_version(version: str, name: str) -> None:
         )
 
 
-def _marks_of_0_1(state: dict[str, Any]) -> Marks:
-    """The marks in a pickle of version 0.1, which are removed from it."""
-    sent_by = state.pop("_sent_by", {})
-    return frozenset(
-        Mark(process, *file)
-        for process, files in sent_by.items()
-        for file in ([(None, "")] if files is None else files)
-    )
+class _StoredBy:
+    """The version that made a pickle, which is checked before all else in it is read.
+
+    What follows may need classes that another version does not have.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _loaded_version, (__version__, self._name)
+
+
+def _loaded_version(version: str, name: str) -> _StoredBy:
+    """Check the version of a pickle."""
+    _check_version(version, name)
+    return _StoredBy(name)
+
+
+def _begun(_: _StoredBy, kind: type[_Begun]) -> _Begun:
+    """An object whose state follows in the pickle."""
+    return kind.__new__(kind)
 
 
 class _ReleaseTally:
@@ -306,12 +326,16 @@ class StorableMixin(Markable, _Estimator):
     open where it was made, and to those of the original.
     """
 
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        begun = _begun, (_StoredBy(type(self).__name__), type(self))
+        return (*begun, self.__getstate__())
+
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = {**super().__getstate__()}
         state.pop("_budget_marks", None)
         if "_release_tally" in state:
             state["_release_tally"] = _ReleaseTally(self._release_counts)
-        marks = marks_of_copy(self._budget_marks)
+        marks = marks_of_pickle(marks_of_copy(self._budget_marks))
         return (
             state
             | {"_sktensordp_version": __version__}
@@ -321,8 +345,7 @@ class StorableMixin(Markable, _Estimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         _check_version(state.pop("_sktensordp_version", "0.0"), type(self).__name__)
-        marks = state.pop("_budget_marks", frozenset()) | _marks_of_0_1(state)
-        if marks := marks_of_copy(marks):
+        if marks := marks_of_copy(state.pop("_budget_marks", frozenset())):
             state["_budget_marks"] = marks
         above = super()
         if hasattr(above, "__setstate__"):
@@ -377,6 +400,11 @@ class PrivateEstimatorMixin(StorableMixin):
 
     random_state: int | None
     privacy_guarantee_: PrivacyGuarantee
+    release_ids_: tuple[str, ...] = ()
+    """Ids of the releases that a model holds, as in the log and in budgets.
+
+    None before a fit, nor for what releases in calls such as `transform`.
+    """
     _releases: ReleaseCounter
     _was_seeded = False
     """Whether an earlier fit took noise from an integer: its release still counts."""
@@ -400,27 +428,29 @@ class PrivateEstimatorMixin(StorableMixin):
         finally:
             streams.close()
 
-    def _record(self, guarantee: PrivacyGuarantee) -> None:
+    def _record(self, guarantee: PrivacyGuarantee) -> tuple[str, ...]:
         """Record a release in all open budgets; raise if one of them refuses it.
 
         If the release belongs to a reservation, the budgets have recorded that already.
+        Otherwise, return its id.
         """
         released_by = self.__privacy_tags__().released_by
         assert released_by is not None
-        name = f"{released_by} of {type(self).__name__}"
         reservation = current_reservation()
-        if reservation is None:
-            record(
-                guarantee,
-                name,
-                self.__privacy_unprotected__(),
-                self._marks(),
-                seeded=self.random_state is not None,
-            )
-            LOGGER.info("%s: %s %s", name, guarantee, guarantee.statement)
-            return
-        check_seed_of(self)
-        reservation.admit(guarantee, released_by)
+        if reservation is not None:
+            check_seed_of(self)
+            reservation.admit(guarantee, released_by)
+            return ()
+        name = f"{released_by} of {type(self).__name__}"
+        unprotected = [*self.__privacy_unprotected__()]
+        if is_cross_validated():
+            name, unprotected = f"{name}, {IN_FOLDS}", [*unprotected, OF_FOLDS]
+        seeded = self.random_state is not None
+        release = record(guarantee, name, unprotected, self._marks(), seeded=seeded)
+        LOGGER.info(
+            "%s: %s %s Release %s.", name, guarantee, guarantee.statement, release
+        )
+        return (release,)
 
     def _keep(
         self, guarantee: PrivacyGuarantee, instead_of: PrivacyGuarantee | None = None
@@ -529,8 +559,9 @@ def recorded_fit(
     The fit discards the results of an earlier one, so that an interrupted fit never
     leaves an earlier model under a later guarantee. It discards them after the budgets
     admit the release and before any noise is drawn; if this fit draws none, when the
-    block ends without an error. From then on, the estimator has the attribute
-    ``privacy_guarantee_``.
+    block ends without an error. From then on, the estimator has the attributes
+    ``privacy_guarantee_`` and ``release_ids_``, the ids of the releases that the model
+    holds.
 
     Parameters
     ----------
@@ -570,17 +601,21 @@ def recorded_fit(
     >>> print(PrivateRows(random_state=0).fit([[1]] * 100).privacy_guarantee_)
     (epsilon = 1, delta = 0)-differential privacy for one row of X (add-or-remove).
     """
+    release_ids: tuple[str, ...] = ()
     if noise in ("fit", "nobody"):
-        estimator._record(guarantee)
+        release_ids = estimator._record(guarantee)
+    elif noise == "earlier":
+        release_ids = estimator.release_ids_
     if noise != "earlier" or guarantee not in estimator._release_counts:
         estimator._keep(guarantee)
+    fitted = {"privacy_guarantee_": guarantee, "release_ids_": release_ids}
     if noise == "fit":
-        estimator._forget(privacy_guarantee_=guarantee)
+        estimator._forget(**fitted)
         with estimator._lend_streams() as streams:
             yield streams
     else:
         yield None
-        estimator._forget(privacy_guarantee_=guarantee)
+        estimator._forget(**fitted)
 
 
 @contextmanager
@@ -610,9 +645,10 @@ def recorded_update(
     streams : NoiseStreams or None
         Streams with a fresh key; None if there is no noise.
     """
-    estimator._record(guarantee)
+    release_ids = estimator._record(guarantee)
     estimator._keep(total, instead_of=estimator.privacy_guarantee_)
     estimator.privacy_guarantee_ = total
+    estimator.release_ids_ = (*estimator.release_ids_, *release_ids)
     with estimator._lend_streams() if draws else nullcontext() as streams:
         yield streams
 

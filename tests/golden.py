@@ -99,9 +99,10 @@ def event_of(guarantee):
 
 
 def public(estimator):
-    """The fitted attributes, without the guarantee."""
+    """The fitted attributes, without the guarantee and the ids, which are random."""
     names = {name for name in dir(estimator) if name.endswith("_") and name[0] != "_"}
     names -= {"privacy_guarantee_", "best_estimator_", "cv_results_", "refit_time_"}
+    names -= {"release_ids_"}
     # Some properties are there for some fits alone.
     found = {}
     for name in names - {"estimator_"}:

@@ -11,6 +11,7 @@ that survives is a gap.
 import ast
 import random
 import re
+from itertools import takewhile
 from pathlib import Path
 
 from tests.support.seams import NAMES
@@ -105,7 +106,10 @@ def mutants(package, n, seed, within=("",)):
     for path, (begin, end, new) in random.Random(seed).sample(places, n):
         text = texts[path].encode()
         mutated = (text[:begin] + new.encode() + text[end:]).decode()
-        line = text[:begin].count(b"\n") + 1
+        # An operator may begin the line after its left operand.
+        pairs = zip(text[begin:end], new.encode(), strict=False)
+        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        line = text[: begin + same].count(b"\n") + 1
         name = f"line {line}: {mutated.splitlines()[line - 1].strip()}"
         file = path.relative_to(package).as_posix()
         found.append((file, name, texts[path], mutated, line))

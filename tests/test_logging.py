@@ -49,15 +49,18 @@ def test_a_fit_says_what_it_will_do_and_how_far_it_is(log, kind, unit):
 
 @pytest.mark.parametrize("unit", ["entry", 0])
 def test_the_log_is_that_of_the_neighbour(log, unit):
-    """Another value, or one user less: not a character differs, but for the time."""
+    """Another value, or one user less: only the time and the random id differ."""
     said = []
     keep = X[:, 0] != 3 if unit == 0 else np.ones(len(X), bool)
     for where, values in ((X, VALUES), (X[keep], VALUES[::-1][keep])):
         log.clear()
         model = CPCompletion(1, unit=unit, max_iter=3, random_state=0, **SHAPE)
         model.fit(where, values)
-        said.append([LEFT.sub("", r.getMessage()) for r in log.records])
+        (release,) = model.release_ids_
+        lines = [LEFT.sub("", r.getMessage()) for r in log.records]
+        said.append([line.replace(release, "(id)") for line in lines])
     assert said[0] == said[1]
+    assert sum("Release (id)." in line for line in said[0]) == 1
 
 
 def test_choices_and_transforms(log):

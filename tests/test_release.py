@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+import sktensordp
 from tests import ROOT
 from tests.support.scripts import load_script
 
@@ -40,6 +41,24 @@ def change(folder, name, old, new):
     text = (folder / name).read_text()
     assert old in text
     (folder / name).write_text(text.replace(old, new, 1))
+
+
+def test_after_a_release_everything_goes_on():
+    """Step 8 of doc/releases.md: a released version never names later code."""
+    version = sktensordp.__version__
+    changelog = (ROOT / "doc" / "changelog.md").read_text(encoding="utf-8")
+    latest, *earlier = re.findall(r"^## (.*)$", changelog, flags=re.M)
+    numbers = [tuple(map(int, re.findall(r"\d+", one)[:3])) for one in earlier]
+    here = tuple(map(int, re.findall(r"\d+", version)[:3]))
+    assert here > max(numbers)
+    number = ".".join(map(str, here))
+    if version.endswith(".dev0"):
+        assert latest == f"Unreleased ({number})"
+    else:
+        assert version == number
+        assert re.fullmatch(rf"{re.escape(number)} \(\d{{4}}-\d\d-\d\d\)", latest)
+    minor = ".".join(number.split(".")[:2])
+    assert (ROOT / "tests" / "stored" / f"{minor}.pickle.xz").exists()
 
 
 def test_a_release_that_is_ready_has_no_problems(ready):

@@ -37,7 +37,7 @@ from ._client import CompletionClient
 from ._dense import DenseMixin
 from ._entries import check_values, digests_of
 from ._fitted import Fitted, FittedToUnits, fitted_to, keeping_names_if_refused
-from ._likely_mistakes import warn_before
+from ._likely_mistakes import warn_before, warn_if_empty
 from ._own_rows import UnitModel, with_own_answers
 from ._parties import PartyEntries, declared_shape_and_unit, terms_of, units_of
 from ._problem import (
@@ -640,6 +640,7 @@ or list of these and None, default=None
             fitted.check_own_rows()
             shape = fitted.shape if is_sparse(X) else fitted.extent
             entries = entries_at(self, X, y, shape, reset=False)
+            warn_if_empty(entries.coordinates)
             self._fitted = fitted.fold_in(entries)
             self._state_who_may_see()
         return self

@@ -35,7 +35,11 @@ from ..tensor import as_coordinates
 from ..tensor._choices import Choices
 from ..tensor._observations import places_of
 from ._entries import Entries, check_values, extent
-from ._likely_mistakes import check_extent, in_columns_with_missing
+from ._likely_mistakes import (
+    check_extent,
+    in_columns_with_missing,
+    warn_of_swapped_columns,
+)
 from ._sources import CompletionParameters
 
 if TYPE_CHECKING:
@@ -293,6 +297,8 @@ def check_entries(
             f"{type(estimator).__name__} requires y to be passed, got None."
         )
     check_aligned(X, y=y)
+    if reset and getattr(estimator, "unit", "entry") == 0:
+        warn_of_swapped_columns(names_of(X))
     y = check_numeric(y, "y")
     if shape is not None and is_empty_list(X):
         X = np.zeros((0, len(shape)))
@@ -499,6 +505,8 @@ def check_choices(
         _learn_no_names(estimator, 2 if reset else None)
         return np.empty(0, dtype=np.int64)
     _check_width(getattr(X, "shape", ()), shape)
+    if reset:
+        warn_of_swapped_columns(names_of(X))
     given = check_input(estimator, X, reset=reset)
     _check_width(given.shape, shape)
     pairs = check_coordinates(given, shape=shape, name=name)

@@ -368,6 +368,11 @@ class Fitted:
         """
         return self._with_own(self._own(entries.coordinates, entries.values))
 
+    def forget(self, units: np.ndarray) -> Self:
+        """Drop the own rows of users or other units, and all caches."""
+        local = self.local.without(units, self.unit or 0)
+        return replace(self, local=local, lookups=Lookups())
+
     def _own(self, where: np.ndarray, raw: np.ndarray) -> Evidence:
         """Raw values as evidence about the rows of their users."""
         noise = self.residual_variance

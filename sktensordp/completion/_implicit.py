@@ -24,7 +24,7 @@ from ..privacy._conditions import OWN_ANSWERS
 from ..tensor._choices import Choices
 from ._checks import check_choices, check_request, choices_of_batches
 from ._fitted import keeping_names_if_refused
-from ._likely_mistakes import NO_USERS
+from ._likely_mistakes import NO_USERS, warn_if_empty
 from ._local import Local
 from ._ranking import RankingEstimator, Wanted
 from ._synthetic import Request, UserSampler, sample_choices
@@ -294,6 +294,7 @@ class ImplicitCompletion(RankingEstimator):
         with self._count_releases().lock:
             fitted = self._fitted
             keys = check_choices(self, X, fitted.shape, reset=False)
+            warn_if_empty(keys)
             new = Choices.from_keys(keys, fitted.shape[1])
             local = _LocalChoices(fitted.local.choices_of(fitted.shape).replaced(new))
             self._fitted = replace(fitted, local=local)
@@ -508,6 +509,12 @@ class _Fitted:
                 "pickled or deep-copied, so all users are treated as unknown. To "
                 "restore them, call fold_in(X) with all of their choices."
             )
+
+    def forget(self, users: NDArray[np.integer]) -> _Fitted:
+        """Drop the choices of some users."""
+        every = self.local.choices_of(self.shape)
+        kept = every.of_users(every.users[~np.isin(every.users, users)])
+        return replace(self, local=_LocalChoices(kept))
 
     def _choices_of(self, users: NDArray[np.integer]) -> Choices:
         """The stored choices of some users; an unknown user has none."""

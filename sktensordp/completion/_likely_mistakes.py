@@ -228,6 +228,15 @@ def warn_of_swapped_columns(
         )
 
 
+def warn_if_empty(X: ArrayLike) -> None:
+    """Warn of a table without rows: whoever passed it knows that."""
+    if not len(X):  # type: ignore[arg-type]
+        warn(
+            "X has no rows, so fold_in learned nobody and changed nothing. Pass all "
+            "rows of the users."
+        )
+
+
 def _are_like_items(first: NDArray[np.int64], second: NDArray[np.int64]) -> bool:
     """Whether the columns look swapped, judging by their numbers of entries.
 

@@ -155,6 +155,25 @@ class LocalRows(Local):
         order = np.argsort(units)
         return LocalRows(units[order], rows[order], where, elsewhere=self.elsewhere)
 
+    def without(self, units: NDArray[np.integer], unit: int) -> "LocalRows":
+        """Drop the rows of units, and the coordinates of their entries.
+
+        Raises
+        ------
+        ValueError
+            If entries of units are on workers, which answer for these units.
+        """
+        if self.elsewhere is not None:
+            raise ValueError(
+                "After a fit to Dask collections, the workers answer for the units of "
+                "the fit. Drop their entries there, and load the model from a pickle."
+            )
+        if self.rows is None:
+            return self
+        keep = ~np.isin(self.units, units)
+        stays = ~np.isin(self.where[:, unit], units)
+        return LocalRows(self.units[keep], self.rows[keep], self.where[stays])
+
 
 class LocalValues(Local):
     """Values, less the offset, that a model was fitted to; see `NoisyValues`.
@@ -216,6 +235,11 @@ class LocalUsers(Local):
                     taken.add(row)
             waiting = still_waiting
         return LocalUsers(rows)
+
+    def without(self, ids: NDArray[Any]) -> "LocalUsers":
+        """Drop users; who is unknown stays so."""
+        gone = set(ids.tolist())
+        return LocalUsers({id_: n for id_, n in self._rows.items() if id_ not in gone})
 
 
 def looked_up(table: Mapping[Any, int], ids: NDArray[Any]) -> NDArray[np.int64]:

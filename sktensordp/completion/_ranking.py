@@ -69,6 +69,9 @@ class RanksItems(Protocol):
     def predict(self, coordinates: NDArray[np.integer]) -> NDArray[np.floating]:
         """Predict values at coordinates."""
 
+    def forget(self, units: NDArray[np.integer]) -> Self:
+        """Drop what is held of some units alone."""
+
     def recommend(
         self, coordinates: NDArray[np.integer], wanted: Wanted
     ) -> NDArray[np.int64]:
@@ -125,6 +128,33 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     def shape_(self) -> tuple[int, ...]:
         """Sizes of the modes."""
         return self._fitted.shape
+
+    def forget(self, units: ArrayLike) -> Self:
+        """Drop what this object holds of some users alone, such as at their request.
+
+        These are their own rows, or choices, from the fit or from `fold_in`; they are
+        then treated as unknown, or answered from what was released. Nothing that was
+        released changes. Copies of this object have theirs; pickles have none.
+
+        Parameters
+        ----------
+        units : int or array-like of int
+            Indices of users or, if `unit` is another mode, of that mode. Those of whom
+            nothing is known change nothing.
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ValueError
+            If the fit was to Dask collections, whose workers answer for users.
+        """
+        check_is_fitted(self)
+        with self._count_releases().lock:
+            self._fitted = self._fitted.forget(np.ravel(np.asarray(units, np.int64)))
+        return self
 
     @overload
     def recommend(

@@ -56,7 +56,7 @@ from ..privacy.accounting._repetitions import (
     negative_binomial,
     poisson,
 )
-from ..privacy.budgets._open import Marks
+from ..privacy.budgets._open import Marks, marked
 from ..privacy.budgets._reserved import run_reserved
 from ..recommend import Recommender
 from ..recommend._recommender import rows_of_search
@@ -380,6 +380,12 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                 self.best_estimator_ = run_reserved(
                     fit, partial(candidate.fit, **metadata), X, y
                 )
+            for step in marked(getattr(self, "best_estimator_", None)):
+                # The search released what it holds.
+                if isinstance(step, PrivateEstimatorMixin) and "release_ids_" in vars(
+                    step
+                ):
+                    step.release_ids_ = self.release_ids_
             self._publish(best_score, len(splits))
         return self
 

@@ -463,6 +463,38 @@ class PrivacyGuarantee:
         """
         return for_group(self, size, local=local, delta=delta)
 
+    def describe(self) -> str:
+        """Describe the guarantee for a filing, in the words of NIST SP 800-226.
+
+        Returns
+        -------
+        text : str
+            Mechanism, unit of privacy, neighbouring data sets, privacy parameters,
+            trust model, conditions, theorem, and the build of the package that runs
+            now. It holds no data. For a release of another build, state that of its row
+            in the history of a budget.
+
+        Examples
+        --------
+        >>> from sktensordp.mechanisms import LaplaceMechanism
+        >>> noise = LaplaceMechanism(1.0, bounds=(0, 1)).fit([[0.0, 0.5]])
+        >>> print(noise.privacy_guarantee_.describe())
+        Mechanism: ...
+        Unit of privacy: one row of X. It stands for a person (user level) only if each
+        person has a single row.
+        Neighbouring data sets: one unit has other data, and the number of units is
+        public (bounded differential privacy).
+        Privacy parameters: epsilon = 1, delta = 0. Whoever holds two guesses about a
+        unit to be equally likely, and knows all else, learns the right one with
+        probability at most 0.7311.
+        Trust model: ...
+        Proof: ...
+        Implementation: sktensordp ..., dp-accounting ..., build ...
+        """
+        from ._filing import filing
+
+        return filing(self)
+
     def advantage(self) -> float:
         """Largest difference between an attacker's true and false positive rates.
 

@@ -50,6 +50,7 @@ from ..completion._fitted import keeping_names_if_refused
 from ..completion._implicit import ImplicitCompletion
 from ..completion._likely_mistakes import (
     column_name,
+    warn_if_empty,
     warn_of_items,
     warn_of_levels,
     warn_of_many_modes,
@@ -144,6 +145,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         The fitted clone. With ``unit=0``, it encodes all columns but the users'.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that the fit releases.
+    release_ids_ : tuple of str
+        Ids of the releases that the model holds, as in the log and in budgets.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : ndarray of str
@@ -585,6 +588,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             fitted = self._fitted
             self._check_unknown(fitted.completion)
             table, y = self._table_and_values(X, y, fitted.completion)
+            warn_if_empty(table)
             users, where = fitted.encoded(table)
             # Unknown users are new users.
             must_be_known = where[:, int(fitted.users_may_join) :]
@@ -598,6 +602,55 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             completion = copy.copy(fitted.completion)
             completion.fold_in(where, *([] if y is None else [y]))
             self._fitted = replace(fitted, completion=completion)
+        return self
+
+    def forget(self, users: object) -> Self:
+        """Drop what this object holds of some users alone, such as at their request.
+
+        These are their own rows from the fit or from `fold_in` and, unless the encoder
+        declares or has learned them, their ids. They are then unknown or, if entries
+        are protected, answered from what was released. Nothing that was released
+        changes: the guarantee bounds what that says of a user, and counts on. Copies of
+        this object have their own rows; pickles have none.
+
+        Parameters
+        ----------
+        users : id or array-like of shape (n_users,)
+            As in `recommend`. Unknown ids change nothing.
+
+        Returns
+        -------
+        self : Recommender
+
+        Raises
+        ------
+        ValueError
+            If an id is missing or of another type than those of its column.
+
+        Examples
+        --------
+        >>> from sktensordp.completion import (
+        ...     CoordinateEncoder, ImplicitCompletion, Recommender)
+        >>> films = ["Brazil", "Heat", "Up"]
+        >>> model = Recommender(
+        ...     ImplicitCompletion(epsilon=float("inf")),
+        ...     CoordinateEncoder(categories=[None, films]))
+        >>> model = model.fit([["ann", "Heat"], ["bob", "Heat"], ["bob", "Up"]])
+        >>> model.recommend("ann").tolist()  # not the film that she knows
+        ['Up', 'Brazil', None]
+        >>> model.forget("ann").recommend("ann").tolist()  # as to somebody unknown
+        ['Heat', 'Up', 'Brazil']
+        """
+        check_is_fitted(self)
+        with self._count_releases().lock:
+            fitted = self._fitted
+            _, asked = one_or_each(users, "users")
+            asked = _without_missing(asked, "users", "user")
+            rows = fitted.rows_of(asked)
+            # A shallow copy, so that the other one keeps its users.
+            completion = copy.copy(fitted.completion).forget(rows[rows >= 0])
+            local = fitted.local.without(asked)
+            self._fitted = replace(fitted, completion=completion, local=local)
         return self
 
     @available_if(_has("sample_users"))
@@ -706,6 +759,12 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
     def privacy_guarantee_(self) -> PrivacyGuarantee:
         """Guarantee of everything that the fit releases."""
         return self._fitted.completion.privacy_guarantee_
+
+    @property
+    def release_ids_(self) -> tuple[str, ...]:
+        """Ids of the releases that the model holds; none before a fit."""
+        is_fitted = self.__sklearn_is_fitted__()
+        return self._fitted.completion.release_ids_ if is_fitted else ()
 
     def _validate_params(self) -> None:
         super()._validate_params()

@@ -140,7 +140,8 @@ def calls(model, fitted):
 
 # They read no entries, or those of the user who asks.
 OTHERS = {
-    "predict", "recommend", "sample_users", "score", "similar_items", "transform",
+    "forget", "predict", "recommend", "sample_users", "score", "similar_items",
+    "transform",
     "get_params", "set_params",
     "set_callbacks", "set_output", "get_metadata_routing", "client",
     "fit_randomized", "partial_fit", "fit_transform",

@@ -164,19 +164,6 @@ def test_what_is_sent_refuses_there():
     assert all("was sent by a process with an open" in one for one in said)
 
 
-@pytest.mark.parametrize(
-    ("files", "refused"),
-    [(None, RuntimeError), ((("there", "is none"),), FileNotFoundError)],
-)
-def test_a_pickle_of_version_0_1_that_was_sent(files, refused):
-    """It says otherwise in which budgets it was made."""
-    one = LaplaceMechanism.__new__(LaplaceMechanism)
-    one.__setstate__({**LAPLACE.__getstate__(), "_sent_by": {"another": files}})
-    for copied in one, clone(one).fit(ROWS), copy.deepcopy(one):
-        with pytest.raises(refused):
-            copied.transform(ROWS)
-
-
 # Interruptions.
 
 

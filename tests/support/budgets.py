@@ -55,9 +55,10 @@ def recording(after=lambda name: None):
     recorded, record = [], original("recording")
 
     def recorder(guarantee, name, *args, **options):
-        record(guarantee, name, *args, **options)
+        release = record(guarantee, name, *args, **options)
         recorded.append(name)
         after(name)
+        return release
 
     with mock.patch.object(*POINTS["recording"], recorder):
         yield recorded

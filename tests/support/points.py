@@ -16,6 +16,7 @@ PLACES = {
     "record of a release": "base.PrivateEstimatorMixin._record",
     "end of an earlier fit": "base.PrivateEstimatorMixin._forget",
     "recording": "base.record",
+    "id of a release": "budgets_budget._new_id",
     "recording in a budget": "Ledger.commit",
     "longest wait for a file": "budgets_open.LONGEST_WAIT",
     "pause before another try": "budgets_open.sleep",

@@ -17,6 +17,7 @@ from importlib import import_module
 # Modules below the package, with what tests use of each.
 PLACES = {
     # The package itself
+    "_build as sktensordp_build": "build",
     "_client": "make_client",
     "_extras": "imported",
     "_noise_only": (
@@ -24,7 +25,7 @@ PLACES = {
         "totals_are_noise"
     ),
     "_random as sktensordp_random": "NoiseStreams ReleaseCounter SentStreams",
-    "_sklearn_compat": "effective_n_threads",
+    "_sklearn_compat": "effective_n_threads is_cross_validated",
     "_validation": "callers_level check_coordinates check_shape MALFORMED malformed",
     "_waiting as sktensordp_waiting": "",
     # audit

@@ -4,6 +4,7 @@ import html
 import math
 import os
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from fractions import Fraction
@@ -12,6 +13,7 @@ from weakref import WeakSet
 
 from sklearn.base import BaseEstimator
 
+from ..._validation import warn
 from ...exceptions import BudgetExceededError
 from .._conditions import clauses
 from .._guarantee import (
@@ -40,12 +42,16 @@ from ._open import (
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
+    from ._file import FileLedger
     from ._filter import Account, Limits, Totals
     from ._ledger import Ledger
 
 # How far below the truth the printed remainder may be, as shares of epsilon: with sums,
 # and where every comparison composes all releases.
 _PRECISION, _ROUGH_PRECISION = 2.0**-20, 2.0**-10
+# Share of the budget below which a release should not use up all of it unnoticed.
+# Larger budgets protect nobody, and are for tests.
+_MUCH, _LARGEST_WARNED = 0.75, 100.0
 _PUBLISHES_IDS = (
     "{} publishes the ids that occur in the data, which a budget for all data of a "
     "user, or for counted rows, does not cover. Declare all ids in `categories`."
@@ -54,6 +60,27 @@ _SENT = (
     "This estimator was sent by a process with an open privacy budget, which cannot "
     "record a release made here. Release in that process, or in its threads; send the "
     "estimator while no budget is open; or give the budget a path."
+)
+_NO_FILE = (
+    "This estimator belongs to the budget with the id {}, whose file is not known in "
+    "this process; nothing was drawn. Open that budget first, with "
+    "`PrivacyBudget(..., path=...)`. If it need not count this release, use "
+    "`detach_from_budgets(estimator)`."
+)
+REQUIRED = "SKTENSORDP_REQUIRE_BUDGET"
+"""The environment variable that refuses releases outside of a budget."""
+_OUTSIDE = (
+    "{} would be outside of any privacy budget, and the environment variable "
+    f"{REQUIRED} is set; nothing was drawn. Open the budget that counts it, `with "
+    "PrivacyBudget(..., path=...):`."
+)
+IN_FOLDS = "in a cross-validation"
+"""Marks the names of releases of fits to folds, and of transforms that score them."""
+OF_FOLDS = (
+    f"Scores of a search or cross-validation on the raw values held out, and the "
+    f"choice by them. If a record decided which others a fold gets, as with KFold "
+    f"where users are protected, no finite epsilon holds for the releases "
+    f"{IN_FOLDS!r} together: ask privacy_of(search)."
 )
 _CLOSED = (
     "A privacy budget covers this estimator, or was open where this copy of it was "
@@ -72,8 +99,10 @@ def record(
     marks: Marks,
     *,
     seeded: bool,
-) -> None:
-    """Record a release in all open budgets, or refuse it.
+) -> str:
+    """Record a release in all open budgets, or refuse it; return its new id.
+
+    The id is random, whatever the seed, and follows from no data.
 
     Budgets that cover certain objects record only the releases of those. Budgets with a
     path also record releases by copies that were made while the budget was open,
@@ -90,14 +119,15 @@ def record(
     RuntimeError
         If a budget belongs to another process, which would not learn of the release;
         or if a budget without a path is closed now, but covers the estimator, was open
-        where the estimator was copied, or was open where the thread was started.
+        where the estimator was copied, or was open where the thread was started; or if
+        no budget counts the release although the environment requires one.
     OSError
         If a budget has a path, and its file cannot record the release.
     """
     with OPEN.lock:
-        marks |= OPEN.marks_of_thread()
+        marks = OPEN.located(marks | OPEN.marks_of_thread())
         check_seed(name, marks, seeded=seeded)
-        _record(_concerned(marks), guarantee, name, unprotected)
+        return _record(_concerned(marks, name), guarantee, name, unprotected)
 
 
 def check_seed(name: str, marks: Marks, *, seeded: bool) -> None:
@@ -109,8 +139,8 @@ def check_seed(name: str, marks: Marks, *, seeded: bool) -> None:
         Every process counts the releases of a seed from 0, so that two would share
         their noise.
     """
-    marks |= {budget._ledger.mark for budget in _counting(marks)}
-    if seeded and any(mark.path for mark in marks):
+    marks |= {budget._ledger.mark for budget in _counting(OPEN.located(marks))}
+    if seeded and any(mark.path is not None for mark in marks):
         raise ValueError(
             f"{name} has an integer random_state, and a budget with a path is open. "
             f"Another process with this integer would draw the same noise. Pass "
@@ -132,7 +162,8 @@ def record_ids(name: str, unprotected: Iterable[str], marks: Marks) -> None:
         As in `record`.
     """
     with OPEN.lock:
-        _record(_concerned(marks | OPEN.marks_of_thread()), None, name, unprotected)
+        marks = OPEN.located(marks | OPEN.marks_of_thread())
+        _record(_concerned(marks, name), None, name, unprotected)
 
 
 def _counting(marks: Marks) -> "list[PrivacyBudget]":
@@ -145,20 +176,25 @@ def _counting(marks: Marks) -> "list[PrivacyBudget]":
     ]
 
 
-def _concerned(marks: Marks) -> "list[PrivacyBudget]":
+def _concerned(marks: Marks, name: str) -> "list[PrivacyBudget]":
     """The budgets that must record a release, in the order in which they are locked.
 
-    Two objects for the same file are one budget.
+    Two objects for the same file are one budget. If the environment requires a budget,
+    there is at least one.
     """
     is_open = {budget._ledger.mark[1:] for budget in OPEN.stack}
     closed = {mark for mark in marks if mark[1:] not in is_open}
     if lost := {mark.process for mark in closed if mark.path is None}:
         raise RuntimeError(_CLOSED if lost == {OPEN.process_name()} else _SENT)
+    if nowhere := [mark.id for mark in closed if mark.path == ""]:
+        raise RuntimeError(_NO_FILE.format(nowhere[0]))
     found = _counting(marks)
     found += [_stored(mark.path, mark.id) for mark in closed if mark.path is not None]
     distinct = {budget._ledger.mark[1:]: budget for budget in found}
     for budget in distinct.values():
         budget._ledger.check_process()
+    if not distinct and os.environ.get(REQUIRED, "") not in ("", "0"):
+        raise RuntimeError(_OUTSIDE.format(name))
     return sorted(distinct.values(), key=lambda b: (b.path is None, b.path or ""))
 
 
@@ -191,19 +227,24 @@ def budget_of_file(path: str) -> "PrivacyBudget":
     return budget
 
 
+def _new_id() -> str:
+    """The id of a release, random whatever the seed and the data."""
+    return uuid.uuid4().hex
+
+
 def _record(
     budgets: "list[PrivacyBudget]",
     guarantee: PrivacyGuarantee | None,
     name: str,
     unprotected: Iterable[str],
-) -> None:
+) -> str:
     """Record a release in these budgets, or in none; None stands for published ids.
 
-    If this stops half-way, some budgets count too much.
+    If this stops half-way, some budgets count too much. Return the id of the release.
     """
     from ._ledger import Record
 
-    unprotected = tuple(unprotected)
+    unprotected, release = tuple(unprotected), _new_id()
 
     def admit() -> "list[tuple[PrivacyBudget, Limits | None]]":
         return [(budget, budget._admit(guarantee, name)) for budget in budgets]
@@ -212,6 +253,8 @@ def _record(
         budget._read()
     # Before a file is locked, since this may take longer than writing.
     admitted = admit()
+    for budget in budgets:
+        budget._warn_of_last_release(guarantee, name)
     with ExitStack() as stack:
         for budget in budgets:
             stack.enter_context(budget._ledger.locked())
@@ -220,11 +263,12 @@ def _record(
             admitted = admit()
         for budget, limits in admitted:
             new = tuple(each for each in unprotected if each not in budget._sentences)
-            budget._ledger.add(Record(name, guarantee, new, limits))
+            budget._ledger.add(Record(name, guarantee, new, limits, release))
         for budget in budgets:
             budget._ledger.commit()
         for budget in budgets:
             budget._read()
+    return release
 
 
 class PrivacyBudget:
@@ -251,9 +295,18 @@ class PrivacyBudget:
         Whether to make a new file. If False, the file must exist, so that a mistyped
         path does not start a fresh budget, and the other parameters must be those with
         which it was created.
+    note : str, default=""
+        What the file stores with every release that is recorded by this object, such as
+        the team and the purpose. It must hold no data.
+    head : str, default=None
+        What `head` was when somebody looked last, at most. A file that lacks this
+        release is refused: somebody restored an older copy of it.
 
     Attributes
     ----------
+    head : str
+        Number and hash of the last release, which the file of the budget holds. Keep it
+        elsewhere to notice a restored backup.
     spent : PrivacyGuarantee or None
         Composition of all recorded releases, as if they had been fixed beforehand.
         None if there is none.
@@ -360,6 +413,8 @@ class PrivacyBudget:
         adaptive: bool = True,
         path: "str | os.PathLike[str] | None" = None,
         create: bool = False,
+        note: str = "",
+        head: str | None = None,
     ) -> None:
         check_number(epsilon, "epsilon")
         check_number(delta, "delta")
@@ -369,6 +424,12 @@ class PrivacyBudget:
             raise ValueError(f"delta must be in [0, 1), got {delta}.")
         if create and path is None:
             raise ValueError("create=True makes a file: pass its path.")
+        if head is not None and (path is None or create):
+            raise ValueError("head is that of an existing file: pass its path.")
+        if not isinstance(note, str):
+            raise TypeError(f"note must be a str, got {type(note).__name__}.")
+        if note and path is None:
+            raise ValueError("A note is stored in a file: pass a path.")
         # These import dp-accounting, which importing the package does not.
         from ._filter import Account, AdaptiveFilter, CurveLimit
         from ._ledger import Ledger
@@ -389,6 +450,9 @@ class PrivacyBudget:
         elif adaptive:
             self._limit = AdaptiveFilter(self._epsilon, self._delta)
         self._ledger = Ledger() if path is None else self._open(path, create)
+        self._ledger.note = note
+        if head is not None:
+            patient(self._file().check_head)(head)
 
     def _open(self, path: "str | os.PathLike[str]", create: bool) -> "Ledger":
         from ._file import FileLedger
@@ -417,6 +481,31 @@ class PrivacyBudget:
     def path(self) -> str | None:
         """Absolute path of the file of the budget; None if it has none."""
         return self._ledger.path
+
+    @property
+    @patient
+    def head(self) -> str:
+        """Number and hash of the last release in the file of the budget.
+
+        Raises
+        ------
+        ValueError
+            If the budget has no path.
+        OSError
+            If its file cannot be read.
+        """
+        ledger = self._file()
+        with OPEN.lock:
+            self._read()
+            return ledger.head
+
+    def _file(self) -> "FileLedger":
+        """The file of the budget; an error if it has none."""
+        from ._file import FileLedger
+
+        if not isinstance(self._ledger, FileLedger):
+            raise ValueError("Only a budget with a path keeps a history: pass a path.")
+        return self._ledger
 
     @property
     def epsilon(self) -> float:
@@ -564,16 +653,26 @@ class PrivacyBudget:
             return self._admission(guarantee) is not None
 
     @patient
-    def history(self) -> Any:
+    def history(self, *, as_frame: bool = True) -> Any:
         """Every release in the file of the budget, in the order of recording.
+
+        Parameters
+        ----------
+        as_frame : bool, default=True
+            Whether to return a data frame, if pandas is installed. Otherwise, a list of
+            records that ``json.dumps`` takes.
 
         Returns
         -------
         releases : pandas.DataFrame or list of dict
-            A data frame if pandas is installed. `time` in UTC; `label`, the name of
-            the release; `unit`, `epsilon` and `delta` of its guarantee; `event`, what
-            was done; `versions` of the packages that recorded it. Published ids have a
-            label and no guarantee.
+            `number`, from 1; `time` in UTC; `release`, the id that the model has in
+            `release_ids_`; `label`, the name of the release; `unit`, `relation`,
+            `epsilon` and `delta` of its guarantee; `event`, what was done; `note`,
+            `user`, `host` and `process`, who recorded it; `versions` of the packages,
+            and `build`, the hash of this one; and `hash`, of this release and all
+            before it. Published ids have a label and no guarantee. What is not known is
+            None. In records, an epsilon is None if no finite one holds, and an event is
+            a dict.
 
         Raises
         ------
@@ -581,27 +680,35 @@ class PrivacyBudget:
             If the budget has no path.
         OSError
             If its file cannot be read.
-        """
-        if self.path is None:
-            raise ValueError("Only a budget with a path keeps a history: pass a path.")
-        from ._file import FileLedger
 
-        assert isinstance(self._ledger, FileLedger)
-        names = ("unit", "epsilon", "delta", "event")
+        Examples
+        --------
+        >>> import json, tempfile
+        >>> from sktensordp.mechanisms import LaplaceMechanism
+        >>> from sktensordp.privacy import PrivacyBudget
+        >>> noise = LaplaceMechanism(0.5, bounds=(0, 1)).fit([[0.0, 0.5]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = f"{folder}/films.db"
+        ...     budget = PrivacyBudget(1.0, path=path, create=True, note="survey, ada")
+        ...     with budget:
+        ...         answers = noise.transform([[0.0, 0.5]])
+        ...     (row,) = json.loads(json.dumps(budget.history(as_frame=False)))
+        >>> row["number"], row["label"], row["epsilon"], row["note"]
+        (1, 'transform of LaplaceMechanism', 0.5, 'survey, ada')
+        """
+        from ._file import SHOWN
+
+        frame: Any = None
+        if as_frame:
+            with suppress(ImportError):
+                import pandas as pd
+
+                frame = pd.DataFrame
+        ledger, as_json = self._file(), frame is None
         with OPEN.lock:
             self._read()
-            found = [
-                {"time": row.time, "label": row.label}
-                | {name: getattr(record.guarantee, name, None) for name in names}
-                | {"versions": row.versions}
-                for row, record in self._ledger.history()
-            ]
-        with suppress(ImportError):
-            import pandas as pd
-
-            columns = ["time", "label", *names, "versions"]
-            return pd.DataFrame(found, columns=columns)
-        return found
+            found = [row.shown(as_json=as_json) for row in ledger.history()]
+        return found if as_json else frame(found, columns=SHOWN)
 
     def _read(self) -> bool:
         """Count records since the last call; return whether there were any.
@@ -609,7 +716,7 @@ class PrivacyBudget:
         They may have been made here or in other processes.
         """
         is_news = False
-        for label, guarantee, sentences, limits in self._ledger.news():
+        for label, guarantee, sentences, limits, _ in self._ledger.news():
             self._limit.settle(limits)
             if guarantee is None:
                 self._publishers.append(label)
@@ -823,6 +930,13 @@ class PrivacyBudget:
         if admission is None:
             lacks_delta = guarantee.delta > 0 and self._delta == 0
             advice = " This budget admits no delta." if lacks_delta else ""
+            if self._limit.counts_none_of(guarantee.event):
+                advice = (
+                    " The first release decided how this budget adds up releases, and "
+                    "this one has no such sum. Give it a budget of its own; begin a "
+                    "budget with it; or, if all releases are fixed beforehand, pass "
+                    "adaptive=False."
+                )
             raise BudgetExceededError(
                 f"{name} would exceed the budget of epsilon = {exact(self._epsilon)} "
                 f"and delta = {exact(self._delta)}; nothing was drawn. It asks for "
@@ -830,6 +944,27 @@ class PrivacyBudget:
                 f"{shown(guarantee.delta)}. {self._left_line()}.{advice}"
             )
         return None if recorded else admission[1]
+
+    def _warn_of_last_release(
+        self, guarantee: PrivacyGuarantee | None, name: str
+    ) -> None:
+        """Warn if the first release of a budget would use up far more than it needs."""
+        from ._filter import AdaptiveFilter
+
+        if guarantee is None or not isinstance(self._limit, AdaptiveFilter):
+            return
+        if any(True for _ in self._account.guarantees()):
+            return
+        epsilon = guarantee.epsilon_at(self._delta)
+        small = epsilon < _MUCH * self._epsilon <= _MUCH * _LARGEST_WARNED
+        if small and self._limit.is_used_up_by(guarantee.event):
+            warn(
+                f"{name} has epsilon = {shown(epsilon)}, but nothing else will be "
+                f"admitted to this budget of {exact(self._epsilon)} after it: while "
+                f"results may decide what comes next, such a release does not add up "
+                f"with others. Give it a budget of its own or, if all releases are "
+                f"fixed beforehand, pass adaptive=False."
+            )
 
     def _admission(
         self, guarantee: PrivacyGuarantee
@@ -879,15 +1014,24 @@ class PrivacyBudget:
             return "Spent: no finite epsilon holds"
         at_delta = f"at delta = {shown(spent.delta)}"
         fixed = shown(spent.epsilon)
+        in_folds = any(
+            name.endswith(IN_FOLDS) for _, _, _, name in self._account.lines()
+        )
+        folds = ", if no record decides the folds" if in_folds else ""
         if not self._adaptive or spent.delta == 0:
-            return f"Spent: epsilon = {fixed} {at_delta}"
+            return f"Spent: epsilon = {fixed} {at_delta}{folds}"
         from ._filter import AdaptiveFilter
 
-        adaptive = fixed
-        if isinstance(self._limit, AdaptiveFilter):
-            event = self._account.event()
-            adaptive = shown(self._limit.spent_epsilon(self._account.total(), event))
-        return f"Spent: epsilon = {adaptive} {at_delta} ({fixed} if planned in advance)"
+        if not isinstance(self._limit, AdaptiveFilter):
+            return f"Spent: epsilon = {fixed} {at_delta} if planned in advance{folds}"
+        event, total = self._account.event(), self._account.total()
+        return (
+            f"Spent: epsilon = {shown(self._limit.spent_epsilon(total, event))} "
+            f"{at_delta} ({fixed} if planned in advance){folds}\n"
+            f"To quote: epsilon = {shown(self._epsilon)}, the limit, which holds "
+            f"whatever you decide on the way; {fixed} only if all releases were fixed "
+            f"beforehand{folds}"
+        )
 
     def _left_line(self) -> str:
         left = self._remaining_epsilon()
@@ -934,7 +1078,8 @@ class PrivacyBudget:
             return self._html()
 
     def _html(self) -> str:
-        said = "<br>".join(map(html.escape, (self._spent_line(), self._left_line())))
+        lines = [*self._spent_line().split("\n"), self._left_line()]
+        said = "<br>".join(map(html.escape, lines))
         line = coloured(self._headline(), holds=math.isfinite(self._epsilon))
         caption = f"<caption>{said}</caption>"
         return line + releases_table(self._account.lines(), self._sentences, caption)

@@ -9,11 +9,17 @@ another process: the operation fails, has done nothing, and `patient` tries it a
 Every row holds a hash of itself and of the row before it, the first one of the facts
 that never change. Another table holds the number and the hash of the last row. So a row
 that was changed, moved or lost does not go unnoticed. An older copy of the whole file
-looks valid: only processes that know a later hash notice it.
+looks valid: only those who know a later hash notice it.
+
+Files of version 0.1 have no column `origin`. They are read as they are, and the first
+release that is recorded adds the column.
 """
 
+import getpass
 import json
 import os
+import re
+import socket
 import sqlite3
 import threading
 import uuid
@@ -22,16 +28,19 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import astuple
 from datetime import UTC, datetime
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from ..._build import build
+from .._filing import versions
 from ._filter import Limits
 from ._ledger import Ledger, Record
-from ._open import LONGEST_WAIT, LockedFileError, Mark, patient, process_name
+from ._open import LONGEST_WAIT, OPEN, LockedFileError, Mark, patient, process_name
 from ._stored import guarantee_from_json, guarantee_to_json
 
-_APPLICATION, _FORMAT = 0x736B6470, 2
+_APPLICATION, _FORMAT = 0x736B6470, 3
+_WITHOUT_ORIGIN = 2
+"""The format of version 0.1, whose rows do not say who recorded them."""
 _ACCOUNTING = 1
 """Raise this if an event of a stored guarantee changes its meaning."""
 _ACCOUNTINGS = {str(number) for number in range(1, _ACCOUNTING + 1)}
@@ -48,9 +57,17 @@ CREATE TABLE releases (
     sentences TEXT NOT NULL,
     limits TEXT,
     versions TEXT NOT NULL,
-    hash TEXT NOT NULL
+    hash TEXT NOT NULL,
+    origin TEXT
 );
 """
+_HEAD = re.compile(r"(\d+):([0-9a-f]{16,64})")
+
+_LOST = (
+    "{} has lost releases that were recorded in it, as if a backup had been restored; "
+    "nothing was drawn. Put the file back that was there. If it is lost, make a new "
+    "budget, and record in it with `spend` what has been released."
+)
 
 # No fork happens while a connection is open: SQLite would take its parent's locks for
 # the child's own. A connection stays open only while it is used to read or write.
@@ -61,6 +78,15 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=_CONNECTED.release,
         after_in_child=_CONNECTED.release,
     )
+
+
+ORIGIN = "release", "note", "user", "host", "process", "build"
+_OF_GUARANTEE = "unit", "relation", "epsilon", "delta", "event"
+SHOWN = (
+    "number", "time", "release", "label", *_OF_GUARANTEE, "note", "user", "host",
+    "process", "versions", "build", "hash",
+)  # fmt: skip
+"""What the history says of a release."""
 
 
 class Row(NamedTuple):
@@ -77,6 +103,9 @@ class Row(NamedTuple):
         As in `Record`, in JSON.
     versions : str
         Versions of the packages that recorded it.
+    origin : str or None
+        Id of the release, note, user, host, process and build, in JSON. None if version
+        0.1 recorded it.
     hash : str
         Hash of all this, and of the row before.
     """
@@ -88,11 +117,13 @@ class Row(NamedTuple):
     sentences: str
     limits: str | None
     versions: str
+    origin: str | None
     hash: str
 
     def follows(self, number: int, digest: str) -> bool:
         """Whether this is the row after the one with this number and hash."""
-        return self.number == number + 1 and self.hash == _hash(digest, *self[:-1])
+        said = self[:-1] if self.origin is not None else self[:-2]
+        return self.number == number + 1 and self.hash == _hash(digest, *said)
 
     def record(self) -> Record:
         """The record that the row holds."""
@@ -102,9 +133,27 @@ class Row(NamedTuple):
             guarantee = None
             if self.guarantee is not None:
                 guarantee = guarantee_from_json(self.guarantee)
-            return Record(self.label, guarantee, sentences, limits)
+            release = self.told()["release"] or ""
+            return Record(self.label, guarantee, sentences, limits, release)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise sqlite3.DatabaseError("a release is unreadable") from error
+
+    def told(self) -> dict[str, Any]:
+        """Id of the release, note, and who recorded it with which build; or None."""
+        told = {} if self.origin is None else json.loads(self.origin)
+        return {name: told.get(name) for name in ORIGIN}
+
+    def shown(self, *, as_json: bool) -> dict[str, Any]:
+        """What the history says of the release, perhaps as JSON can hold it."""
+        guarantee = self.record().guarantee
+        told = self._asdict() | self.told() | dict.fromkeys(_OF_GUARANTEE)
+        if guarantee is not None:
+            told |= {name: getattr(guarantee, name) for name in _OF_GUARANTEE}
+        if as_json and guarantee is not None:
+            told["event"] = json.loads(guarantee_to_json(guarantee))["event"]
+            if not guarantee.protects:
+                told["epsilon"] = None
+        return {name: told[name] for name in SHOWN}
 
 
 class FileLedger(Ledger):
@@ -143,6 +192,7 @@ class FileLedger(Ledger):
             self._rows(connection)
             self.parameters = {name: json.loads(facts[name]) for name in _PARAMETERS}
         self.mark = self.mark._replace(id=json.loads(facts["id"]))
+        OPEN.paths[self.mark.id] = self.path
 
     @staticmethod
     def create(path: "str | os.PathLike[str]", parameters: dict[str, Any]) -> None:
@@ -179,6 +229,38 @@ class FileLedger(Ledger):
 
     def check_process(self) -> None:
         """Every process can record in the file."""
+
+    @property
+    def head(self) -> str:
+        """Number and hash of the last row that was read."""
+        number, digest = self._position
+        return f"{number}:{digest[:16]}"
+
+    def check_head(self, head: str) -> None:
+        """Refuse a file that lacks the row of a number and hash.
+
+        Raises
+        ------
+        ValueError
+            If `head` is no number and hash.
+        OSError
+            If the file lost that row.
+        """
+        said = _HEAD.fullmatch(head) if isinstance(head, str) else None
+        if said is None:
+            raise ValueError(
+                "head must be what `budget.head` was, such as '41:2c39f0b1c8d7e6a5'."
+            )
+        number = int(said[1])
+        with self._reading() as connection:
+            digest = _hash(*sorted(_facts(connection).items(), key=repr))
+            if number:
+                # SQLite's integers have 64 bits.
+                where = "releases WHERE number = ?"
+                found = _table(connection, where, min(number, 2**62))
+                digest = found[0].hash if found else ""
+        if not digest.startswith(said[2]):
+            raise OSError(_LOST.format(self.path))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -219,16 +301,15 @@ class FileLedger(Ledger):
             self._position = rows[0].number, rows[0].hash
             del rows[0]
 
-    def history(self) -> list[tuple[Row, Record]]:
-        """All releases, and what their rows say."""
+    def history(self) -> list[Row]:
+        """All rows, with what they say."""
         with self._reading() as connection:
-            rows = _table(connection, "releases WHERE number > 0 ORDER BY number")
-            return [(row, row.record()) for row in rows]
+            return _table(connection, "releases WHERE number > 0 ORDER BY number")
 
     def add(self, record: Record) -> None:
         """Write one record, while the file is locked."""
         assert self._connection is not None
-        label, guarantee, sentences, limits = record
+        label, guarantee, sentences, limits, release = record
         number, digest = self._position
         said = (
             number + 1,
@@ -237,12 +318,17 @@ class FileLedger(Ledger):
             None if guarantee is None else guarantee_to_json(guarantee),
             json.dumps(sentences),
             None if limits is None else json.dumps(astuple(limits)),
-            _versions(),
+            versions(),
+            json.dumps(dict(zip(ORIGIN, (release, self.note, *_who()), strict=True))),
         )
         row = Row(*said, _hash(digest, *said))
         with _explained(self.path):
-            marks = ", ".join("?" * len(row))
-            _run(self._connection, f"INSERT INTO releases VALUES ({marks})", *row)
+            if _value(self._connection, "PRAGMA user_version") == _WITHOUT_ORIGIN:
+                _run(self._connection, "ALTER TABLE releases ADD COLUMN origin TEXT")
+                _run(self._connection, f"PRAGMA user_version = {_FORMAT}")
+            names, marks = ", ".join(row._fields), ", ".join("?" * len(row))
+            insert = f"INSERT INTO releases ({names}) VALUES ({marks})"
+            _run(self._connection, insert, *row)
             head = row.number, row.hash
             _run(self._connection, "UPDATE head SET number = ?, hash = ?", *head)
             if self._rows(self._connection) != [row]:
@@ -268,7 +354,7 @@ class FileLedger(Ledger):
                 f"A newer version of sktensordp made the budget in {self.path}. "
                 f"Install that version, or a later one; nothing was drawn."
             )
-        if facts.get("accounting") not in _ACCOUNTINGS:
+        if form < _WITHOUT_ORIGIN or facts.get("accounting") not in _ACCOUNTINGS:
             raise sqlite3.DatabaseError("facts are missing")
         if self.mark.id and facts.get("id") != json.dumps(self.mark.id):
             raise OSError(
@@ -284,12 +370,7 @@ class FileLedger(Ledger):
         rows = _table(connection, where, max(number, 1))
         known = rows.pop(0).hash if number and rows else digest
         if last < number or known != digest:
-            raise OSError(
-                f"{self.path} has lost releases that were recorded in it, as if a "
-                f"backup had been restored; nothing was drawn. Put the file back that "
-                f"was there. If it is lost, make a new budget, and record in it with "
-                f"`spend` what has been released."
-            )
+            raise OSError(_LOST.format(self.path))
         for row in rows:
             if not row.follows(number, digest):
                 raise sqlite3.DatabaseError("a release is not what was recorded")
@@ -342,7 +423,10 @@ def _facts(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def _table(connection: sqlite3.Connection, where: str, *values: int) -> list[Row]:
+    form = _value(connection, "PRAGMA user_version")
     names = ", ".join(Row._fields)
+    if form == _WITHOUT_ORIGIN:
+        names = names.replace("origin", "NULL")
     return [Row(*r) for r in _run(connection, f"SELECT {names} FROM {where}", *values)]
 
 
@@ -432,6 +516,11 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _versions() -> str:
-    names = ("sktensordp", "dp-accounting")
-    return ", ".join(f"{name} {version(name)}" for name in names)
+def _who() -> tuple[str | None, str | None, int, str]:
+    """User, host, process and build, as far as the operating system tells."""
+    user, host = None, None
+    with suppress(OSError, KeyError, ImportError):
+        user = getpass.getuser()
+    with suppress(OSError):
+        host = socket.gethostname()
+    return user, host, os.getpid(), build()

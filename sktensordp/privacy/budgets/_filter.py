@@ -179,6 +179,17 @@ class AdaptiveFilter:
         """`admit`, for a release in `account`, which is `recorded` or a part of it."""
         return self.admit(event, lambda totals: recorded.total(account, totals))
 
+    def is_used_up_by(self, event: DpEvent) -> bool:
+        """Whether an empty budget admits a release by its own curve alone."""
+        limits = self._limits_for(event)
+        return not self._is_within(limits.totals(event), limits)
+
+    def counts_none_of(self, event: DpEvent) -> bool:
+        """Whether no sum that is limited has a finite term for a release."""
+        totals = (self._limits or Limits()).totals(event)
+        sums = totals.pure_epsilon, totals.squared_mu, totals.renyi
+        return self._limits is not None and not any(map(math.isfinite, sums))
+
     def admits_all(self, event: DpEvent, n: int) -> bool:
         """Whether an empty budget admits `n` such releases."""
         limits = self._limits_for(event)
@@ -225,7 +236,7 @@ class AdaptiveFilter:
         if budget[1] == 0:
             return Limits()
         compositions = compositions_of(event)
-        if all(composition.mu and not composition.pure for composition in compositions):
+        if all(one.mu and not (one.pure or one.curves) for one in compositions):
             return Limits(max_squared_mu=gaussian_mu(*budget) ** 2)
         largest = {order: _largest_renyi(*budget, order) for order in _ORDERS}
         spent = {a: event_renyi(event, a) for a in largest if largest[a] > 0}
@@ -281,6 +292,11 @@ class CurveLimit:
         """See `AdaptiveFilter.share`."""
         composed = dp_event.SelfComposedDpEvent(event, n)
         return max(event_epsilon(composed, most) / at for at, most in self.points)
+
+    @staticmethod
+    def counts_none_of(event: DpEvent) -> bool:
+        """The curve of the composition counts every release."""
+        return False
 
     @staticmethod
     def spent_pure(recorded: "Account") -> float:

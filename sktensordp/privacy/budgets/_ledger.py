@@ -22,12 +22,15 @@ class Record(NamedTuple):
         What the guarantee leaves out, unless an earlier record has said it.
     limits : Limits or None
         Limits of an adaptive budget, in the record of its first release.
+    release : str, default=""
+        Id of the release; "" if an earlier version recorded it.
     """
 
     label: str
     guarantee: PrivacyGuarantee | None
     sentences: tuple[str, ...]
     limits: Limits | None
+    release: str = ""
 
 
 class Ledger:
@@ -37,11 +40,14 @@ class Ledger:
     ----------
     path : str or None
         Path of the file that keeps them, if there is one.
+    note : str
+        What is stored with every record of this process.
     mark : Mark
         Identifies the budget in the objects that belong to it.
     """
 
     path: str | None = None
+    note = ""
 
     def __init__(self) -> None:
         self.mark = Mark(process_name(), None, secrets.token_hex(8))

@@ -39,7 +39,8 @@ class Mark(NamedTuple):
     process : str
         Name of the process in which it was open.
     path : str or None
-        Path of its file; None if it has none.
+        Path of its file; None if it has none, and "" if the object does not tell it:
+        objects that are pickled while the budget is closed hold only the id.
     id : str
         Id of the file, or of the budget if it has none.
     """
@@ -63,6 +64,8 @@ class OpenBudgets:
     stack : list of PrivacyBudget
     files : dict
         Budgets of files that were opened for objects that belong to them.
+    paths : dict
+        Paths of all files that were opened, by the id of the budget.
     left_behind : WeakKeyDictionary
         Threads that were started to work while a budget was open, and had not ended
         when it was closed; see `mark_threads`.
@@ -72,6 +75,7 @@ class OpenBudgets:
         self.lock = threading.RLock()
         self.stack: list[Any] = []
         self.files: dict[tuple[str, str], Any] = {}
+        self.paths: dict[str, str] = {}
         self.left_behind: WeakKeyDictionary[threading.Thread, Marks] = (
             WeakKeyDictionary()
         )
@@ -89,6 +93,13 @@ class OpenBudgets:
             if self._process[0] != os.getpid():
                 self._process = os.getpid(), secrets.token_hex(8)
             return self._process[1]
+
+    def located(self, marks: Marks) -> Marks:
+        """The marks with the paths of files that this process has opened."""
+        return frozenset(
+            mark._replace(path=self.paths.get(mark.id, "")) if mark.path == "" else mark
+            for mark in marks
+        )
 
     def mark_threads(self, mark: Mark, older: "set[threading.Thread]") -> None:
         """Mark threads that were started in the block of a budget and work for it.
@@ -171,6 +182,20 @@ def marks_of_copy(marks: Marks = frozenset()) -> Marks:
     """
     with OPEN.lock:
         return marks | {b._ledger.mark for b in OPEN.stack if not b._covers_some}
+
+
+def marks_of_pickle(marks: Marks) -> Marks:
+    """The marks that a pickle made now holds: paths only of budgets that are open.
+
+    It may be on its way to a worker of the block. What is stored after the block tells
+    nobody where the file is.
+    """
+    with OPEN.lock:
+        is_open = {budget._ledger.mark.id for budget in OPEN.stack}
+    return frozenset(
+        mark if mark.path is None or mark.id in is_open else mark._replace(path="")
+        for mark in marks
+    )
 
 
 def contents(
