@@ -14,13 +14,6 @@ import argparse
 import time
 
 import numpy as np
-from audit_recipes import (
-    implicit_als,
-    implicit_lists,
-    lenskit_knn,
-    popularity,
-    surprise_svd,
-)
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 
@@ -61,6 +54,14 @@ def row(name, audit, model, *data, **options):
 
 def main():
     """Audit all models, for each of the seeds."""
+    from tests.benchmarks.audit_recipes import (
+        implicit_als,
+        implicit_lists,
+        lenskit_knn,
+        popularity,
+        surprise_svd,
+    )
+
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--choices", required=True)
     parser.add_argument("--ratings", required=True)

@@ -44,6 +44,9 @@ def site(tmp_path_factory):
     for name in ("doc", "examples"):
         ignored = shutil.ignore_patterns(*made, "_build", "__pycache__")
         shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    recipes = Path("tests", "benchmarks", "audit_recipes.py")  # a page shows them
+    (source / recipes).parent.mkdir(parents=True)
+    shutil.copy(ROOT / recipes, source / recipes)
     for page in ROOT.glob("*.md"):
         shutil.copy(page, source)
     trees = tmp_path_factory.mktemp("trees")

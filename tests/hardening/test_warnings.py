@@ -76,7 +76,6 @@ FITTED = {
     "swapped columns": (
         Recommender(cp()), (TABLE[["film", "user"]], VALUES), "Swap them",
     ),
-    "no range": (cp(levels=None), (SMALL, VALUES), "declare the range"),
     "no shape": (cp(unit=0, delta=1e-3), (SMALL, VALUES), "Pass the public shape"),
     "no gaps": (cp(), (RNG.choice(LEVELS, (40, 30)),), "no NaN"),
     "averages": (cp(1, epsilon=1e-3, biases=True), (SMALL, VALUES), "averages"),
