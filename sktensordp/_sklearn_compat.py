@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Sequence
 from numbers import Integral
-from types import FrameType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -38,7 +37,6 @@ __all__ = [
     "effective_n_threads",
     "fit_context",
     "framed",
-    "is_cross_validated",
     "metric_of",
     "only_if",
     "output_of",
@@ -142,21 +140,6 @@ def output_of(estimator: object) -> str:
 def callbacks_of(estimator: object) -> Sequence[Any]:
     """The callbacks that a fit must call."""
     return getattr(estimator, "_skl_callbacks", ())
-
-
-def is_cross_validated() -> bool:
-    """Whether scikit-learn fits or scores something on folds now.
-
-    That is so within its searches, but for the last fit to all data, and within
-    `cross_validate` and its relatives, in any thread or process: they call the function
-    that asks.
-    """
-    frame: FrameType | None = sys._getframe()
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "sklearn.model_selection._validation":
-            return True
-        frame = frame.f_back
-    return False
 
 
 def splitter_of(search: object) -> Any:

@@ -24,7 +24,7 @@ from sklearn.utils import estimator_html_repr
 
 from . import __version__
 from ._random import NoiseStreams, ReleaseCounter
-from ._sklearn_compat import CallbackSupportMixin, callbacks_of, is_cross_validated
+from ._sklearn_compat import CallbackSupportMixin, callbacks_of
 from ._validation import (
     callers_level,
     check_unmasked,
@@ -34,7 +34,7 @@ from ._waiting import ProgressReport
 from .privacy import PrivacyGuarantee, PrivacyTags
 from .privacy._guarantee import guarantee_line
 from .privacy._protocol import privacy_tags
-from .privacy.budgets._budget import IN_FOLDS, OF_FOLDS, check_seed, record
+from .privacy.budgets._budget import check_seed, record
 from .privacy.budgets._open import (
     Markable,
     Marks,
@@ -443,8 +443,6 @@ class PrivateEstimatorMixin(StorableMixin):
             return ()
         name = f"{released_by} of {type(self).__name__}"
         unprotected = [*self.__privacy_unprotected__()]
-        if is_cross_validated():
-            name, unprotected = f"{name}, {IN_FOLDS}", [*unprotected, OF_FOLDS]
         seeded = self.random_state is not None
         release = record(guarantee, name, unprotected, self._marks(), seeded=seeded)
         LOGGER.info(

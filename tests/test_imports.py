@@ -15,7 +15,7 @@ import pytest
 
 import sktensordp
 from sktensordp import completion, recommend
-from tests.support.seams import callers_level, is_cross_validated
+from tests.support.seams import callers_level
 
 ROOT = Path(sktensordp.__file__).parent
 LOWEST = {
@@ -239,12 +239,12 @@ FRAMES = re.compile(
 
 
 def test_nothing_depends_on_who_calls():
-    """Only where a warning points to, and what a row of a budget is called."""
+    """Only where a warning points to."""
     for path in ROOT.rglob("*.py"):
         text = path.read_text()
-        for own in map(inspect.getsource, (callers_level, is_cross_validated)):
-            assert FRAMES.search(own)
-            text = text.replace(own, "")
+        own = inspect.getsource(callers_level)
+        assert FRAMES.search(own)
+        text = text.replace(own, "")
         assert not FRAMES.search(text), path
 
 

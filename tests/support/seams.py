@@ -25,7 +25,7 @@ PLACES = {
         "totals_are_noise"
     ),
     "_random as sktensordp_random": "NoiseStreams ReleaseCounter SentStreams",
-    "_sklearn_compat": "effective_n_threads is_cross_validated",
+    "_sklearn_compat": "effective_n_threads",
     "_validation": "callers_level check_coordinates check_shape MALFORMED malformed",
     "_waiting as sktensordp_waiting": "",
     # audit

@@ -74,13 +74,12 @@ _OUTSIDE = (
     f"{REQUIRED} is set; nothing was drawn. Open the budget that counts it, `with "
     "PrivacyBudget(..., path=...):`."
 )
-IN_FOLDS = "in a cross-validation"
-"""Marks the names of releases of fits to folds, and of transforms that score them."""
-OF_FOLDS = (
-    f"Scores of a search or cross-validation on the raw values held out, and the "
-    f"choice by them. If a record decided which others a fold gets, as with KFold "
-    f"where users are protected, no finite epsilon holds for the releases "
-    f"{IN_FOLDS!r} together: ask privacy_of(search)."
+_OF_FOLDS = (
+    "{} may be those of a search or cross-validation, which the budget cannot tell "
+    "from others. Then scores on the raw values held out, and the choice by them, are "
+    "not covered; and if a record decided which others a fold gets, as with KFold "
+    "where users are protected, no finite epsilon holds for the fits to folds "
+    "together: ask privacy_of(search)."
 )
 _CLOSED = (
     "A privacy budget covers this estimator, or was open where this copy of it was "
@@ -1014,23 +1013,19 @@ class PrivacyBudget:
             return "Spent: no finite epsilon holds"
         at_delta = f"at delta = {shown(spent.delta)}"
         fixed = shown(spent.epsilon)
-        in_folds = any(
-            name.endswith(IN_FOLDS) for _, _, _, name in self._account.lines()
-        )
-        folds = ", if no record decides the folds" if in_folds else ""
         if not self._adaptive or spent.delta == 0:
-            return f"Spent: epsilon = {fixed} {at_delta}{folds}"
+            return f"Spent: epsilon = {fixed} {at_delta}"
         from ._filter import AdaptiveFilter
 
         if not isinstance(self._limit, AdaptiveFilter):
-            return f"Spent: epsilon = {fixed} {at_delta} if planned in advance{folds}"
+            return f"Spent: epsilon = {fixed} {at_delta} if planned in advance"
         event, total = self._account.event(), self._account.total()
         return (
             f"Spent: epsilon = {shown(self._limit.spent_epsilon(total, event))} "
-            f"{at_delta} ({fixed} if planned in advance){folds}\n"
+            f"{at_delta} ({fixed} if planned in advance)\n"
             f"To quote: epsilon = {shown(self._epsilon)}, the limit, which holds "
             f"whatever you decide on the way; {fixed} only if all releases were fixed "
-            f"beforehand{folds}"
+            f"beforehand"
         )
 
     def _left_line(self) -> str:
@@ -1061,10 +1056,22 @@ class PrivacyBudget:
         for depth, count, epsilon, name in self._account.lines():
             times = "" if count is None else f"{count} x {epsilon_line(epsilon)}: "
             lines.append("  " * (depth + 1) + times + name)
-        if self._sentences:
+        if sentences := self._not_protected():
             lines.append("Not protected:")
-            lines += [f"  - {sentence}" for sentence in self._sentences]
+            lines += [f"  - {sentence}" for sentence in sentences]
         return "\n".join(lines)
+
+    def _not_protected(self) -> list[str]:
+        """Sentences on what the budget does not cover."""
+        counts: dict[str, int] = {}
+        for _, count, _, name in self._account.lines():
+            if count is not None:
+                counts[name] = counts.get(name, 0) + count
+        repeated = [f"the {n} releases {name!r}" for name, n in counts.items() if n > 1]
+        if not repeated:
+            return list(self._sentences)
+        text = _OF_FOLDS.format(", ".join(repeated))
+        return [*self._sentences, text[0].upper() + text[1:]]
 
     def __repr__(self) -> str:
         options = "" if self._adaptive else ", adaptive=False"
@@ -1082,4 +1089,6 @@ class PrivacyBudget:
         said = "<br>".join(map(html.escape, lines))
         line = coloured(self._headline(), holds=math.isfinite(self._epsilon))
         caption = f"<caption>{said}</caption>"
-        return line + releases_table(self._account.lines(), self._sentences, caption)
+        return line + releases_table(
+            self._account.lines(), self._not_protected(), caption
+        )
