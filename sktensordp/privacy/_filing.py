@@ -22,6 +22,7 @@ _LEVELS = {
         "one row of X. It stands for a person (user level) only if each person has a "
         "single row"
     ),
+    "person": "all samples of one person (user level)",
     "cell": "one cell of one histogram (event level)",
 }
 _OF_USERS = (

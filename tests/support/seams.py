@@ -160,7 +160,7 @@ PLACES = {
     # privacy
     "privacy.__main__": "main",
     "privacy._conditions": "VOCABULARY",
-    "privacy._guarantee": "CALLERS_RELATION",
+    "privacy._guarantee": "CALLERS_RELATION _UNITS",
     "privacy._html": "_HOLDS _NOTHING",
     "privacy._planned as privacy_planned": "guarantee_of_candidate",
     "privacy._report": "guarantee_of_fits",
