@@ -474,7 +474,7 @@ def _report(
     alpha = 1 - confidence
     statistics = [people.statistics(answer) for answer in answers]
     account, insider = attacks(statistics, people.names, bits, delta, alpha)
-    n = insider.n_canaries
+    n, relation = insider.n_canaries, people.relation
     return AttackReport(
         epsilon_lower=insider.epsilon_lower,
         mu_lower=None,
@@ -489,7 +489,7 @@ def _report(
         question=question,
         knowledge=knowledge,
         unit=unit,
-        relation=people.relation,
+        relation=relation,
         ceiling=epsilon_bound(n, n, n, None, delta, alpha),
         guarantee=guarantee,
         not_judged=not_judged,

@@ -269,7 +269,7 @@ def test_I_monitored_the_scores_of_a_search():
 
 @pytest.mark.parametrize(
     ("rounds", "said"),
-    [(False, "a floating-point flaw"), (True, "differ more than the claim admits")],
+    [(False, "noise in floating point"), (True, "differ more than the claim admits")],
 )
 def test_I_audited_noise_that_numpy_draws(rounds, said):
     """Twice, as the finding asks: rounded, to see that the scale is too small.
