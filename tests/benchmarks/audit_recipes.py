@@ -36,7 +36,8 @@ def lenskit_knn(X, accounts, shape):
 
     model = topn_pipeline(ItemKNNScorer(max_nbrs=20, feedback="implicit"))
     model.train(from_interactions_df(pd.DataFrame(X, columns=["user_id", "item_id"])))
-    known = [accounts[accounts[:, 0] == u, 1] for u in np.unique(accounts[:, 0])]
+    known = accounts[np.isin(accounts[:, 1], X[:, 1])]
+    known = [known[known[:, 0] == u, 1] for u in np.unique(accounts[:, 0])]
     return [recommend(model, ItemList(item_ids=k), n=100).ids() for k in known]
 
 
