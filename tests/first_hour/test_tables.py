@@ -253,6 +253,16 @@ def test_got_nothing_personal_at_a_small_epsilon(form, unit):
         form(5, **options | {"epsilon": np.inf}).fit(X, y)
 
 
+def test_got_no_factors_from_a_number_of_ratings_that_is_noise():
+    """Even if noise says that users have a thousand ratings each, of 40 films."""
+    options = {"epsilon": 0.1, "unit": 0, "levels": STARS, "shape": RATINGS.shape}
+    for seed in range(12):
+        model = CPCompletion(5, **options, random_state=seed)
+        with pytest.warns(NoiseOnlyWarning):
+            model.fit(RATINGS.data, SCORES)
+        assert model.perturbation_ == "sums"
+
+
 def test_heard_nothing_of_users_where_a_tensor_has_none():
     video = np.random.default_rng(0).random((8, 6, 20))
     video[2:4, 1:3, ::2] = np.nan

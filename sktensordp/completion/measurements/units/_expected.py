@@ -122,15 +122,17 @@ def best_name(
     -------
     name : {"sums", "statistics"}
     """
+    # A released size may be mostly noise. A unit has at most one entry in each cell.
+    size = min(totals.typical_size, math.prod(problem.shape[1:]))
     expectation = _Expectation(
         problem,
         Variances.of_values(problem, 0, None),
         sigma**2,
         left,
-        np.array([totals.typical_size]),
+        np.array([size]),
         np.ones(1),
         [of_mode.counts for of_mode in counts],
-        1 / math.sqrt(totals.typical_size),
+        1 / math.sqrt(size),
     )
     return "statistics" if expectation.takes_factors else "sums"
 
