@@ -34,6 +34,7 @@ PARTS = {
     "base": (2, "the gate of\nevery release"),
     "audit": (4, "lower bounds\non epsilon"),
     "ids": (3, "what users pass,\none by one"),
+    "_show_versions": (4, "for reports\nof errors"),
     "tensor": (0.12, "tensor mathematics,\nno privacy"),
     "noise": (1, "exact samplers"),
     "privacy": (2, "guarantees, budgets,\naccounting"),
@@ -41,13 +42,13 @@ PARTS = {
 HELPERS = {
     "_validation": "checks of input",
     "_random": "random streams",
+    "_build": "hash of the code",
     "_sklearn_compat": "private names\nof scikit-learn",
     "_dask": "lazy arrays",
     "_docstrings": "shared texts",
     "_extras": "optional packages",
     "_json": "JSON from others",
     "_waiting": "signs of life",
-    "_show_versions": "for reports of errors",
     "exceptions": "errors, warnings",
 }
 # `sktensordp.completion` offers the names of `recommend`, too: imported on first use.

@@ -17,7 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Literal, Self, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
@@ -326,7 +326,8 @@ class StorableMixin(Markable, _Estimator):
     open where it was made, and to those of the original.
     """
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+    # Not `__reduce_ex__`, which would go before what a party says in `__reduce__`.
+    def __reduce__(self) -> tuple[Any, ...]:
         begun = _begun, (_StoredBy(type(self).__name__), type(self))
         return (*begun, self.__getstate__())
 
@@ -400,16 +401,26 @@ class PrivateEstimatorMixin(StorableMixin):
 
     random_state: int | None
     privacy_guarantee_: PrivacyGuarantee
-    release_ids_: tuple[str, ...] = ()
-    """Ids of the releases that a model holds, as in the log and in budgets.
-
-    None before a fit, nor for what releases in calls such as `transform`.
-    """
     _releases: ReleaseCounter
     _was_seeded = False
     """Whether an earlier fit took noise from an integer: its release still counts."""
     _seeded: Collection[bool] = ()
     """Whether releases since the last fit took their noise from an integer seed."""
+
+    @property
+    def release_ids_(self) -> tuple[str, ...]:
+        """Ids of the releases that a model holds, as in the log and in budgets.
+
+        None for what releases in calls such as `transform`.
+        """
+        if not _is_fitted(self):
+            raise AttributeError("release_ids_")  # NotFittedError, by `__getattr__`
+        ids: tuple[str, ...] = vars(self).get("release_ids_", ())
+        return ids
+
+    @release_ids_.setter
+    def release_ids_(self, ids: tuple[str, ...]) -> None:
+        self.__dict__["release_ids_"] = ids
 
     @contextmanager
     def _lend_streams(self) -> Iterator[NoiseStreams]:

@@ -381,11 +381,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
                     fit, partial(candidate.fit, **metadata), X, y
                 )
             for step in marked(getattr(self, "best_estimator_", None)):
-                # The search released what it holds.
+                # The search, which is not fitted yet, released what it holds.
                 if isinstance(step, PrivateEstimatorMixin) and "release_ids_" in vars(
                     step
                 ):
-                    step.release_ids_ = self.release_ids_
+                    step.release_ids_ = vars(self).get("release_ids_", ())
             self._publish(best_score, len(splits))
         return self
 

@@ -762,9 +762,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
 
     @property
     def release_ids_(self) -> tuple[str, ...]:
-        """Ids of the releases that the model holds; none before a fit."""
-        is_fitted = self.__sklearn_is_fitted__()
-        return self._fitted.completion.release_ids_ if is_fitted else ()
+        """Ids of the releases that the model holds."""
+        return self._fitted.completion.release_ids_
 
     def _validate_params(self) -> None:
         super()._validate_params()

@@ -6,6 +6,7 @@ behalf of any other unit, must give the same answer to the last bit. The same ho
 users who are answered from their own values, where values are protected.
 """
 
+import copy
 import pickle
 
 import numpy as np
@@ -97,6 +98,22 @@ def fold_in(model, order, unit, asking):
     return predict(model.fold_in(X[own], y[own]), order, unit, asking)
 
 
+def forget(model, order, unit, asking):
+    """The other unit is forgotten, and then the one who asks."""
+    gone = copy.copy(model).forget(OTHER)
+    may_rank = [] if unit == 1 else [recommend]
+    for answer in (predict, score, attributes, *may_rank):
+        found, before = (answer(one, order, unit, asking) for one in (gone, model))
+        assert_array_equal(found, before, err_msg=f"{answer.__name__} changes")
+    own = copy.copy(model).forget([asking, -1])
+    # What is left to say to the other unit follows from releases.
+    return np.concatenate([
+        np.ravel(answer(one, order, unit, asked))
+        for one, asked in ((gone, OTHER), (own, asking))
+        for answer in (predict, *may_rank)
+    ])  # fmt: skip
+
+
 def sample_users(model, order, unit, asking):
     if unit != 0:
         return 0
@@ -120,6 +137,7 @@ ANSWERS = {
         recommend,
         similar_items,
         fold_in,
+        forget,
         sample_users,
     )
 }

@@ -7,6 +7,7 @@ later releases are the same function of earlier ones in both.
 import copy
 import math
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -491,6 +492,13 @@ OTHER = 3
 PAIRS = np.argwhere(np.ones((1, 30)))
 
 
+def folded_in(model, choices):
+    """Whoever passes no choices is told so, whatever others chose."""
+    match = "X has no rows, so fold_in learned nobody"
+    with nullcontext() if len(choices) else pytest.warns(UserWarning, match=match):
+        return model.fold_in(choices)
+
+
 def answers(model, asking):
     choices_of_user = X[X[:, 0] == asking]
     PAIRS[:, 0] = asking
@@ -503,8 +511,13 @@ def answers(model, asking):
     yield "guarantee", repr(model.privacy_guarantee_)
     if asking < 0:
         yield "sample_users", model.sample_users(9, random_state=0)
+    gone, own = copy.copy(model).forget(OTHER), copy.copy(model).forget([asking])
+    # What is left to say to the other user follows from releases.
+    for user, one in {asking: own, OTHER: gone}.items():
+        yield "forget", one.recommend([user], 30)
+        yield "forget, scores", one.recommend([user], 30, **options)[1]
     if asking >= 0:
-        again = copy.copy(model).fold_in(choices_of_user)
+        again = folded_in(copy.copy(model), choices_of_user)
         yield "fold_in", again.recommend([asking], 30)
 
 
@@ -524,8 +537,21 @@ def test_no_answer_depends_on_another_user():
                 assert_array_equal(answer, other_answer, err_msg=f"{name} for {asking}")
 
 
+def test_forgetting_one_user_changes_no_answer_for_another():
+    model = make().fit(X)
+    gone = copy.copy(model).forget(OTHER)
+    assert np.any(gone.recommend(OTHER, 30) != model.recommend(OTHER, 30))
+    for asking in (-1, *range(60)):
+        if asking != OTHER:
+            for (name, found), (_, before) in zip(
+                answers(gone, asking), answers(model, asking), strict=True
+            ):
+                assert_array_equal(found, before, err_msg=f"{name} for {asking}")
+
+
 def test_every_public_method_is_covered():
-    asked = {"predict", "recommend", "similar_items", "sample_users", "fold_in"}
+    asked = {"predict", "recommend", "similar_items", "sample_users"}
+    asked |= {"fold_in", "forget"}
     others = {
         "fit", "fit_batches", "get_params", "set_params", "get_metadata_routing",
         *["set_callbacks"] * HAS_CALLBACKS,
@@ -671,7 +697,7 @@ def test_any_set_of_choices_is_fitted(where, epsilon):
     assert np.all(np.isfinite(model.predict(EVERYTHING)))
     assert model.recommend(np.arange(60), 4).shape == (60, 4)
     empty = sparse.coo_array(SHAPE)
-    make(epsilon=epsilon).fit(empty).fold_in(where).recommend(2)
+    folded_in(make(epsilon=epsilon).fit(empty), where).recommend(2)
     make(epsilon=epsilon).fit_batches([])
 
 

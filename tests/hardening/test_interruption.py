@@ -169,7 +169,7 @@ def forgets_nothing(monkeypatch):
 def is_fitted_at_first(monkeypatch):
     start = original("end of an earlier fit")
     nothing = SimpleNamespace(guarantee=None, has_public_lengths=False, is_dense=False)
-    nothing.shared = nothing
+    nothing.shared, nothing.domain = nothing, SimpleNamespace(spent=None)
     monkeypatch.setattr(
         *POINTS["end of an earlier fit"],
         lambda self, **found: start(self, _fitted=nothing, **found),

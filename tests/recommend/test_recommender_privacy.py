@@ -110,6 +110,20 @@ def fold_in(model, user):
     return np.concatenate([recommend(model, user), recommend(model, "new")])
 
 
+def forget(model, user):
+    """The other user is forgotten, and then the one who asks."""
+    gone = copy.copy(model).forget(OTHER)
+    for answer in (predict, recommend, similar_items, fold_in):
+        found, before = answer(gone, user), answer(model, user)
+        assert np.array_equal(found, before), f"{answer.__name__} changes for {user}"
+    own = copy.copy(model).forget([user, "nobody"])
+    # What is left to say to the other user follows from releases.
+    return np.concatenate([
+        recommend(gone, OTHER), predict(gone, OTHER),
+        recommend(own, user), predict(own, user),
+    ])  # fmt: skip
+
+
 def score(model, user):
     if not hasattr(model, "score"):
         return 0
@@ -129,7 +143,16 @@ def stored(model, user):
 
 ANSWERS = {
     one.__name__: one
-    for one in (predict, recommend, similar_items, fold_in, score, sample_users, stored)
+    for one in (
+        predict,
+        recommend,
+        similar_items,
+        fold_in,
+        forget,
+        score,
+        sample_users,
+        stored,
+    )
 }
 # They make a fit, or read no data of one.
 NO_ANSWERS = {
