@@ -81,16 +81,20 @@ def test_time_that_is_smooth_helps(epsilon, most, seeds, kind, max_iter):
     assert np.mean([ratio(seed, epsilon, **options) for seed in seeds]) < most
 
 
-# Over 9 seeds: 0.88 to 1.065 with epsilon 2, 0.99 to 1.06 (1.01 on average) with 5, and
-# 0.91 to 1.00 with hardly any noise, after 60 sweeps.
+# Over 9 seeds: 0.996 to 1.02 (1.003 on average) with epsilon 2 after 150 sweeps, 0.91
+# to 1.06 (0.99) with 5 after 25, and 0.91 to 1.00 with hardly any noise after 60. With
+# epsilon 2, both fits need more than 60 sweeps, and a smooth one is slower: it is 0.99
+# to 1.08 (1.045) after 25, and 0.99 to 1.07 (1.026) after 60.
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [2.0, 5.0, 1e3])
-def test_time_without_order_is_not_harmed(epsilon):
-    max_iter = 60 if epsilon == 1e3 else 25
+@pytest.mark.parametrize(
+    ("epsilon", "max_iter", "most"),
+    [(2.0, 150, 1.02), (2.0, 25, 1.06), (5.0, 25, 1.02), (1e3, 60, 1.02)],
+)
+def test_time_without_order_is_not_harmed(epsilon, max_iter, most):
     ratios = [
         ratio(seed, epsilon, smooth=False, max_iter=max_iter) for seed in range(4)
     ]
-    assert np.mean(ratios) < 1.02
+    assert np.mean(ratios) < most
     assert max(ratios) < 1.07
 
 

@@ -29,6 +29,7 @@ from sktensordp.privacy import PrivacyBudget, privacy_of
 from tests.support.callbacks import Listener, needs_callbacks
 from tests.support.divergence import gaussian_stick
 from tests.support.noise import drawing
+from tests.support.points import POINTS, original
 from tests.support.refusing import refused
 from tests.support.replaying import (
     accounted,
@@ -632,5 +633,16 @@ def test_the_audit_would_notice_too_little_noise(measurement, monkeypatch):
             return noisy
 
         monkeypatch.setattr(lattice, "randomize", too_little)
+    draws = original("draws of a table")
+
+    def too_certain(bits, weights, rows):
+        # All odds within a row to the power of 40.
+        shares = (weights / weights.max(axis=1, keepdims=True)) ** 40
+        shares /= shares.sum(axis=1, keepdims=True)
+        others = np.rint(shares * 2.0**40).astype(np.int64)
+        others[range(len(others)), others.argmax(axis=1)] += 2**40 - others.sum(axis=1)
+        return draws(bits, others, rows)
+
+    monkeypatch.setattr(*POINTS["draws of a table"], too_certain)
     report = audited(measurement, 1.0)
     assert report.violated, report

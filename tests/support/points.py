@@ -31,6 +31,7 @@ PLACES = {
     # Values and sums.
     "table of levels": "completion_values.level_table",
     "table of points": "completion_values.table_on_grid",
+    "draws of a table": "completion_values.categorical",
     "completion of sums": "SumsPerturbation.complete",
     "block of noisy sums": "measure_noisy_sums._BLOCK",
     "rounds of a fit to sums": "tensor_shared_rows._ROUNDS",

@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sktensordp.measure import NoisySums
 from sktensordp.noise import LaplaceLattice
 from tests.support.points import POINTS, original
-from tests.support.seams import EntryRandomizer
+from tests.support.seams import EntryRandomizer, level_table
 
 
 @dataclass
@@ -110,9 +110,13 @@ def accounted(guarantee):
         elif hasattr(event, "noise_parameter"):
             pure += count * event.sensitivity * event.noise_parameter
         elif hasattr(event, "weights"):
-            log = np.log(np.array(event.weights, dtype=float))
-            pure += count * np.ptp(log, axis=0).max()
+            pure += count * epsilon_of(event)
     return pure, math.sqrt(squares)
+
+
+def epsilon_of(table):
+    """Largest log ratio of two weights of an output."""
+    return float(np.ptp(np.log(np.array(table.weights, dtype=float)), axis=0).max())
 
 
 @contextmanager
@@ -127,7 +131,8 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
     wrong : int
         Makes noisy sums larger before their noise, as a mistaken clipping would.
     wrong_first : int
-        The same of all else: means, sums of entries, and values.
+        The same of all else: means, sums of entries, and values. A table is replaced
+        by one for so many times its epsilon, as a mistaken budget would.
     """
     found = Trajectory()
 
@@ -171,6 +176,8 @@ def recorded(follow=None, factor=1.0, wrong=1, wrong_first=1):
             exact = np.searchsorted((levels[1:] + levels[:-1]) / 2, clipped)
             # Without noise, there may be fewer symbols than points.
             clipped = np.minimum(exact, len(lattice.outputs) - 1).astype(np.uint8)
+            if wrong_first != 1:
+                lattice = level_table(lattice.levels, wrong_first * epsilon_of(lattice))
         else:
             exact = np.rint((clipped - lattice.low) / lattice.step).astype(np.int64)
             exact *= wrong_first

@@ -259,10 +259,11 @@ def _on_grid(
     counts = counts.reshape(_N_BINS, n_outputs)
     some = counts.any(axis=1)
     counts, means = counts[some], (edges[1:] + edges[:-1])[some] / 2
+    channel = table.in_order
 
     def cost(log_residual: float) -> float:
         deviation = math.sqrt(variance + math.exp(log_residual))
-        met = point_probabilities(points, means, deviation) @ table.in_order
+        met = point_probabilities(points, means, deviation) @ channel
         return -float(np.sum(counts * np.log(np.maximum(met, 1e-300))))
 
     likely = _least(cost, usual, limits, 0.02)
