@@ -221,6 +221,10 @@ MEANWHILE = {
     "tensor/_average_row.py": _POSTERIOR,
     "tensor/_cp_rows.py": "computes from randomised values, in a candidate of a search",
     "tensor/_leading_terms.py": _PUBLIC,
+    "tensor/_likelihood.py": (
+        "computes from a public table and its expected noise, or from randomised "
+        "values, in a candidate of a search"
+    ),
     "tensor/_pattern.py": _PUBLIC,
     "tensor/_shared_rows.py": _POSTERIOR,
     "tensor/_sums.py": _POSTERIOR,

@@ -14,7 +14,8 @@ import pytest
 from sklearn.base import clone
 
 from sktensordp.completion import CPCompletion
-from sktensordp.privacy import compose, privacy_of
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.privacy import PrivacyBudget, compose, privacy_of
 from tests.support.noise import drawing
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
@@ -466,9 +467,13 @@ def test_one_call_without_noise_voids_the_guarantee(epsilons):
 
 
 def test_a_range_read_off_the_values_stays_read_off():
-    model = CPCompletion(1, epsilon=1.0, max_iter=1)
-    with pytest.warns(UserWarning, match="read off the private values"):
-        model.fit(A + B, [1.0, 2.0])
+    """Only a fit without noise reads it off; one with noise finds a scale."""
+    model = CPCompletion(1, epsilon=math.inf, max_iter=1).fit(A + B, [1.0, 2.0])
+    assert model.value_bounds_ == (1, 2)
+    model.set_params(epsilon=1.0)
+    # No call in that range has a finite guarantee, whatever its own noise.
+    with PrivacyBudget(1e6), pytest.raises(BudgetExceededError):
+        model.partial_fit(C, [9.0])
     model.partial_fit(C, [9.0])
     assert model.value_bounds_ == (1, 2)
     assert not model.privacy_guarantee_.protects

@@ -526,7 +526,11 @@ def test_the_fitted_object(form, measurement):
         assert str(loaded.privacy_guarantee_) == str(model.privacy_guarantee_)
         assert np.all(np.isfinite(model.predict([[-1, -1, -1], [0, -1, 2]])))
         assert len(model.recommend([0, 1], 3, context=[0])) == 2
-    streams = measurement == MEASUREMENTS[0]
+    if measurement.perturbation != "auto":
+        assert model.perturbation_ == measurement.perturbation
+    # "auto" may choose it too.
+    of_entries = measurement.unit == "entry" and not measurement.published
+    streams = of_entries and model.perturbation_ == "input"
     assert hasattr(model, "partial_fit") == streams
     if not streams and model.perturbation_ != "input":
         with pytest.raises(ValueError, match="standard deviations"):

@@ -181,7 +181,7 @@ def test_what_cannot_be_seen_is_drawn_apart(wine, legend):
 def test_an_undeclared_range_is_no_sound_curve(legend):
     with pytest.warns(PrivacyLeakWarning):
         display = PrivacyUtilityDisplay.from_estimator(
-            {"declared": completion(), "not": completion(levels=None)},
+            {"declared": completion(unit=0), "not": completion(unit=0, levels=None)},
             *DATA, epsilons=[1.0], cv=2,
         )  # fmt: skip
     assert list(display.true_epsilons) == ["not"]

@@ -451,6 +451,9 @@ def refused_by_plan(model):
 
 SMALL = np.argwhere(np.ones((4, 3)))
 SMALL_VALUES = np.linspace(0.1, 0.9, 12)
+# At this epsilon, so few data are enough to find a scale or a norm. At a smaller one, a
+# fit refuses to search, and a plan, which knows no number of data, cannot: see below.
+ENOUGH = 100.0
 OF_COMPLETIONS = {
     "unit": ["entry", 0, 1],
     "perturbation": ["auto", "input", "gradient", "output", "statistics", "sums"],
@@ -468,10 +471,11 @@ OF_COMPLETIONS = {
         None, {1: np.eye(3)}, {0: np.eye(4)}, {1: np.full((3, 1), np.nan)}
     ],
     "rank": [0, 1, None],
+    "epsilon": [ENOUGH],
 }  # fmt: skip
 # Those whose shape must be known for what is wrong to be known.
 OF_SHAPES = {
-    "epsilon": [1.0, math.inf],
+    "epsilon": [ENOUGH, math.inf],
     "unit": ["entry", 0, 1, 2],
     "shape": [(4, 3)],
     "rank": [1, 2, 9],
@@ -566,6 +570,7 @@ OF_CODES = {
 OF_PEOPLE = {
     "n_components": [None, 1, 6, 7, 0, (2, 1), (4, 1), (1,), (2, 1, 1)],
     "norm_bound": [None, 1.0, -1.0, math.inf],
+    "epsilon": [ENOUGH, math.inf, 0.0, -1.0],
 }
 MODES, ENCODERS = {"mode": [0, 1, 2, -1]}, {"encoder": ["linear", "mlp"]}
 SIZES = {"n_components": [1, 3, 0]}
@@ -620,3 +625,29 @@ def test_a_plan_refuses_what_a_fit_to_samples_refuses(kind):
 def test_a_plan_refuses_what_a_fit_to_samples_refuses_at_every_setting(kind):
     for model in settings(kind, GRIDS[kind]):
         compare_with_samples(kind, model)
+
+
+OF_FEW = {
+    CPCompletion: {"rank": [1], "shape": [(4, 3)]},
+    TuckerCompletion: {"rank": [1], "shape": [(4, 3)]},
+    MultilinearPCA: {"n_components": [1], "tensor_shape": [(3, 2)]},
+    MultilinearRidge: {
+        "n_components": [1], "tensor_shape": [(3, 2)], "target_bounds": [(0, 1)],
+    },
+    MultilinearRidgeClassifier: {
+        "n_components": [1], "tensor_shape": [(3, 2)], "classes": [[0, 1]],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OF_FEW, ids=lambda kind: kind.__name__)
+def test_only_a_fit_refuses_too_few_data(kind):
+    """What the data are too few for, a plan cannot know: it is asked without data."""
+    data = SMALL, SMALL_VALUES
+    if "tensor_shape" in OF_FEW[kind]:
+        data = MATRICES, np.arange(8) % 2
+    for epsilon in (1.0, ENOUGH):
+        [model] = settings(kind, OF_FEW[kind] | {"epsilon": [epsilon]})
+        few = "too few to find" in refused_by_fit(model, *data)
+        assert few == (epsilon == 1.0)
+        assert not refused_by_plan(model)

@@ -178,7 +178,7 @@ def _subjects():
     tucker = functools.partial(TuckerCompletion, max_iter=1)
     for data, kind, estimators in [
         ((WHERE, VALUES), "entries", [
-            cp(1, epsilon=inf), cp(0), tucker(1, epsilon=inf, **RANGE),
+            cp(1, epsilon=inf), cp(0, epsilon=100.0), tucker(1, epsilon=inf, **RANGE),
             cp(1, epsilon=inf, unit=0), cp(1, epsilon=inf, perturbation="gradient"),
             PublishedCPCompletion(1, learning_rate=1e-5, max_iter=1, **RANGE),
             cp(1, shape=SHAPE, smooth_modes=[1], **LEVELS),
