@@ -401,26 +401,16 @@ class PrivateEstimatorMixin(StorableMixin):
 
     random_state: int | None
     privacy_guarantee_: PrivacyGuarantee
+    release_ids_: tuple[str, ...]
+    """Ids of the releases that a model holds, as in the log and in budgets.
+
+    Estimators that release in calls, such as `transform`, have no such attribute.
+    """
     _releases: ReleaseCounter
     _was_seeded = False
     """Whether an earlier fit took noise from an integer: its release still counts."""
     _seeded: Collection[bool] = ()
     """Whether releases since the last fit took their noise from an integer seed."""
-
-    @property
-    def release_ids_(self) -> tuple[str, ...]:
-        """Ids of the releases that a model holds, as in the log and in budgets.
-
-        None for what releases in calls such as `transform`.
-        """
-        if not _is_fitted(self):
-            raise AttributeError("release_ids_")  # NotFittedError, by `__getattr__`
-        ids: tuple[str, ...] = vars(self).get("release_ids_", ())
-        return ids
-
-    @release_ids_.setter
-    def release_ids_(self, ids: tuple[str, ...]) -> None:
-        self.__dict__["release_ids_"] = ids
 
     @contextmanager
     def _lend_streams(self) -> Iterator[NoiseStreams]:
@@ -614,7 +604,7 @@ def recorded_fit(
     if noise in ("fit", "nobody"):
         release_ids = estimator._record(guarantee)
     elif noise == "earlier":
-        release_ids = estimator.release_ids_
+        release_ids = vars(estimator).get("release_ids_", ())
     if noise != "earlier" or guarantee not in estimator._release_counts:
         estimator._keep(guarantee)
     fitted = {"privacy_guarantee_": guarantee, "release_ids_": release_ids}

@@ -18,9 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
+from sklearn.model_selection import GridSearchCV
 
 import sktensordp
 from sktensordp.completion import CoordinateEncoder, CPCompletion
@@ -84,9 +82,10 @@ def test_a_release_is_named_in_the_model_the_log_and_the_row(case, path, caplog)
     (line,) = [r.getMessage() for r in caplog.records if "Release " in r.getMessage()]
     assert line.endswith(f" Release {row['release']}.")
     by_fit = row["label"].startswith("fit")
-    assert model.release_ids_ == ((row["release"],) if by_fit else ())
+    ids = getattr(model, "release_ids_", ())
+    assert ids == ((row["release"],) if by_fit else ())
     assert not by_fit or not hasattr(clone(model), "release_ids_")
-    assert pickle.loads(pickle.dumps(model)).release_ids_ == model.release_ids_
+    assert getattr(pickle.loads(pickle.dumps(model)), "release_ids_", ()) == ids
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -300,8 +299,6 @@ def test_records_are_json(path):
 
 # Fits to folds.
 
-PIPE = make_pipeline(LaplaceMechanism(0.1, bounds=(0, 1)), LinearRegression())
-
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("restored_filters")
@@ -316,13 +313,6 @@ def test_a_budget_says_which_rows_may_be_folds():
         assert "The 8 releases 'fit of CPCompletion' may be those of a search" in text
         assert "no finite epsilon holds for the fits to folds together" in text
         assert "scores on the raw values held out" in text
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_scores_of_mechanisms_may_be_raw():
-    with PrivacyBudget(math.inf) as budget:
-        cross_val_score(PIPE, ROWS, ROWS[:, 0], cv=2)
-    assert "The 4 releases 'transform of LaplaceMechanism' may be" in str(budget)
 
 
 # What to quote.

@@ -1065,7 +1065,7 @@ class PrivacyBudget:
         """Sentences on what the budget does not cover."""
         counts: dict[str, int] = {}
         for _, count, _, name in self._account.lines():
-            if count is not None:
+            if count is not None and name.startswith("fit of "):
                 counts[name] = counts.get(name, 0) + count
         repeated = [f"the {n} releases {name!r}" for name, n in counts.items() if n > 1]
         if not repeated:
