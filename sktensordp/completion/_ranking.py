@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from .._validation import check_numeric, checked, is_integer
+from .._validation import check_coordinates, check_numeric, checked, is_integer
 from ..base import EstimatorMixin, PrivateEstimatorMixin
 from ..ids import kinds_of, lists_of, one_or_each
 from ..privacy import PrivacyTags
@@ -140,7 +140,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         ----------
         units : int or array-like of int
             Indices of users or, if `unit` is another mode, of that mode. Those of whom
-            nothing is known change nothing.
+            nothing is known, and -1, change nothing.
 
         Returns
         -------
@@ -149,11 +149,16 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If the fit was to Dask collections, whose workers answer for users.
+            If an index is fractional, or below -1; or if the fit was to Dask
+            collections, whose workers answer for users.
         """
         check_is_fitted(self)
+        _, asked = one_or_each(units, "units")
+        _check_indices(asked, "units")
+        columns = _coordinates(self, "units", asked, -1)
+        gone = check_coordinates(columns, allow_unknown=True, name="forget")[:, 0]
         with self._count_releases().lock:
-            self._fitted = self._fitted.forget(np.ravel(np.asarray(units, np.int64)))
+            self._fitted = self._fitted.forget(gone[gone >= 0])
         return self
 
     @overload

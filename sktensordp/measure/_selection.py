@@ -27,7 +27,7 @@ import math
 import operator
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._random import NoiseStreams, check_recorded
 from ..noise import permute_and_flip
@@ -123,5 +123,4 @@ def after(epsilon: float, event: "DpEvent") -> "DpEvent":
 
     from ..privacy.accounting._events import PureDpEvent
 
-    first: Any = PureDpEvent(epsilon)
-    return dp_event.ComposedDpEvent([first, event])
+    return dp_event.ComposedDpEvent([PureDpEvent(epsilon), event])

@@ -54,7 +54,7 @@ class Units:
 
 
 def written(given: Any) -> Any:
-    """An offset or a scale as values of JSON; a fit refuses what is no numbers."""
+    """An offset or a scale as values of JSON, unchecked: the fit checks them."""
     return None if given is None else np.asarray(given, dtype=object).tolist()
 
 

@@ -334,11 +334,11 @@ def permute_and_flip(
     Raises
     ------
     ValueError
-        If there are no numbers, or `denominator` is out of range.
+        If `numerators` is empty, or `denominator` is out of range.
     """
     denominator = operator.index(denominator)
     if not (numerators and 1 <= denominator < _MAX_DENOMINATOR):
-        raise ValueError("There are no scores, or their `denominator` is out of range.")
+        raise ValueError("`numerators` is empty, or `denominator` out of range.")
     best = max(numerators)
     steps = [divmod(best - numerator, denominator) for numerator in numerators]
     # Of type object, since these may exceed 64 bits.

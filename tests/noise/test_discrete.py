@@ -424,5 +424,5 @@ class TestPermuteAndFlip:
     def test_out_of_range(self, denominator):
         with pytest.raises(ValueError, match="out of range"):
             permute_and_flip(None, [1, 2], denominator)
-        with pytest.raises(ValueError, match="no scores"):
+        with pytest.raises(ValueError, match="`numerators` is empty"):
             permute_and_flip(None, [], 1)

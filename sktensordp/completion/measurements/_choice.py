@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,6 +28,9 @@ from ._measurement import Measurement
 from ._statistics import OutputPerturbation, StatisticsPerturbation
 from ._sums import SharedSumsPerturbation, SumsPerturbation
 from .units._units import UnitPerturbation, unit_guarantee, unit_guarantee_without_noise
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 _PLANNED = "upper bound from the budget"
 _OF_ENTRIES: dict[str, type[Measurement]] = {
@@ -230,7 +233,7 @@ def planned_guarantee(completion: CompletionParameters) -> PrivacyGuarantee:
     """Guarantee of any fit with these parameters, before any data are seen."""
     from ...privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
-    event: Any
+    event: DpEvent
     domain, unit = domain_of(completion), unit_of(completion)
     epsilon, delta = float(completion.epsilon), float(completion.delta)
     perturbation = completion.perturbation

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from .._sources import ObservedEntries
 from .._values import entry_guarantee
 from ._gradient import GradientPerturbation
 from ._measurement import Measurement, OnSweep, Outcome
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 MOST_SPENT = 0.1
 """Largest share of epsilon that a search takes."""
@@ -192,7 +195,7 @@ def guarantee_of_any_scale(
     """
     from ...privacy.accounting._events import PureDpEvent, RevealingDpEvent
 
-    event: Any = PureDpEvent(epsilon)
+    event: DpEvent = PureDpEvent(epsilon)
     stated, part = 0.0, "a part of epsilon"
     if perturbation == "gradient":
         stated, event = delta, RevealingDpEvent(delta, event)
