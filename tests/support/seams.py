@@ -89,6 +89,7 @@ PLACES = {
     "counts._sums": "CountsQuestion TableSums",
     # datasets
     "datasets._cells as datasets_cells": "draw_cells",
+    "datasets._files as datasets_files": "",
     "datasets._ratings": "_draw_values",
     # encoding
     "encoding._channels": "BallChannel code_channel cosines SphereChannel",
