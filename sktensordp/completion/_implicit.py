@@ -253,8 +253,11 @@ class ImplicitCompletion(RankingEstimator):
                 max_items = self._max_items(shape)
                 sums = release_sums(choices, noise, streams, shape[0], max_items)
             on_step()
-            # All that is published from here on is post-processing of `sums`.
-            model = ItemModel.from_sums(sums)
+            if draws:
+                # All that is published from here on is post-processing of `sums`.
+                model = ItemModel.from_sums(sums)
+            else:
+                model = ItemModel.from_choices(sums, choices)
             sampler = UserSampler.of_choices(sums, model)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices), sampler)
             on_step()
@@ -397,7 +400,7 @@ class ImplicitCompletion(RankingEstimator):
         return self._fitted.model.counts
 
     @property
-    def similarity_(self) -> NDArray[np.float64]:
+    def similarity_(self) -> NDArray[np.floating]:
         """Weights between `items_`."""
         return self._fitted.model.similarity
 
