@@ -75,14 +75,16 @@ PLACES = {
     # completion.measurements.units
     "completion.measurements.units._block_totals": "BlockTotals moments_of",
     "completion.measurements.units._cooccurrence as units_cooccurrence": (
-        "number_of_items plan_noise release_sums"
+        "ItemSums number_of_items plan_noise release_sums"
     ),
     "completion.measurements.units._expected": "_shares",
     "completion.measurements.units._first as units_first": "LOG_RANGE USUAL_LOG",
+    "completion.measurements.units._item_model": "ItemModel",
     "completion.measurements.units._population": "bins_of N_BINS Population",
     "completion.measurements.units._questions": "BlockQuestion UnitTotals",
     "completion.measurements.units._rounds as units_rounds": "",
     "completion.measurements.units._units as units_units": "UnitPerturbation",
+    "completion.measurements.units._unprotected_weights as unprotected_weights": "",
     # counts
     "counts._plan as counts_plan": "plan_tables Workload",
     "counts._rows": "Reader Records",
