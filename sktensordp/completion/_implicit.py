@@ -87,8 +87,9 @@ class ImplicitCompletion(RankingEstimator):
         Noisy weighted counts of all items. Each choice of a user with n choices weighs
         1 / sqrt(n).
     similarity_ : ndarray of shape (n_similar, n_similar)
-        ``float64``; without noise ``float32``. How much a choice of the row's item raises the score of the column's item; rows
-        and columns are numbered as in `items_`. Zeros on the diagonal.
+        How much a choice of the row's item raises the score of the column's item; rows
+        and columns are numbered as in `items_`. Zeros on the diagonal. Of dtype float64;
+        float32 without noise.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that is released.
     shape_ : tuple of (int, int)

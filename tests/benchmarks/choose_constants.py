@@ -414,8 +414,7 @@ CONSTANTS = [
                     "item_model",
                     CHOSEN,
                     [
-                        ("_ON_DIAGONAL", (0.1, 0.5)),
-                        ("_N_DENOISINGS", (1, 3)),
+                        ("_ON_DIAGONAL", (0.0, 0.05, 0.2)),
                         ("_OF_NOISE", (0.3, 1.2)),
                         ("_RIDGE", (1.0, 9.0)),
                     ],

@@ -161,16 +161,12 @@ def test_weights_of_released_products_are_those_of_the_dense_reference():
     population = Population(users, size, np.ones(N_BINS), 0.0)
     sums = ItemSums(population, False, counts, 0.1, items, q, products, noise)
     diagonal = np.diag(products)
-    part = diagonal / 4
-    for _ in range(2):
-        mixed = products - np.diag(diagonal) + np.diag(part)
-        values, vectors = eigh(mixed)
-        pushed = [
-            sum((w - v) / ((w - v) ** 2 + 4 * noise**2) for v in values) for w in values
-        ]
-        kept = np.maximum(values - 2 * noise**2 * np.array(pushed), 0)
-        gram = (vectors * kept) @ vectors.T
-        part = np.clip(np.diag(gram), 0, diagonal)
+    values, vectors = eigh(products - 0.9 * np.diag(diagonal))
+    pushed = [
+        sum((w - v) / ((w - v) ** 2 + 4 * noise**2) for v in values) for w in values
+    ]
+    kept = np.maximum(values - 2 * noise**2 * np.array(pushed), 0)
+    gram = (vectors * kept) @ vectors.T
     np.fill_diagonal(gram, np.maximum(diagonal, np.diag(gram)))
     gram += users * size * np.outer(q, q)
     gram += (0.6 * noise * math.sqrt(m) + 3.0) * np.eye(m)

@@ -23,11 +23,10 @@ from ._unprotected_weights import pair_weights, unprotected_weights
 
 # Number of rows of scores, or of a matrix, that are computed at once.
 _N_ROWS = 256
-# Share of the diagonal of the products that is denoised with the other cells; number of
-# times that they are denoised; and two parts of the ridge: a share of the largest
-# eigenvalue of the noise, which is twice the noise of a cell times the root of the
-# number of items, and a constant.
-_ON_DIAGONAL, _N_DENOISINGS, _OF_NOISE, _RIDGE = 0.25, 2, 0.6, 3.0
+# Share of the diagonal of the products that is denoised with the other cells, and two
+# parts of the ridge: in units of the noise of a cell times the root of the number of
+# items, which is half of the largest eigenvalue of the noise, and in those of products.
+_ON_DIAGONAL, _OF_NOISE, _RIDGE = 0.1, 0.6, 3.0
 # Without noise, the largest products are those of this many popular items.
 _N_PAIRED = 1500
 
@@ -166,20 +165,16 @@ class ItemModel:
 def _denoised(sums: ItemSums) -> NDArray[np.float64]:
     """The centred products, with eigenvalues shrunk by what noise adds to them.
 
-    A part of the diagonal is denoised together with the other cells: at first the same
-    part of every item's, then the part that the first result has of it.
+    A part of the diagonal is denoised together with the other cells.
     """
     products = sums.products
     if not len(products):
         return products
     diagonal = np.maximum(np.diag(products), 0.0)
-    part = _ON_DIAGONAL * diagonal
-    for _ in range(_N_DENOISINGS):
-        gram = products.copy()
-        np.fill_diagonal(gram, part)
-        values, vectors = eigh(gram, overwrite_a=True)
-        gram = (vectors * shrunk(values, sums.products_noise)) @ vectors.T
-        part = np.clip(np.diag(gram), 0.0, diagonal)
+    gram = products.copy()
+    np.fill_diagonal(gram, _ON_DIAGONAL * diagonal)
+    values, vectors = eigh(gram, overwrite_a=True)
+    gram = (vectors * shrunk(values, sums.products_noise)) @ vectors.T
     np.fill_diagonal(gram, np.maximum(diagonal, np.diag(gram)))
     return gram
 
