@@ -88,8 +88,8 @@ class ImplicitCompletion(RankingEstimator):
         1 / sqrt(n).
     similarity_ : ndarray of shape (n_similar, n_similar)
         How much a choice of the row's item raises the score of the column's item; rows
-        and columns are numbered as in `items_`. Zeros on the diagonal. Of dtype float64;
-        float32 without noise.
+        and columns are numbered as in `items_`. Zeros on the diagonal. Type float64,
+        without noise float32.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that is released.
     shape_ : tuple of (int, int)
