@@ -9,7 +9,7 @@ dark, show through.
 """
 
 import numpy as np
-from make_pages import claim_rows, mean, table_of
+from make_pages import mean, statements, table_of
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Ellipse, FancyArrowPatch, Rectangle
@@ -204,8 +204,8 @@ def two_parts():
 
 
 def verdicts():
-    """How many published claims are true, loose or false."""
-    found = [row[-1].split(",")[0] for row in claim_rows("published")]
+    """How many of the papers' statements are true, loose or false."""
+    found = list(statements().values())
     counts = [found.count(kind) for kind in ("holds", "loose", "false")]
     return bars(counts, [GREEN, BLUE, ORANGE])
 
