@@ -94,8 +94,8 @@ if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its ow
 # The published algorithms run at the published settings, rank 3 included. Section 4.2
 # also offers to clamp noisy values to their range, which is a row of its own. The
 # tensors have no biases, but scaling them to [0, 1] adds a constant, which makes rank
-# 4. So the sound fits have rank 4 and no biases. There are two exceptions: "sums" determines
-# biases only, and "auto" may choose it.
+# 4. So the sound fits have rank 4 and no biases. There are two exceptions: "sums"
+# determines biases only, and "auto" may choose it.
 
 regularization = {
     "cp": {"regularization": 0.01},

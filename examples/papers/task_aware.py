@@ -86,7 +86,6 @@ arguments = SimpleNamespace(
 # sphinx_gallery_start_ignore
 import argparse  # noqa: E402
 import csv  # noqa: E402
-
 import sys  # noqa: E402
 
 parser = argparse.ArgumentParser(
@@ -177,7 +176,7 @@ class Problem:
 def problem(name, split):
     """Data and task; the public samples set how all samples are standardised."""
     own = dict(np.load(name)) if name not in EPSILONS else {}
-    if name == "load" or "y" not in own and own:
+    if name == "load" or (own and "y" not in own):
         curves = own.get("X")
         if curves is None:
             curves = load_curves(1400)
@@ -398,7 +397,7 @@ def table(name, results):
     epsilons, classifies = EPSILONS.get(name, OWN_EPSILONS), "no noise" in results
     means = {label: mean(array) for label, array in results.items()}
     kind = "cross-entropy, accuracy" if classifies else "loss over variance"
-    print(f"\n{f'{name}: {kind}':34}{''.join(f'{e:>13g}' for e in epsilons)}")
+    print(f"\n{f'{name}: {kind}':42}{''.join(f'{e:>13g}' for e in epsilons)}")
     heads = {
         "": "",
         BOX: "published, X is a box of 4 standard deviations either way:",
@@ -416,7 +415,7 @@ def table(name, results):
             "-" if np.isnan(loss) else f"{loss:.3f} {right:.2f}" if classifies
             else f"{loss:.4f}" for loss, right in means[label]
         ]  # fmt: skip
-        print(f"{'  ' + label:34}{''.join(f'{cell:>13}' for cell in cells)}")
+        print(f"{'  ' + label:42}{''.join(f'{cell:>13}' for cell in cells)}")
         if "-" in cells:
             print("    (Algorithm 1, on the first split alone)")
 

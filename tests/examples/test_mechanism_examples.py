@@ -344,7 +344,7 @@ def test_which_claims(run_cells):
     assert all(a < b < c for a, b, c in zip(ours, theirs, own, strict=True))
 
 
-UNSOUND = "published, no finite epsilon for new people:"
+OVER = r"published, X is .*:\n"
 # Of a mean over noise and samples: approaches that do the same differ by this much.
 SAME = 1.04
 
@@ -360,21 +360,20 @@ def test_task_aware_encoders(run, tmp_path):
     arguments = ["--data", "load", "diabetes", "--splits", "1"]
     arguments += ["--table", tmp_path / "scores.csv"]
     printed = run("papers/task_aware.py", *arguments)
-    # Losses of seven approaches to two tasks at four epsilons.
-    assert len(printed_means(tmp_path / "scores.csv", printed)) == 7 * 2 * 4
+    # Losses of ten approaches to two tasks at four epsilons.
+    assert len(printed_means(tmp_path / "scores.csv", printed)) == 10 * 2 * 4
     _, load, diabetes, headlines = re.split(r"^(?=load:|diabetes:|the paper's)",
                                             printed, flags=re.MULTILINE)  # fmt: skip
     for table in (load, diabetes):
-        sound, published = map(losses, table.split(UNSOUND))
+        sound, boxed, published = map(losses, re.split(OVER, table))
         assert len(sound) == 4
         # What was published stands below its label, and says so again in every row.
-        assert {name.removesuffix(", published") for name in published} == (
-            sound.keys() - {"task-aware, Laplace"}
-        )
-        assert all(name.endswith(", published") for name in published)
+        approaches = sound.keys() - {"task-aware, Laplace"}
+        assert published.keys() == {f"{name}, published" for name in approaches}
+        assert boxed.keys() == {f"{name}, X is a box" for name in published}
         aware = sound["task-aware"]
         assert aware == sorted(aware, reverse=True)
-        for name, row in {**sound, **published}.items():
+        for name, row in {**sound, **boxed, **published}.items():
             margin = SAME if name == "privacy-agnostic" else 1.0
             assert all(a <= margin * b for a, b in zip(aware, row, strict=True))
     least = zip(losses(load)["task-aware"], (0.62, 0.39, 0.18, 0.045), strict=True)
@@ -382,6 +381,19 @@ def test_task_aware_encoders(run, tmp_path):
     assert "  over task-agnostic                 22.9% (10)" in headlines
     assert "  over privacy-agnostic               13.5% (5)" in headlines
     assert len(re.findall(r"\d% \(\d+\) +-?\d+\.\d% \(\d+\)", headlines)) == 4
+
+
+@slow
+def test_encoders_of_own_data(run, tmp_path):
+    """An .npz with samples alone, with classes, and with numbers to predict."""
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    for y in ({}, {"y": (X[:, 0] > 0).astype(int)}, {"y": X[:, 0]}):
+        np.savez(tmp_path / "own.npz", X=X, **y)
+        printed = run("papers/task_aware.py", "--data", tmp_path / "own.npz")
+        kind = "cross-entropy" if len(set(y.get("y", ()))) == 2 else "loss over"
+        assert f"own.npz: {kind}" in printed
+    with pytest.raises(SystemExit):
+        run("papers/task_aware.py", "--data", "nothing")
 
 
 def test_trips_by_place_and_hour(run_cells):
