@@ -241,7 +241,10 @@ def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
         findings.releases.append(
             Release(f"{method} of {name}", told, count, in_pass, why, protects)
         )
-    if guarantee is not None and guarantee.protects and in_pass:
+    # What `transform` returned has the noise of its calls, also where a class states
+    # no guarantee in `fit`.
+    told = [guarantee] if guarantee is not None else list(made)
+    if in_pass and told and all(each is not None and each.protects for each in told):
         findings.noisy = True
     return findings
 
