@@ -390,7 +390,9 @@ def of_papers(found, kind):
             *most, last = (name.removeprefix("Theorem ") for name in names)
             names = [f"Theorems {', '.join(most)} and {last}"]
         author, _, which = paper.partition(", ")
-        texts.append(f"{' and '.join(names)} of {author}{which and f' on {which}'}")
+        text, _, condition = " and ".join(names).partition(", X is ")
+        text += f" of {author}{which and f' on {which}'}"
+        texts.append(text + (condition and f" if X is {condition}"))
     return "; ".join(texts)
 
 
@@ -403,10 +405,10 @@ def verdicts():
     return (
         f"Of the papers' {len(found)} statements on privacy, each counted once, "
         f"{len(kinds) - kinds.count('false')} hold:\n"
-        f"{kinds.count('holds')} exactly ({of_papers(found, 'holds')}), and "
+        f"{kinds.count('holds')} exactly ({of_papers(found, 'holds')}), and\n"
         f"{kinds.count('loose')} with more noise than the claim needs\n"
         f"({of_papers(found, 'loose')}).\n"
-        f"{kinds.count('false')} are false: {of_papers(found, 'false')}.\n"
+        f"{kinds.count('false')} are false ({of_papers(found, 'false')}).\n"
         f"Calibrated by this library, {holds} of {len(others)} mechanisms keep their "
         f"claim."
     )
@@ -606,9 +608,8 @@ def ratings_study():
         labels={
             "global mean, no noise": "the global mean",
             "published, no noise": "published fit without noise",
-            "model with biases, no noise": "our fit without noise",
+            "CP with biases, no noise": "our fit without noise",
             "published input": "published, noise on the input",
-            "published input, clamped": "the same, clamped (Section 4.2)",
             "published gradient": "published, noise on the gradient (no epsilon holds)",
             "published output": "published, noise on the output (no epsilon holds)",
             "input": 'ours, `"input"`', "auto": "ours, the default",
