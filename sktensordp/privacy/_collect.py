@@ -243,8 +243,8 @@ def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
         )
     # What `transform` returned has the noise of its calls, also where a class states
     # no guarantee in `fit`.
-    told = [guarantee] if guarantee is not None else list(made)
-    if in_pass and told and all(each is not None and each.protects for each in told):
+    stated = [guarantee] if guarantee is not None else list(made)
+    if in_pass and stated and all(one and one.protects for one in stated):
         findings.noisy = True
     return findings
 

@@ -372,7 +372,7 @@ def test_one_pass_from_a_known_start_reveals_the_value(form):
         if form == "Tucker":
             core = starts[3].reshape(RANKS[3])
         h = np.einsum("pqt,q,t->p", core, b, c)
-        moved = (model.factors_[0][2] - a) / 0.005
+        moved = (model.factors_[0][2] - a) / model.learning_rate
         np.testing.assert_allclose(moved / (2 * h) + h @ a, 0.7234567, atol=1e-9)
 
 
