@@ -99,11 +99,12 @@ print(f"{classic.privacy_guarantee_}\n")
 arguments = SimpleNamespace(trials=10_000, ratings=None, random_state=0)
 # sphinx_gallery_start_ignore
 import argparse  # noqa: E402
+import sys  # noqa: E402
 
 parser = argparse.ArgumentParser(
     description="Claims of six papers beside the truth and the results of audits.",
-    formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-)
+    formatter_class=argparse.ArgumentDefaultsHelpFormatter, allow_abbrev=False,
+)  # fmt: skip
 parser.add_argument(
     "--trials", type=int,
     help="outputs on each of two inputs; completions get a tenth as many canaries",
@@ -112,7 +113,9 @@ parser.add_argument("--ratings", metavar="FILE", help="ratings (csv) to complete
 parser.add_argument("--random-state", type=int, help="seed of all noise")
 parser.add_argument("--output", metavar="FILE", help="also save the picture here")
 parser.set_defaults(**vars(arguments))
-arguments, _ = parser.parse_known_args()
+arguments, others = parser.parse_known_args()
+if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
+    parser.error(f"unknown arguments: {' '.join(others)}")
 # sphinx_gallery_end_ignore
 
 # %%

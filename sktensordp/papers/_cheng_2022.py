@@ -305,8 +305,7 @@ class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder)
 class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     """The task-aware encoder with the published noise, and Algorithm 1.
 
-    For a linear task, the encoder is that of Proposition 4 of [1]_. For other tasks,
-    Algorithm 1 trains encoder and decoder by gradients, which takes half a minute.
+    That is, Proposition 4 of [1]_ for a linear task, and training for others.
     $published_noise
 
     Parameters
