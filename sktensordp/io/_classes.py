@@ -14,7 +14,7 @@ import typing
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from numbers import Complex
+from numbers import Complex, Integral
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,10 @@ FROM_ARGUMENTS = {
     "LevelDistribution", "Mark", "ReleaseCounter", "RepetitionDistribution",
 }  # fmt: skip
 """Classes that are made by a call with the arguments of the file."""
+DROPPED = {"_LocalChoices", "LocalRows", "LocalUsers", "LocalValues", "Lookups"}
+"""Classes of data for one process only, of which a file holds empty objects."""
+# Attributes that only type checkers may see in the class, since users need not.
+_UNLISTED = {"CompletionClient": "randomizer", "EncoderClient": "randomizer"}
 TABLE = {name: (module, name) for name, module in _HOMES.items()} | _TWICE
 """By the key of a class: its module below this package, and its name there."""
 
@@ -136,6 +140,8 @@ def declared(kind: type) -> Mapping[str, Any]:
     that cannot be read at run time is Any.
     """
     found: dict[str, Any] = {}
+    if kind.__name__ in _UNLISTED:
+        found[_UNLISTED[kind.__name__]] = Any
     for one in kind.__mro__[::-1]:
         if one.__module__.partition(".")[0] == "sklearn" and "__init__" in vars(one):
             found |= dict.fromkeys(inspect.signature(one).parameters, Any)
@@ -147,16 +153,29 @@ def declared(kind: type) -> Mapping[str, Any]:
     return found
 
 
-def defaults_of(kind: type) -> dict[str, Any]:
-    """Values of the fields that may be missing, because they came later."""
+def arguments_of(kind: type) -> list[Any]:
+    """The types of the arguments with which a class of `FROM_ARGUMENTS` is called."""
+    parameters = inspect.signature(kind).parameters.values()
+    return [_read(parameter.annotation, kind) for parameter in parameters]
+
+
+def completed(kind: type, state: Mapping[str, Any]) -> dict[str, Any] | None:
+    """All fields of an object, those that came later with their defaults.
+
+    None if one is missing that has no default.
+    """
     if not dataclasses.is_dataclass(kind):
-        return {}
-    found = {}
+        return {**state} if declared(kind).keys() == state.keys() else None
+    found = {**state}
     for field in dataclasses.fields(kind):
+        if field.name in found:
+            continue
         if field.default is not dataclasses.MISSING:
             found[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
             found[field.name] = field.default_factory()
+        else:
+            return None
     return found
 
 
@@ -172,7 +191,7 @@ def _read(hint: Any, owner: type) -> Any:
         return Any
 
 
-def fits(value: object, hint: Any) -> bool:
+def fits(value: Any, hint: Any) -> bool:
     """Whether a value has a type; True for types that cannot be checked."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -183,14 +202,18 @@ def fits(value: object, hint: Any) -> bool:
         return value is None
     if origin is tuple and arguments and arguments[-1] is not Ellipsis:
         alike = isinstance(value, tuple) and len(value) == len(arguments)
-        return alike and all(map(fits, value, arguments))  # type: ignore[arg-type]
+        return alike and all(map(fits, value, arguments))
     if origin in (tuple, list, set, frozenset) and arguments:
-        is_one = isinstance(value, origin)
-        return is_one and all(fits(each, arguments[0]) for each in value)  # type: ignore[attr-defined]
+        # dp_accounting declares lists where this package passes tuples.
+        is_one = isinstance(value, (tuple, list) if origin is list else origin)
+        return is_one and all(fits(each, arguments[0]) for each in value)
     kind = origin or hint
-    if not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+    is_known = isinstance(kind, type) and not getattr(kind, "_is_protocol", False)
+    if hint is Any or not is_known:
         return True
-    if kind in (int, float, complex) or issubclass(kind, np.number):
+    if kind is int:
+        return isinstance(value, Integral)
+    if kind in (float, complex) or issubclass(kind, np.number):
         return isinstance(value, Complex)
     if kind is bool:
         return isinstance(value, bool | np.bool_)

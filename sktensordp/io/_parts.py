@@ -7,15 +7,16 @@ nested, and what was one object is one object again. Arrays are referred to by n
 
 from __future__ import annotations
 
-import copyreg
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -25,11 +26,14 @@ from numpy.typing import NDArray
 
 from .._extras import imported
 from .._json import Fields
+from ..base import StorableMixin
 from ._classes import (
+    DROPPED,
     FROM_ARGUMENTS,
+    arguments_of,
     class_of,
+    completed,
     declared,
-    defaults_of,
     fits,
     key_of,
 )
@@ -57,6 +61,8 @@ _TEXT = r"nan|-?inf|-?\d{1,400}(/\d{1,400})?|[\d.+\-:TZE]{1,64}|[\da-f-]{36}"
 # Containers of a fit, which Recommender returns; they are imported when they are used.
 _FRAMES = {"pandas": "pandas", "polars": "polars"}
 _TIME = r"[mM]8(\[[0-9]{0,4}[a-zA-Zμ]{1,2}\])?"
+# Errors that parts of another shape may lead to.
+_WRONG = ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 Node = dict[str, Any]
 
 
@@ -115,8 +121,8 @@ class Parts:
         if kind in (set, frozenset):
             return {"kind": kind.__name__, "items": [*map(self._value, value)]}
         if kind is dict:
-            keys, values = self._items([*value]), self._items([*value.values()])
-            return {"kind": "dict", "keys": keys, "values": values}
+            both = self._items([*value]), self._items([*value.values()])
+            return {"kind": "dict", "keys": both[0], "values": both[1]}
         if kind is bytes:
             return {"kind": "bytes", "at": self._array(np.frombuffer(value, np.uint8))}
         if kind is range:
@@ -133,14 +139,14 @@ class Parts:
         if isinstance(value, np.generic):
             return {"kind": "scalar", "of": self._put(np.asarray(value))}
         for name, module in _FRAMES.items():
-            if kind is type and value.__module__.partition(".")[0] == module:
-                if value is imported(module, module).DataFrame:
-                    return {"kind": "frame", "of": name}
+            is_there = kind is type and value.__module__.partition(".")[0] == module
+            if is_there and value is imported(module, module).DataFrame:
+                return {"kind": "frame", "of": name}
         return self._of_object(value)
 
     def _checked_text(self, value: Any, written: Callable[[Any], str]) -> str:
         text = written(value)
-        if not re.fullmatch(_TEXT, text) or getattr(value, "fold", 0):
+        if not re.fullmatch(_TEXT, text) or getattr(value, "fold", None):
             self._refuse(value)
         return text
 
@@ -170,6 +176,7 @@ class Parts:
 
     def _of_array(self, array: NDArray[Any]) -> Node:
         kind, shape = array.dtype.kind, list(array.shape)
+        part: Node
         if kind in "OUS":
             part = {"kind": "objects", "shape": shape, "dtype": array.dtype.str[1:]}
             if kind != "O":
@@ -194,7 +201,7 @@ class Parts:
         if key is None:
             self._refuse(value)
         # What a pickle of it would hold.
-        how, arguments, *rest = value.__reduce_ex__(4)
+        _, arguments, *rest = value.__reduce_ex__(4)
         if key == "Mark":
             # A file outlives the block of a budget, and tells nobody where it is.
             path = None if value.path is None else ""
@@ -202,7 +209,7 @@ class Parts:
         outside, self._place = self._place, f"{{}} of {key}"
         if key in FROM_ARGUMENTS:
             part = {"kind": "made", "items": [*map(self._value, arguments)]}
-        elif how.__name__ == "_dropped":
+        elif key in DROPPED:
             part = {"kind": "dropped"}
         else:
             part = {"kind": "object", "state": self._state(value, rest)}
@@ -223,7 +230,7 @@ class Parts:
                 found[name] = self._value(held)
             elif not _is_cache(kind, name):
                 self._place = place.format(f"`{name}`")
-                self._refuse(held)
+                self._refuse(held, "is an attribute that the class does not declare")
         return found
 
     def _refuse(self, value: object, why: str = "") -> NoReturn:
@@ -292,19 +299,25 @@ class Restored:
         # Of each part: how deep it is, and how much it holds.
         self._sizes: list[tuple[int, int]] = []
         if not 0 < len(parts) <= _MOST_PARTS:
-            self._fields(None)
-        for part in parts:
-            self._inside = 0, 1
-            made = self._make(self._fields(part))
-            depth, weight = self._inside
-            if depth > _DEEPEST or weight > _HEAVIEST:
-                self._fields(None)
-            self._sizes.append((depth, weight))
-            self._made.append(made)
+            Fields({}, what).refuse("the list of its parts")
+        for number, part in enumerate(parts):
+            is_right = False
+            # Refused outside of the handler, whose error may show anything.
+            with suppress(*_WRONG):
+                self._add(Fields(part, what))
+                is_right = True
+            if not is_right:
+                Fields({}, what).refuse(f"part {number}")
         self.root = self._made[-1]
 
-    def _fields(self, part: object) -> Fields:
-        return Fields(part, self._what, f"part {len(self._made)}: ")
+    def _add(self, fields: Fields) -> None:
+        self._inside = 0, 1
+        made = self._make(fields)
+        depth, weight = self._inside
+        if depth > _DEEPEST or weight > _HEAVIEST:
+            fields.refuse("its size")
+        self._sizes.append((depth, weight))
+        self._made.append(made)
 
     def _make(self, fields: Fields) -> Any:
         kind = fields.take("kind")
@@ -351,7 +364,8 @@ class Restored:
             if array.ndim == 1 and array.dtype == wanted:
                 return array.tolist()
         if how in ("texts", "bytes") and isinstance(found, list) and len(found) == 2:
-            texts = self._texts(*(self._array(one, fields) for one in found), fields)
+            whole, ends = (self._array(one, fields) for one in found)
+            texts = self._texts(whole, ends, fields)
             return [str(t, "utf-8") if how == "texts" else t for t in texts]
         fields.refuse("the list of its items")
 
@@ -368,7 +382,7 @@ class Restored:
         if not is_right:
             fields.refuse("the list of its texts")
         together, places = whole.tobytes(), ends.tolist()
-        return (together[a:b] for a, b in zip(places[:-1], places[1:], strict=True))
+        return (together[a:b] for a, b in pairwise(places))
 
     def _array(self, name: object, fields: Fields) -> NDArray[Any]:
         if not isinstance(name, str):
@@ -443,8 +457,8 @@ class Restored:
         return key, kind
 
     def _dropped(self, fields: Fields) -> Any:
-        _, kind = self._class(fields)
-        if not hasattr(kind, "warn_if_lost"):
+        key, kind = self._class(fields)
+        if key not in DROPPED:
             fields.refuse("class")
         how, arguments = kind().__reduce__()[:2]
         return how(*arguments)
@@ -454,7 +468,7 @@ class Restored:
         if key not in FROM_ARGUMENTS:
             fields.refuse("class")
         arguments = self._listed(fields)
-        hints = [*declared(kind).values()]
+        hints = arguments_of(kind)
         if len(arguments) != len(hints) or not all(map(fits, arguments, hints)):
             fields.refuse("items")
         made = kind(*arguments)
@@ -464,7 +478,7 @@ class Restored:
 
     def _object(self, fields: Fields) -> Any:
         key, kind = self._class(fields)
-        if key in FROM_ARGUMENTS or hasattr(kind, "warn_if_lost"):
+        if key in FROM_ARGUMENTS | DROPPED:
             fields.refuse("class")
         state = fields.object("state").rest()
         state = {name: self._value(one, fields) for name, one in state.items()}
@@ -474,22 +488,18 @@ class Restored:
                 fields.refuse(f"state: {name!r:.40}")
         if attrs.has(kind):
             return kind(**state)
-        made = kind.__new__(kind)
-        if hasattr(kind, "get_params"):
+        made: Any = object.__new__(kind)
+        if issubclass(kind, StorableMixin):
             made.__setstate__({**state, "_sktensordp_version": self._version})
             return made
-        return _filled(made, {**defaults_of(kind), **state}, fields)
-
-
-def _filled(made: Any, state: Mapping[str, Any], fields: Fields) -> Any:
-    """An object with all attributes that its class declares."""
-    if not declared(type(made)).keys() <= state.keys():
-        fields.refuse("state")
-    if hasattr(made, "__setstate__"):
-        made.__setstate__(state)
-    else:
-        vars(made).update(state)
-    return made
+        whole = completed(kind, state)
+        if whole is None:
+            fields.refuse("state")
+        if hasattr(kind, "__setstate__"):
+            made.__setstate__(whole)
+        else:
+            vars(made).update(whole)
+        return made
 
 
 _MAKERS: dict[str, Callable[[Restored, Fields], Any]] = {
