@@ -5,7 +5,7 @@ import re
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 
-_OPTIONAL = ("dask", "distributed", "matplotlib", "pandas", "polars", "torch")
+_OPTIONAL = ("dask", "distributed", "matplotlib", "pandas", "polars", "safetensors", "torch")
 
 
 def show_versions() -> None:

@@ -196,7 +196,7 @@ class Parts:
         return {"kind": "array", "at": self._array(array), "order": "C"}
 
     def _of_object(self, value: Any) -> Node:
-        kind = type(value)
+        kind: Any = type(value)
         key = key_of(kind)
         if key is None:
             self._refuse(value)
@@ -208,7 +208,7 @@ class Parts:
             arguments = value._replace(path=path)
         outside, self._place = self._place, f"{{}} of {key}"
         if key in FROM_ARGUMENTS:
-            part = {"kind": "made", "items": [*map(self._value, arguments)]}
+            part: Node = {"kind": "made", "items": [*map(self._value, arguments)]}
         elif key in DROPPED:
             part = {"kind": "dropped"}
         else:
@@ -217,7 +217,8 @@ class Parts:
         return {"class": key, **part}
 
     def _state(self, value: Any, rest: list[Any]) -> Node:
-        kind, state = type(value), dict(rest[0] or {}) if rest else {}
+        kind: Any = type(value)
+        state = dict(rest[0] or {}) if rest else {}
         if attrs.has(kind):
             names = [field.name for field in attrs.fields(kind)]
             state = {name: getattr(value, name) for name in names}
