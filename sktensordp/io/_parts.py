@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
@@ -38,29 +39,33 @@ from ._classes import (
     key_of,
 )
 
-# Bounds on what a file may ask for. The heaviest value is one that refers to others
-# many times; whatever walks through it, as a hash does, meets each of them anew.
-_MOST_PARTS, _DEEPEST, _HEAVIEST = 2**20, 100, 2**24
+# Bounds on what a file may ask for. A part weighs as much as all values in it, which
+# whatever walks through it meets, as a hash does; the weight of a file is their sum.
+_MOST_PARTS, _DEEPEST, _HEAVIEST = 2**20, 100, 2**26
 # From this length on, sequences of one type are arrays.
 _LONG = 32
 _INT64 = 2**63
+# Also texts that no encoding has, such as broken names of files.
+_UTF_8 = "utf-8", "surrogatepass"
 # The types that stand in the text as they are.
 _PLAIN = bool, int, str
 _SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
-# Types of one text each, and how it is read.
-_OF_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
-    "number": (float, repr, float),
-    "Fraction": (Fraction, str, Fraction),
-    "Decimal": (Decimal, str, Decimal),
-    "UUID": (UUID, str, UUID),
-    "date": (date, date.isoformat, date.fromisoformat),
-    "datetime": (datetime, datetime.isoformat, datetime.fromisoformat),
-    "time": (time, time.isoformat, time.fromisoformat),
+_MOMENT = r"[\d.+\-:T]{1,64}"
+# Types of one text each: how it is written and read, and what it looks like.
+_OF_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any], str]] = {
+    "number": (float, repr, float, "nan|-?inf"),
+    "Fraction": (Fraction, str, Fraction, r"-?\d{1,400}(/\d{1,400})?"),
+    "Decimal": (Decimal, str, Decimal, r"-?(s?NaN|Infinity|[\d.]{1,400}(E[+-]?\d{1,9})?)"),
+    "UUID": (UUID, str, UUID, r"[\da-f-]{36}"),
+    "date": (date, date.isoformat, date.fromisoformat, _MOMENT),
+    "datetime": (datetime, datetime.isoformat, datetime.fromisoformat, _MOMENT),
+    "time": (time, time.isoformat, time.fromisoformat, _MOMENT),
 }
-_TEXT = r"nan|-?inf|-?\d{1,400}(/\d{1,400})?|[\d.+\-:TZE]{1,64}|[\da-f-]{36}"
 # Containers of a fit, which Recommender returns; they are imported when they are used.
 _FRAMES = {"pandas": "pandas", "polars": "polars"}
 _TIME = r"[mM]8(\[[0-9]{0,4}[a-zA-Zμ]{1,2}\])?"
+# Of texts of a fixed width, the type that stands for their letters.
+_LETTERS = {"U": np.uint32, "S": np.uint8}
 # Errors that parts of another shape may lead to.
 _WRONG = ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 Node = dict[str, Any]
@@ -131,9 +136,12 @@ class Parts:
         if kind is timedelta:
             units = value.days, value.seconds, value.microseconds
             return {"kind": "timedelta", "items": [*units]}
-        for name, (one, written, _) in _OF_TEXT.items():
+        for name, (one, written, _, pattern) in _OF_TEXT.items():
             if kind is one:
-                return {"kind": name, "text": self._checked_text(value, written)}
+                text = written(value)
+                if not re.fullmatch(pattern, text) or getattr(value, "fold", None):
+                    self._refuse(value)
+                return {"kind": name, "text": text}
         if kind is np.ndarray:
             return self._of_array(value)
         if isinstance(value, np.generic):
@@ -144,17 +152,11 @@ class Parts:
                 return {"kind": "frame", "of": name}
         return self._of_object(value)
 
-    def _checked_text(self, value: Any, written: Callable[[Any], str]) -> str:
-        text = written(value)
-        if not re.fullmatch(_TEXT, text) or getattr(value, "fold", None):
-            self._refuse(value)
-        return text
-
     def _items(self, values: Sequence[Any]) -> Node:
         """The items of a sequence; those of a long one of one type as an array."""
         kinds = set(map(type, values)) if len(values) >= _LONG else set()
         if kinds == {str}:
-            return {"texts": self._texts([text.encode("utf-8") for text in values])}
+            return {"texts": self._texts([text.encode(*_UTF_8) for text in values])}
         if kinds == {bytes}:
             return {"bytes": self._texts(values)}
         if kinds == {float}:
@@ -175,18 +177,19 @@ class Parts:
         return name
 
     def _of_array(self, array: NDArray[Any]) -> Node:
-        kind, shape = array.dtype.kind, list(array.shape)
-        part: Node
-        if kind in "OUS":
-            part = {"kind": "objects", "shape": shape, "dtype": array.dtype.str[1:]}
-            if kind != "O":
-                _check_width(array.dtype, array.size, lambda: self._refuse(array))
-            return part | self._items(array.ravel().tolist())
+        kind, width = array.dtype.kind, array.dtype.itemsize
+        if kind == "O":
+            listed = self._items(array.ravel().tolist())
+            return {"kind": "objects", "shape": list(array.shape), **listed}
+        if kind in "US" and width:
+            native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+            letters = native[..., np.newaxis].view(_LETTERS[kind])
+            return {"kind": "texts", "at": self._array(letters)}
         if kind in "mM":
             integers = array.astype(array.dtype.newbyteorder("=")).view(np.int64)
-            part = {"kind": "times", "dtype": array.dtype.str[1:]}
-            return part | {"at": self._array(integers)}
-        if kind not in "biuf" or array.dtype.itemsize > 8:
+            at = self._array(integers)
+            return {"kind": "times", "dtype": array.dtype.str[1:], "at": at}
+        if kind not in "biuf" or width > 8:
             self._refuse(array)
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         # As a pickle, since sums may depend on it.
@@ -255,12 +258,6 @@ def _is_cache(kind: type, name: str) -> bool:
     return isinstance(inspect.getattr_static(kind, name, None), cached_property)
 
 
-def _check_width(dtype: np.dtype[Any], size: int, refuse: Callable[[], Any]) -> None:
-    """Refuse texts of a fixed width that is out of all proportion."""
-    if dtype.itemsize > 2**16 and dtype.itemsize * size > 2**24:
-        refuse()
-
-
 class Restored:
     """The object that parts describe.
 
@@ -299,6 +296,7 @@ class Restored:
         self._made: list[Any] = []
         # Of each part: how deep it is, and how much it holds.
         self._sizes: list[tuple[int, int]] = []
+        self._weight = 0
         if not 0 < len(parts) <= _MOST_PARTS:
             Fields({}, what).refuse("the list of its parts")
         for number, part in enumerate(parts):
@@ -315,7 +313,8 @@ class Restored:
         self._inside = 0, 1
         made = self._make(fields)
         depth, weight = self._inside
-        if depth > _DEEPEST or weight > _HEAVIEST:
+        self._weight += weight
+        if depth > _DEEPEST or self._weight > _HEAVIEST:
             fields.refuse("its size")
         self._sizes.append((depth, weight))
         self._made.append(made)
@@ -327,7 +326,8 @@ class Restored:
         if kind in _SEQUENCES:
             made: Any = _SEQUENCES[kind](self._listed(fields))
         elif kind in _OF_TEXT:
-            made = _OF_TEXT[kind][2](fields.text("text", _TEXT))
+            _, _, read, pattern = _OF_TEXT[kind]
+            made = read(fields.text("text", pattern))
         elif make := _MAKERS.get(kind):
             made = make(self, fields)
         else:
@@ -367,7 +367,7 @@ class Restored:
         if how in ("texts", "bytes") and isinstance(found, list) and len(found) == 2:
             whole, ends = (self._array(one, fields) for one in found)
             texts = self._texts(whole, ends, fields)
-            return [str(t, "utf-8") if how == "texts" else t for t in texts]
+            return [str(t, *_UTF_8) if how == "texts" else t for t in texts]
         fields.refuse("the list of its items")
 
     def _texts(
@@ -386,14 +386,11 @@ class Restored:
         return (together[a:b] for a, b in pairwise(places))
 
     def _array(self, name: object, fields: Fields) -> NDArray[Any]:
-        if not isinstance(name, str):
-            fields.refuse("the name of an array")
-        try:
-            array = self._arrays(name)
-        except KeyError:
+        # Once each, so that no file asks for more than it holds.
+        if not isinstance(name, str) or name in self.used:
             fields.refuse("the name of an array")
         self.used.add(name)
-        return array
+        return self._arrays(name)
 
     def _plain_array(self, fields: Fields) -> NDArray[Any]:
         array = self._array(fields.take("at"), fields)
@@ -405,19 +402,22 @@ class Restored:
             fields.refuse("at")
         return integers.view(np.dtype(fields.text("dtype", _TIME)))
 
+    def _fixed_texts(self, fields: Fields) -> NDArray[Any]:
+        """Texts of a fixed width, which was the last axis."""
+        letters = self._array(fields.take("at"), fields)
+        kinds = {np.dtype(one): kind for kind, one in _LETTERS.items()}
+        kind = kinds.get(letters.dtype)
+        is_right = kind and letters.ndim and np.all(letters <= sys.maxunicode)
+        if not is_right or not letters.shape[-1]:
+            fields.refuse("at")
+        return letters.view(f"{kind}{letters.shape[-1]}")[..., 0]
+
     def _objects(self, fields: Fields) -> NDArray[Any]:
         shape = tuple(fields.integers("shape", 0, 2**62))
-        name = fields.text("dtype", r"O8?|[US]\d{1,10}")
         items = self._listed(fields)
-        dtype = np.dtype(name.rstrip("8") if name[0] == "O" else name)
         if math.prod(shape) != len(items) or len(shape) > 8:
             fields.refuse("shape")
-        if name[0] != "O":
-            wanted = str if name[0] == "U" else bytes
-            if not all(type(item) is wanted for item in items):
-                fields.refuse("the list of its items")
-            _check_width(dtype, len(items), lambda: fields.refuse("dtype"))
-        return np.fromiter(items, dtype, len(items)).reshape(shape)
+        return np.fromiter(items, object, len(items)).reshape(shape)
 
     def _scalar(self, fields: Fields) -> Any:
         array = self._part(fields.take("of"), fields)
@@ -500,6 +500,9 @@ class Restored:
             made.__setstate__(whole)
         else:
             vars(made).update(whole)
+        # Compiled loops read past the end of an array that is too short.
+        if not getattr(made, "shapes_agree", True):
+            fields.refuse("the shape of its arrays")
         return made
 
 
@@ -514,6 +517,7 @@ _MAKERS: dict[str, Callable[[Restored, Fields], Any]] = {
     "objects": Restored._objects,
     "range": Restored._range,
     "scalar": Restored._scalar,
+    "texts": Restored._fixed_texts,
     "timedelta": Restored._timedelta,
     "times": Restored._times,
 }
