@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from sktensordp import io
-from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
+from sktensordp.completion import (
+    CoordinateEncoder,
+    CPCompletion,
+    ImplicitCompletion,
+    Recommender,
+)
 from sktensordp.io import dump
-from tests.support.every_estimator import RANGE
+from tests.support.every_estimator import RANGE, VALUES, WHERE
 from tests.support.seams import class_of
 
 safetensors = pytest.importorskip("safetensors.numpy")
@@ -243,16 +248,17 @@ def test_what_parts_may_say(tmp_path):
         [{"kind": "timedelta", "items": [10**9, 0, 0]}],
         [{"kind": "Fraction", "text": "1/0"}],
         [{"kind": "Fraction", "text": "1e999999999"}],
+        [{"kind": "Fraction", "text": "1E999999999"}],
+        [{"kind": "Decimal", "text": "1E9999999999"}],
+        [{"kind": "datetime", "text": "2026"}],
         [{"kind": "number", "text": "__import__('os')"}],
         [{"kind": "date", "text": "2026-13-01"}],
         [{"kind": "UUID", "text": "12"}],
         [{"kind": "frame", "of": "os"}],
         [{"kind": "function", "name": "os.system"}],
         [{"kind": "array", "at": "0", "order": "C"}],
-        [{"kind": "objects", "shape": [2**40], "dtype": "O", "items": []}],
-        [{"kind": "objects", "shape": [1], "dtype": "U999999999", "items": ["a"]}],
-        [{"kind": "objects", "shape": [1], "dtype": "i4", "items": [1]}],
-        [{"kind": "objects", "shape": [1], "dtype": "U4", "items": [1]}],
+        [{"kind": "objects", "shape": [2**40], "items": []}],
+        [{"kind": "objects", "shape": [2**31, 2**31, 0, 1, 1, 1, 1, 1, 1], "items": []}],
         [{"kind": "made", "class": "SentStreams", "items": ["key", True]}],
         [{"kind": "made", "class": "LaplaceMechanism", "items": []}],
         [{"kind": "made", "class": "ReleaseCounter", "items": [1.5]}],
@@ -300,6 +306,78 @@ def test_where_texts_begin(whole, ends, tmp_path):
     arrays = {"0": np.frombuffer(whole, np.uint8), "1": np.array(ends, np.int64)}
     part = {"kind": "list", "texts": ["0", "1"]}
     refused(written(tmp_path / "model", values(part), arrays))
+
+
+@pytest.mark.parametrize(
+    "letters",
+    [
+        np.full((2, 3), 0x110000, np.uint32), np.zeros((2, 3), np.int64),
+        np.zeros((2, 0), np.uint32), np.zeros((), np.uint32),
+    ],
+    ids=range(4),
+)  # fmt: skip
+def test_letters_of_fixed_texts(letters, tmp_path):
+    part = {"kind": "texts", "at": "0"}
+    refused(written(tmp_path / "model", values(part), {"0": letters}))
+
+
+def test_no_array_is_asked_for_twice(tmp_path):
+    """A small file would become as large as it likes."""
+    array = {"kind": "array", "at": "0", "order": "C"}
+    arrays = {"0": np.zeros(10**6)}
+    loaded = io.load(written(tmp_path / "model", values(array), arrays))
+    assert loaded.bounds.shape == (10**6,)
+    both = [{"kind": "array", "at": "0", "order": "C"}] * 1000
+    parts = [*both, {"kind": "list", "items": [[n] for n in range(1000)]}]
+    refused(written(tmp_path / "model", values(*parts), arrays))
+
+
+COMPILED = {
+    "Rows": (
+        "means covariances used fixed prior_mean precision tie unknown",
+        CPCompletion(1, max_iter=1, **RANGE), None,
+    ),
+    "SharedModel": (
+        "factors biases uncertainty features",
+        CPCompletion(1, unit=0, perturbation="sums", shape=(4, 3), **RANGE), None,
+    ),
+    "ItemModel": (
+        "items shares similarity expected pairs products",
+        ImplicitCompletion(shape=(4, 3)), "choices",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_shapes_that_compiled_loops_trust(name, tmp_path):
+    """They would read what is not theirs."""
+    fields, model, kind = COMPILED[name]
+    path = tmp_path / "model"
+    dump(model.fit(*(WHERE, VALUES)[: 1 if kind else 2]), path)
+    document, arrays, _ = content(path)
+    parts = document["parts"]
+    (part,) = (part for part in parts if part.get("class") == name)
+    n_tried = 0
+    for field in fields.split():
+        for number in arrays_below(parts, part["state"][field]):
+            kept = arrays[number]
+            for other in (kept[..., :-1], kept[:-1], np.stack([kept, kept])):
+                if other.shape == kept.shape:
+                    continue
+                changed = {**arrays, number: np.ascontiguousarray(other)}
+                refused(written(path, document, changed))
+                n_tried += 1
+    assert n_tried > 6
+
+
+def arrays_below(parts, value):
+    """Names of the arrays to which a value leads."""
+    if isinstance(value, list) and len(value) == 1:
+        part = parts[value[0]]
+        if part["kind"] == "array":
+            yield part["at"]
+        for item in part.get("items", ()):
+            yield from arrays_below(parts, item)
 
 
 @pytest.mark.parametrize(
