@@ -51,11 +51,12 @@ _UTF_8 = "utf-8", "surrogatepass"
 _PLAIN = bool, int, str
 _SEQUENCES = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 _MOMENT = r"[\d.+\-:T]{1,64}"
+_DECIMAL = r"-?(s?NaN|Infinity|[\d.]{1,400}(E[+-]?\d{1,9})?)"
 # Types of one text each: how it is written and read, and what it looks like.
 _OF_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any], str]] = {
     "number": (float, repr, float, "nan|-?inf"),
     "Fraction": (Fraction, str, Fraction, r"-?\d{1,400}(/\d{1,400})?"),
-    "Decimal": (Decimal, str, Decimal, r"-?(s?NaN|Infinity|[\d.]{1,400}(E[+-]?\d{1,9})?)"),
+    "Decimal": (Decimal, str, Decimal, _DECIMAL),
     "UUID": (UUID, str, UUID, r"[\da-f-]{36}"),
     "date": (date, date.isoformat, date.fromisoformat, _MOMENT),
     "datetime": (datetime, datetime.isoformat, datetime.fromisoformat, _MOMENT),

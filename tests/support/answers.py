@@ -36,7 +36,7 @@ ASKED = {
     # With an int as random state, noise follows from it and the number of releases.
     "transform": lambda ask, X, y: ask(X),
     "privatize": lambda ask, X, y: ask(X),
-    "fold_in": lambda ask, X, y: _after(ask(X[:2], *(() if y is None else (y[:2],))), X),
+    "fold_in": lambda ask, X, y: _after(ask(*_some(X, y)), X),
     "forget": lambda ask, X, y: _after(ask([0]), X),
 }  # fmt: skip
 # What fits, sets, or asks an estimator that a search has found.
@@ -45,6 +45,10 @@ NOT_ASKED = {
     "get_metadata_routing", "get_params", "predict_log_proba", "score_samples",
     "to_json", "from_json",
 }  # fmt: skip
+
+
+def _some(X, y):
+    return (X[:2],) if y is None else (X[:2], y[:2])
 
 
 def _after(estimator, X):
