@@ -208,7 +208,7 @@ def fits(value: Any, hint: Any) -> bool:
         is_one = isinstance(value, (tuple, list) if origin is list else origin)
         return is_one and all(fits(each, arguments[0]) for each in value)
     kind = origin or hint
-    is_known = isinstance(kind, type) and not getattr(kind, "_is_protocol", False)
+    is_known = isinstance(kind, type) and typing.Protocol not in kind.__bases__
     if hint is Any or not is_known:
         return True
     if kind is int:

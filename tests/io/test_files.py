@@ -15,7 +15,8 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
-from sktensordp import __version__, io
+import sktensordp
+from sktensordp import io
 from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
 from sktensordp.encoding import TaskAwareEncoder, TorchTask
 from sktensordp.mechanisms import LaplaceMechanism
@@ -386,7 +387,7 @@ def test_all_public_estimators_are_named():
 
 def test_the_version_is_that_of_the_package(tmp_path):
     io.dump(LaplaceMechanism(), tmp_path / "model")
-    text = f'\\"version\\":\\"{__version__}\\"'
+    text = f'\\"version\\":\\"{sktensordp.__version__}\\"'
     assert text.encode() in (tmp_path / "model").read_bytes()
 
 
