@@ -54,10 +54,11 @@ _MORE_TERMS = 4
 _START_VARIANCE = 2.0
 # A fit to a matrix ends this many sweeps after its last terms started, unless its
 # squared errors still fall by more than the second number, as a share, from one check
-# of its terms to the next.
+# of its terms to the next. Under heavy noise, the errors do not show whether the prior
+# has been learned, and all sweeps are made.
 _SWEEPS_OF_TERMS, _LEAST_PROGRESS = 12, 0.01
 # Fits to fewer entries than this, whose share of noise is below the second number, try
-# several starts.
+# several starts. From that share on, noise is heavy.
 _FEW_ENTRIES, MOST_NOISE = 200_000, 0.8
 # If a table has randomised the values, observations around the predictions replace them
 # after these numbers of sweeps; each time, they change less.
@@ -404,13 +405,14 @@ def _with_prior_of_start(
 
     With a wider prior, all new terms would fit the noise until precisions are learned,
     and biases and older terms would follow them. The mean square is that of the average
-    entry, since rows with few entries start close to zero.
+    entry, since rows with few entries start close to zero. Under heavy noise it is
+    large, and the prior stays as it is.
     """
     precision, tie = rows.precision.copy(), rows.tie.copy()
     terms = np.flatnonzero(rows.terms)[-new[0].shape[1] :]
     for mode, (own, number) in enumerate(zip(new, counts, strict=True)):
         variance = _START_VARIANCE * (number @ own**2) / number.sum()
-        scale = 1 / np.maximum(variance, 1 / LARGEST_PRECISION)
+        scale = 1 / np.clip(variance, 1 / LARGEST_PRECISION, 1.0)
         precision[mode, terms] *= scale
         tie[mode, terms] *= scale
     return replace(rows, precision=precision, tie=tie)
@@ -564,6 +566,7 @@ def grown(
     # Numbers of sweeps between two checks of the terms, and between checks that only
     # prune.
     stage, pruned_after = min(5, max_iter // 4), 2
+    is_clear = fit.floor < MOST_NOISE * fit.entries.energy / fit.entries.n_entries
     fit, stopped = run(fit, stage if fit.rows.fixed.size else 0, on_sweep)
     may_grow, ended = True, False
     while not stopped:
@@ -574,7 +577,7 @@ def grown(
         may_grow = fit.terms_since == fit.n_iter
         n, before = max(stage, 1) if may_grow else pruned_after, fit.error
         fit, stopped = run(fit, min(fit.n_iter + n, max_iter), on_sweep)
-        ended = fit.n_iter >= fit.terms_since + _SWEEPS_OF_TERMS
+        ended = is_clear and fit.n_iter >= fit.terms_since + _SWEEPS_OF_TERMS
         ended = ended and fit.error > (1 - _LEAST_PROGRESS) * before
     return fit, fit.n_iter
 
