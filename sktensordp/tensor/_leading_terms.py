@@ -240,7 +240,8 @@ def leading_vectors(
             # If only rounding errors are new, random vectors continue the basis.
             is_lost = scales <= 1e-10 * np.linalg.norm(image)
             block[:, is_lost] = random.standard_normal((size, is_lost.sum()))
-            for _ in range(2):
+            # Against rounding errors; random vectors have more to remove.
+            for _ in range(1 + bool(is_lost.any())):
                 block, _ = _orthogonal(block, basis)
             basis = np.concatenate([basis, block], axis=1)
             images.append(gram(block))
