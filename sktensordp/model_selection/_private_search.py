@@ -166,6 +166,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         and their number stay secret.
     n_splits_ : int
         Number of splits.
+    scorer_ : callable
+        The scorer that `score` uses: that of the name in `scoring`, or the estimator's.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that the fitted search reveals about one unit. Noise
         mechanisms protect X, not y: the guarantee does not cover what later steps
