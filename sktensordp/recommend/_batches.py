@@ -26,6 +26,7 @@ from ._encoder import (
     distinct_ids,
     index_of_ids,
     indices_of,
+    learn,
     types_of,
 )
 
@@ -103,6 +104,12 @@ class _Rows(NamedTuple):
     numbers: NDArray[np.int32]
     times: NDArray[np.float64] | None
     values: NDArray[np.floating] | None
+
+    def only(self, kept: NDArray[np.bool_]) -> _Rows:
+        """Some of the rows."""
+        times = None if self.times is None else self.times[kept]
+        values = None if self.values is None else self.values[kept]
+        return _Rows(np.asfortranarray(self.numbers[kept]), times, values)
 
 
 class RowsOfBatches:
@@ -209,11 +216,11 @@ class RowsOfBatches:
         for k, rows in enumerate(self._rows):
             known = np.all(rows.numbers >= 0, axis=1)
             if not np.all(known):
-                self._rows[k] = _Rows(*(None if c is None else c[known] for c in rows))
+                self._rows[k] = rows.only(known)
         return n_rows - self.n_rows
 
     def fit_encoder(self) -> list[NDArray[Any]]:
-        """Fit the encoder to the rows; return the distinct users, if they are hidden."""
+        """Fit the encoder to the rows; return the distinct users if they are hidden."""
         for k, column in enumerate(self._columns):
             if isinstance(column, _Learned):
                 column.keep(self._count(k, len(column)) > 0)
@@ -221,24 +228,25 @@ class RowsOfBatches:
         times = [rows.times for rows in self._rows if rows.times is not None]
         joined = np.concatenate(times) if times else None
         ids = [distinct_ids(column.ids) for column in others]
-        self._encoder.learn(ids, joined, self.n_rows)
+        learn(self._encoder, ids, joined, self.n_rows)
         return [column.ids for column in users]
 
-    def encoded(self, users: NDArray[np.int64] | None) -> Iterator[Any]:
+    def encoded(self, users: list[NDArray[np.int64]]) -> Iterator[Any]:
         """Yield coordinates, and values if there are any, of one batch after the other.
 
         Each batch is given up when it is yielded.
 
         Parameters
         ----------
-        users : ndarray of int or None
+        users : list of ndarray of int
             Rows of the distinct users, if they are hidden.
         """
         indices = {}
         for k, column in enumerate(self._columns):
             if isinstance(column, _Learned):
-                of_ids = users
-                if k >= self._first:
+                if k < self._first:
+                    of_ids = users[k]
+                else:
                     of_ids = indices_of(self._encoder, column.ids, k - self._first)
                 indices[k] = column.spread(of_ids)
         self._rows.reverse()

@@ -228,34 +228,17 @@ class CoordinateEncoder(
             distinct_ids(column) if catalogue is None else column
             for catalogue, column in zip(declared, ids, strict=True)
         ]
-        return self.learn(distinct, times, n_rows, first=first)
+        return self._learn_distinct(distinct, times, n_rows, first=first)
 
-    def learn(
+    def _learn_distinct(
         self,
         ids: Sequence[NDArray[Any]],
         times: NDArray[np.float64] | None,
         n_rows: int,
         *,
-        first: bool = True,
+        first: bool,
     ) -> Self:
-        """Learn from columns, as `split` returns them, but with each id only once.
-
-        Parameters
-        ----------
-        ids : list of ndarray
-            The distinct ids of each column of ids. Those of a declared column are
-            compared with its catalogue, and may occur more than once.
-        times : ndarray of shape (n_rows,) or None
-            In seconds since 1970, if times are binned.
-        n_rows : int
-            Number of rows that have these ids.
-        first : bool, default=True
-            Whether to forget what was learned before.
-
-        Returns
-        -------
-        self : CoordinateEncoder
-        """
+        """Learn from columns; those of which ids are learned have each id once."""
         declared = catalogues_of(self, len(ids))
         learns_last = first and times is None and declared[-1] is None
         is_time = learns_last and isinstance(ids[-1][0], date | np.datetime64)
@@ -561,6 +544,28 @@ def declares(
             check_kinds(kinds_of(catalogue), kinds, first_column + k)
             declared &= index_of_ids(Known(catalogue), column) != -1
     return declared
+
+
+def learn(
+    encoder: CoordinateEncoder,
+    ids: Sequence[NDArray[Any]],
+    times: NDArray[np.float64] | None,
+    n_rows: int,
+) -> None:
+    """Fit an encoder that knows its columns to the ids that occur in them.
+
+    Parameters
+    ----------
+    encoder : CoordinateEncoder
+        Its `split` has read a first batch with ``reset=True``.
+    ids : list of ndarray of shape (n_ids,)
+        The distinct ids of each column, in sorted order. Those of a declared column are
+        compared with its catalogue.
+    times : ndarray of shape (n_rows,) or None
+        In seconds since 1970, if times are binned.
+    n_rows : int
+    """
+    encoder._learn_distinct(ids, times, n_rows, first=True)
 
 
 def indices_of(

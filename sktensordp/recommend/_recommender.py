@@ -389,10 +389,9 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         if is_public and not rows.n_rows:
             raise ValueError("There is nothing to fit: no batch holds a row.")
         local, users = LocalUsers(), rows.fit_encoder()
-        places = None
-        if users:
-            local = local.joined_by(users[0])
-            places = local.rows_of(users[0])
+        for ids in users:
+            local = local.joined_by(ids)
+        places = [local.rows_of(ids) for ids in users]
         fit = partial(completion.fit_batches, rows.encoded(places))
         return _Read(local, rows.kinds_of_users, frame, fit)
 
@@ -417,8 +416,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         by_type = completion.unit != "entry"
         declared = declares(encoder, others, len(users), by_type=by_type)
         self._warn_of_columns(completion, _counts_of(encoder, others, completion))
-        kept = np.flatnonzero(declared)
-        self._check_left_out(len(declared) - len(kept), completion)
+        kept = self._kept(declared, completion)
         return safe_indexing(table, kept), _rows(values, kept), kept
 
     def _warn_of_columns(
@@ -1022,6 +1020,12 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 f"has an id that is not declared, which unit={completion.unit} "
                 f"protects. Set handle_unknown='drop'."
             )
+
+    def _kept(self, known: NDArray[np.bool_], completion: HasUnit) -> NDArray[np.intp]:
+        """Numbers of the rows whose ids are known; others are dropped or refused."""
+        kept = np.flatnonzero(known)
+        self._check_left_out(len(known) - len(kept), completion)
+        return kept
 
     def _check_left_out(self, n_unknown: int, completion: HasUnit) -> None:
         """Warn of rows whose ids are unknown, or refuse them, if ids are public."""
