@@ -140,11 +140,6 @@ class RowsOfBatches:
         return self._kinds[0]
 
     @property
-    def n_batches(self) -> int:
-        """Number of batches."""
-        return len(self._rows)
-
-    @property
     def n_rows(self) -> int:
         """Number of rows."""
         return sum(len(rows.numbers) for rows in self._rows)
@@ -196,7 +191,10 @@ class RowsOfBatches:
         self._rows.append(_Rows(numbers, times, kept))
 
     def counts(self) -> list[NDArray[np.int64]]:
-        """Numbers of rows of each id in the first two columns, if both are learned."""
+        """Numbers of rows of each id in the first two columns.
+
+        There are none unless both are learned and hence public.
+        """
         found = []
         for k, column in enumerate(self._columns[:2]):
             if isinstance(column, _Declared):

@@ -294,8 +294,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         Raises
         ------
         ValueError
-            As `fit`, also if columns of a batch differ from those of the first, or, if
-            `unit` is a mode, their types do.
+            As `fit`; if there is no batch; and if columns of a batch differ from those
+            of the first or, with ids that are private, their types do.
         TypeError
             If `batches` is one table.
         ModuleNotFoundError
@@ -369,22 +369,23 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         """Read tables that come one after the other, and fit the encoder."""
         hides_users, is_public = completion.unit == 0, completion.unit == "entry"
         rows = RowsOfBatches(encoder, hides_users=hides_users, by_type=not is_public)
-        frame, has_values = None, hasattr(self, "score")
+        frame, has_values, n_read = None, hasattr(self, "score"), 0
         for batch in opened(batches):
             X, y = table_and_values(batch, has_values=has_values)
-            given = X, y, completion
-            table, values = self._table_and_values(*given, reset=not rows.n_batches)
-            if not rows.n_batches:
-                frame = _frame_of(table)
-            rows.add(table, *_split(table, hides_users), values)
-        if not rows.n_batches and not is_public:
-            # That nobody is in the data is private, too.
-            nobody = np.empty((0, len(completion.shape)), dtype=object)
-            given = nobody, np.empty(0) if has_values else None, completion
-            table, values = self._table_and_values(*given, reset=True)
-            rows.add(table, *_split(table, hides_users), values)
-        counts = rows.counts() if is_public else []
-        self._warn_of_columns(completion, counts)
+            is_first, n_read = not n_read, n_read + 1
+            table, values = self._table_and_values(X, y, completion, reset=is_first)
+            frame = _frame_of(table) if is_first else frame
+            # If ids are private, whether there are rows is, too.
+            if len(table) or not is_public:
+                rows.add(table, *_split(table, hides_users), values)
+        if not n_read:
+            raise malformed(
+                "batches",
+                "batches is empty, as an iterator is that was read before. Pass a "
+                "function that returns a new one; if there are no rows, pass a table "
+                "without rows.",
+            )
+        self._warn_of_columns(completion, rows.counts())
         self._check_left_out(rows.drop_unknown(), completion)
         if is_public and not rows.n_rows:
             raise ValueError("There is nothing to fit: no batch holds a row.")

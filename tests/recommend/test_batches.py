@@ -16,6 +16,7 @@ from sktensordp.completion import (
     TuckerCompletion,
 )
 from sktensordp.datasets import make_ratings
+from sktensordp.privacy import PrivacyBudget
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
 
@@ -210,11 +211,11 @@ def test_rows_left_out_are_counted_and_teach_no_ids():
 )
 def test_whether_anybody_is_in_the_data_is_not_told(completion):
     table = PAIRS[:0] if hasattr(completion, "score") else PAIRS[["user", "film"]][:0]
-    for batches in ([], [table], [table, table]):
+    for batches in ([table], [table, table]):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = for_users(completion).fit_batches(batches)
-        assert model.privacy_guarantee_.epsilon == 4.0
+        assert model.privacy_guarantee_.epsilon == pytest.approx(4.0)
         assert len(model.recommend("anybody", k=2)) == 2
 
 
@@ -242,8 +243,8 @@ def half_way():
 
 
 BAD = {
-    "no batch": ([], "no batch holds a row"),
-    "read before": (iter([]), "no batch holds a row"),
+    "no batch": ([], "batches is empty"),
+    "read before": (iter([]), "batches is empty"),
     "no rows": ([PAIRS[:0]], "no batch holds a row"),
     "other order": (
         with_last(lambda t: t[["film", "user", "stars"]]),
@@ -259,7 +260,7 @@ BAD = {
         [PAIRS[["user", "stars", "film"]]],
         "'stars'. The last column of a batch holds the values",
     ),
-    "no values": ([TABLE[["user", "film", "day"]]], "named 'day'"),
+    "no values": ([PAIRS.rename(columns={"stars": "time"})], "it is named 'time'"),
     "NaN": (with_last(lambda t: t.assign(stars=np.nan)), "NaN, infinite or missing"),
     "text": (with_last(lambda t: t.assign(stars="secret")), "must hold numbers"),
     "a missing id": (with_last(lambda t: t.assign(film=None)), "missing"),
@@ -301,6 +302,13 @@ def test_a_source_that_fails_half_way_draws_nothing():
         for_entries().fit_batches(half_way())
 
 
+def test_an_iterator_that_was_read_is_not_taken_for_an_empty_table():
+    batches = iter(batches_of())
+    for_users().fit_batches(batches)
+    with refused("Pass a function that returns a new one"):
+        for_users().fit_batches(batches)
+
+
 def test_no_batch_may_give_protected_ids_another_type():
     """Otherwise one odd id, which changes the type, would make two users of one."""
     numbered = PAIRS.assign(user=RATINGS.data[:, 0])
@@ -308,6 +316,28 @@ def test_no_batch_may_give_protected_ids_another_type():
     parts[-1] = parts[-1].astype({"user": str})
     with refused("another type in this batch"):
         for_users().fit_batches(parts)
+
+
+def test_one_protected_id_of_another_kind_is_unknown_and_not_refused():
+    """In lists, each id keeps its type, and an odd item is one that is not declared."""
+    rows = PAIRS[["user", "film"]].to_numpy().tolist()
+    rows[800] = [USERS[0], 17]
+    batches = [(rows[:500], PAIRS["stars"][:500]), (rows[500:], PAIRS["stars"][500:])]
+    with recorded() as releases:
+        for_users().fit_batches(batches)
+    with recorded() as expected:
+        for_users().fit(rows, PAIRS["stars"])
+    assert_array_equal(releases.flat, expected.flat)
+
+
+def test_budgets_learn_of_published_ids_and_of_one_release():
+    found = []
+    for fit in (fitted, lambda model: model.fit_batches(batches_of())):
+        with PrivacyBudget(4.0) as budget:
+            fit(for_entries())
+        found.append([(row["what"], row.get("epsilon")) for row in budget.history()])
+    assert found[0] == found[1]
+    assert any("CoordinateEncoder" in what for what, _ in found[0])
 
 
 def test_a_refused_fit_leaves_the_earlier_one():
