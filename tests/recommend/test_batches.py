@@ -17,6 +17,7 @@ from sktensordp.completion import (
 )
 from sktensordp.datasets import make_ratings
 from sktensordp.privacy import PrivacyBudget
+from tests.support.budgets import guarantees_of, releases_of
 from tests.support.refusing import refused
 from tests.support.replaying import recorded
 
@@ -331,13 +332,16 @@ def test_one_protected_id_of_another_kind_is_unknown_and_not_refused():
 
 
 def test_budgets_learn_of_published_ids_and_of_one_release():
-    found = []
-    for fit in (fitted, lambda model: model.fit_batches(batches_of())):
+    for table in (PAIRS, None):
         with PrivacyBudget(4.0) as budget:
-            fit(for_entries())
-        found.append([(row["what"], row.get("epsilon")) for row in budget.history()])
-    assert found[0] == found[1]
-    assert any("CoordinateEncoder" in what for what, _ in found[0])
+            model = for_entries()
+            if table is None:
+                model.fit_batches(batches_of())
+            else:
+                fitted(model, table)
+        assert releases_of(budget) == [(1, "fit of CPCompletion")]
+        assert guarantees_of(budget) == [model.privacy_guarantee_]
+        assert "CoordinateEncoder publishes" in " ".join(budget.unprotected)
 
 
 def test_a_refused_fit_leaves_the_earlier_one():
