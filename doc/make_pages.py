@@ -608,8 +608,9 @@ def ratings_study():
         labels={
             "global mean, no noise": "the global mean",
             "published, no noise": "published fit without noise",
-            "CP with biases, no noise": "our fit without noise",
+            "model with biases, no noise": "our fit without noise",
             "published input": "published, noise on the input",
+            "published input, clamped": "the same, clamped (Section 4.2)",
             "published gradient": "published, noise on the gradient (no epsilon holds)",
             "published output": "published, noise on the output (no epsilon holds)",
             "input": 'ours, `"input"`', "auto": "ours, the default",

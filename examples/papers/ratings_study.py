@@ -163,7 +163,7 @@ private[f"input, {half}"] = half, {"perturbation": "input"}
 
 without_noise = {
     "biases, no noise": ("", {"rank": 0}),
-    f"{options.decomposition.upper()} with biases, no noise": ("", {}),
+    "model with biases, no noise": ("", {}),
     "published, no noise": private["published input"],
     "published, bi-scaled, no noise": private["published input, bi-scaled"],
 }
@@ -311,9 +311,7 @@ grey_lines = [":", (0, (1, 4)), "-", "-.", (0, (5, 1, 1, 1, 1, 1))]
 figure, panels = plt.subplots(2, figsize=(7, 10), layout="constrained")
 for axes, kind in zip(panels, ("published", "sound"), strict=True):
     for line, name in zip(grey_lines, errors, strict=False):
-        if name.split(",")[0] in (
-            "global mean", "CP with biases", "TUCKER with biases",
-        ):  # fmt: skip
+        if name.split(",")[0] in ("global mean", "model with biases"):
             centre = errors[name].mean()
             axes.axhline(centre, color="0.4", linestyle=line, lw=1.3, label=name)
     for name in guarantees:

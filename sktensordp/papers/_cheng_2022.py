@@ -54,6 +54,12 @@ class _PublishedEncoder(LinearEncoder):
     delta, mechanism = 0.0, "laplace"
     _clip_level = None
 
+    # Parameters that some estimators were stored without, and what they stood for.
+    _later: ClassVar[dict[str, Any]] = {"bounds": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**self._later, **state})
+
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn encoder and decoder, and take the sensitivity from the same samples.
 
@@ -372,6 +378,14 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         "n_epochs": [Interval(Integral, 1, None, closed="left")],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    }
+    _later: ClassVar = {
+        **_PublishedEncoder._later,
+        "n_hidden": None,
+        "eta": 0.001,
+        "n_epochs": 2000,
+        "n_steps": 15,
+        "learning_rate": 0.001,
     }
 
     def __init__(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -280,6 +280,10 @@ class _PublishedCompletion(BaseCompletion):
         self.clamp = clamp
         self.random_state = random_state
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # What was stored before there was this parameter was fitted without it.
+        super().__setstate__({"clamp": False, **state})
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         # The descent starts from random factors.
@@ -396,8 +400,8 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
         One rank for each mode, or one for all, as in
         :class:`~sktensordp.completion.TuckerCompletion`; at least 1.
     $parameters
-    learning_rate : float, default=0.003
-        Length of a step of the descent.
+    learning_rate : float, default=0.005
+        Length of a step of the descent. Section 5.2 of [1]_ has 0.003.
     core_regularization : float, default=0.001
         Weight of the core's squared norm in the cost.
     $random_state
@@ -446,7 +450,7 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
         value_bounds: tuple[float, float] | None = None,
         shape: Sequence[int] | None = None,
         max_iter: int = 100,
-        learning_rate: float = 0.003,
+        learning_rate: float = 0.005,
         regularization: float = 0.01,
         core_regularization: float = 0.001,
         gradient_clip: float = 0.5,
