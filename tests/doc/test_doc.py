@@ -81,7 +81,10 @@ def test_the_documentation_has_every_name_and_example(site):
     assert examples < {path.stem for path in (site / "auto_examples").rglob("*.html")}
 
 
-HEADER = ["Getting started", "User guide", "Examples", "API reference", "Background"]
+HEADER = [
+    "Getting started", "User guide", "Examples", "API reference", "Background",
+    "Changelog",
+]  # fmt: skip
 WIDTHS = 1280, 390
 
 
