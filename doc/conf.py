@@ -145,4 +145,6 @@ def setup(app):
     app.connect("missing-reference", reference.link_to_home)
     app.connect("source-read", show_kept_pictures)
     app.connect("doctree-read", name_thumbnails)
+    app.connect("doctree-read", reference.list_contents, priority=900)
+    app.connect("html-page-context", reference.show_contents)
     app.connect("build-finished", keep_pictures)
