@@ -55,7 +55,7 @@ def rounded(cell):
     def three(match):
         text = match[0].replace(",", "")
         number = float(text)
-        if number == 0 or "." not in text and number < 1000:
+        if number == 0 or ("." not in text and number < 1000):
             return match[0]
         digits = 2 - math.floor(math.log10(number))
         shown, _, power = text.partition("e")

@@ -4,12 +4,15 @@ numpydoc_docstring.rst has the order of a docstring's sections, and name.rst tha
 page.
 """
 
+import functools
 import importlib
 import inspect
+import pkgutil
 
 from docutils import nodes
 from numpydoc.docscrape_sphinx import SphinxDocString
 from sphinx import addnodes
+from sphinx.pycode import ModuleAnalyzer
 
 # The one list of the reference: the public names are those of `__all__`.
 MODULES = [
@@ -17,6 +20,8 @@ MODULES = [
     "model_selection", "audit", "plotting", "datasets", "papers", "exceptions", "noise",
     "base",
 ]  # fmt: skip
+# What these packages offer to the others; not part of what versions promise.
+INSIDE = ["tensor", "measure", "ids"]
 
 
 def names_of(module):
@@ -124,7 +129,50 @@ def write(folder):
             write_shared_methods(folder / f"methods_of_{short}.rst", short, shared)
             lines += [".. toctree::", "   :maxdepth: 1", "", f"   methods_of_{short}"]
             lines += [""]
+    lines += [
+        "For maintainers", "---------------", "",
+        "What these packages offer to the others, for those who read or extend this",
+        "one. Any version may change it without a warning.", "",
+        ".. toctree::", "   :maxdepth: 1", "   :caption: For maintainers", "",
+        *(f"   inside_{short}" for short in INSIDE), "",
+    ]  # fmt: skip
+    for short in INSIDE:
+        write_inside(folder / f"inside_{short}.rst", short)
     (folder / "index.rst").write_text("\n".join(lines))
+
+
+def write_inside(page, short):
+    """Write the page of what a package offers to the others alone."""
+    module = importlib.import_module(f"sktensordp.{short}")
+    public = {
+        id(getattr(part, name))
+        for part in (importlib.import_module(f"sktensordp.{one}") for one in MODULES)
+        for name in part.__all__
+    }
+    lines = [short, "=" * len(short), "", inspect.getdoc(module).splitlines()[0], ""]
+    lines += ["Any version may change these names without a warning.", ""]
+    lines += [f".. currentmodule:: {module.__name__}", ""]
+    for name in sorted(module.__all__, key=str.lower):
+        found = getattr(module, name)
+        if name in comments_in(module):
+            value = [f"   :value: {found!r}"] if not callable(found) else []
+            lines += [f".. py:data:: {name}", *value]
+            lines += ["", f"   {' '.join(comments_in(module)[name])}", ""]
+        elif id(found) not in public and inspect.isclass(found):
+            lines += [f".. autoclass:: {name}", "   :members:", ""]
+        elif id(found) not in public:
+            lines += [f".. autofunction:: {name}", ""]
+    page.write_text("\n".join(lines))
+
+
+@functools.cache
+def comments_in(module):
+    """The texts below the constants of a package, by name."""
+    found = {}
+    for part in pkgutil.iter_modules(module.__path__, f"{module.__name__}."):
+        comments = ModuleAnalyzer.for_module(part.name).find_attr_docs()
+        found |= {name: lines for (cls, name), lines in comments.items() if not cls}
+    return {name: lines for name, lines in found.items() if name in module.__all__}
 
 
 def write_shared_methods(page, short, methods):
@@ -144,7 +192,7 @@ def write_shared_methods(page, short, methods):
 
 def list_methods(app, what, name, obj, options, lines):
     """Put a table of a class's methods behind its summary."""
-    if what != "class" or not (methods := methods_of(obj)):
+    if what != "class" or name not in OWN or not (methods := methods_of(obj)):
         return
     ends = [n for n, line in enumerate(lines) if line in SECTIONS]
     place = min(ends, default=len(lines))
