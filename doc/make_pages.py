@@ -189,7 +189,7 @@ def gain():
         f"On 100,004 real film ratings, protecting every rating (epsilon = 4) costs "
         f"**{costs:.3f} stars** of accuracy:\nthe root mean squared error (RMSE) of "
         f"predictions is {private:.3f} stars, and {best:.3f} without protection.\nIf "
-        f"users are answered from their own ratings, for their eyes only "
+        f"users get predictions from their own ratings, for their eyes only "
         f"(`personal=True`), the cost is\n**{own[4.0] - best:.3f} stars**. At epsilon "
         f"1, the two costs are {cost(1.0)[0]:.3f} and {own[1.0] - best:.3f} "
         "([results](results.md))."
@@ -281,7 +281,7 @@ def published_cost():
     return (
         f"Protecting each rating raises the error by {max(costs['16']):.1f}% at most "
         f"at epsilon 16, and by {min(at_4):.1f}% to\n{max(at_4):.1f}% at epsilon 4. If "
-        f"users are answered from their own ratings, that is {min(own):.1f}% to "
+        f"users get predictions from their own ratings, that is {min(own):.1f}% to "
         f"{max(own):.1f}%."
     )
 
@@ -297,7 +297,7 @@ METHODS = {
     "auto": 'the default (`perturbation="auto"`)',
 }
 RATED = {"auto, rated": "the default, on films with ratings in the fit"}
-OWN = {"own ratings": "the same, users answered from their own (`personal=True`)"}
+OWN = {"own ratings": "the same, predictions from own ratings (`personal=True`)"}
 
 
 def rating_errors():
