@@ -8,6 +8,7 @@ other builds, their pages show the pictures that were kept.
 import re
 import shutil
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -125,6 +126,18 @@ def name_thumbnails(app, document):
             image["alt"] = f"What the example {name} draws"
 
 
+def wrap_sentences(app, document):
+    """Wrap the sentences that an example printed; rows of tables stay as they are."""
+    for block in document.findall(nodes.literal_block):
+        if "sphx-glr-script-out" in block["classes"] + block.parent["classes"]:
+            lines = [
+                line if "  " in line.strip() else textwrap.fill(line, 88)
+                for line in block.astext().split("\n")
+            ]
+            block[:] = [nodes.Text("\n".join(lines))]
+            block.rawsource = block.astext()
+
+
 def keep_pictures(app, exception):
     """Keep the pictures of the papers' experiments, if they were executed."""
     made = HERE / "auto_examples" / "papers" / "images"
@@ -145,6 +158,7 @@ def setup(app):
     app.connect("missing-reference", reference.link_to_home)
     app.connect("source-read", show_kept_pictures)
     app.connect("doctree-read", name_thumbnails)
+    app.connect("doctree-read", wrap_sentences)
     app.connect("doctree-read", reference.list_contents, priority=900)
     app.connect("html-page-context", reference.show_contents)
     app.connect("build-finished", keep_pictures)
