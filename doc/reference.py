@@ -17,8 +17,8 @@ from sphinx.pycode import ModuleAnalyzer
 # The one list of the reference: the public names are those of `__all__`.
 MODULES = [
     "recommend", "completion", "moments", "counts", "mechanisms", "encoding", "privacy",
-    "model_selection", "audit", "plotting", "datasets", "papers", "exceptions", "noise",
-    "base",
+    "model_selection", "audit", "plotting", "datasets", "io", "papers", "exceptions",
+    "noise", "base",
 ]  # fmt: skip
 # What these packages offer to the others; not part of what versions promise.
 INSIDE = ["tensor", "measure", "ids"]
