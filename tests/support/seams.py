@@ -106,7 +106,7 @@ PLACES = {
     "encoding._training": "Model Trainer",
     "encoding._whitening": "whitening",
     # measure
-    "measure._kernels as measure_kernels": "",
+    "measure._centred as measure_centred": "add_products centred_weights",
     "measure._messages": "message read_message",
     "measure._noise_shares": "_LEAST_SCALE _RHO _ROUNDING",
     "measure._noisy_sums as measure_noisy_sums": "",
@@ -229,11 +229,10 @@ PLACES = {
     "tensor._threads as tensor_threads": "",
     "tensor._tucker as tensor_tucker": "",
     "tensor._unit_entries as tensor_unit_entries": "UnitEntries",
+    "tensor._unit_rows": "rows_of_units",
     # tensor.kernels
-    "tensor.kernels._choices": "assemble centred_sums centred_weights",
     "tensor.kernels._drawn": "draw_items",
     "tensor.kernels._stacks": "factorise invert solve STACK",
-    "tensor.kernels._units": "solve_units",
 }
 
 

@@ -23,7 +23,7 @@ from tests.support.seams import (
     moments_of,
     row_information,
     rows_from_information,
-    solve_units,
+    rows_of_units,
 )
 
 # Entries of the units, around the widths of vector instructions; one has very many.
@@ -47,16 +47,11 @@ def regression(n_columns, sizes=SIZES, seed=0):
 
 
 def solved(starts, regressors, targets, noise, precision, n_last):
-    n_units, n, size = len(starts) - 1, len(targets), len(precision)
-    # Whatever was in the memory does not matter.
-    rows, known = np.full((2, n_units, size), np.nan)
-    residuals, leverages = np.full((2, n), np.nan)
-    held_out = np.full((n, n_last), np.nan)
-    solve_units(
-        starts, regressors, targets, np.broadcast_to(noise, n), precision, rows, known,
-        residuals, leverages, held_out,
+    found = rows_of_units(
+        entries_of(np.diff(starts)), regressors, targets,
+        np.broadcast_to(noise, len(targets)), precision, n_last,
     )  # fmt: skip
-    return rows, known, residuals, leverages, held_out
+    return tuple(vars(found).values())
 
 
 def by_unit(starts):
