@@ -15,9 +15,6 @@ from scipy import sparse
 
 from ..tensor._choices import Choices
 
-# Number of cells that are assembled at once.
-_CELLS = 2**20
-
 
 def centred_weights(
     chosen: Choices,
@@ -88,7 +85,7 @@ def _all_lengths(
     """Lengths of triangles, cell by cell of Y / unit."""
     n = chosen.sizes.astype(float)
     square, powers = np.zeros((2, len(n)))
-    by_item = _by_user(chosen, np.ones(len(chosen.items))).tocsc()
+    by_item = chosen.matrix(np.ones(len(chosen.items))).tocsc()
     ends = by_item.indptr
     for item, share in enumerate(shares.tolist()):
         cell = n * -share
@@ -119,28 +116,19 @@ def add_products(
     weights : ndarray of shape (n_users,), int64
         C of every user.
     """
-    n, m = chosen.sizes, len(shares)
-    weighted = _by_user(chosen, np.repeat(weights, n))
-    by_item = _by_user(chosen, np.ones(len(chosen.items), np.int64)).T.tocsr()
+    n, place = chosen.sizes, 0
     # With b = sum of C n x and d = sum of C n^2, see ``_products.py``.
-    b, d = by_item @ (weights * n), np.sum(weights * n * n)
-    place, n_rows = 0, max(_CELLS // m, 1)
-    for start in range(0, m, n_rows):
-        rows, columns = slice(start, start + n_rows), slice(start, m)
-        cells = (by_item[rows] @ weighted[:, columns]).toarray()
+    b = chosen.matrix(np.repeat(weights * n, n)).sum(axis=0)
+    d = np.sum(weights * n * n)
+    for first, cells in chosen.pair_sums(weights):
+        rows, columns = slice(first, first + len(cells)), slice(first, None)
         cells *= unit * unit
         cells -= unit * np.multiply.outer(b[rows], shares[columns])
         cells -= unit * np.multiply.outer(shares[rows], b[columns])
         cells += d * np.multiply.outer(shares[rows], shares[columns])
-        in_row, in_column = np.ogrid[: len(cells), : m - start]
+        in_row, in_column = np.ogrid[: cells.shape[0], : cells.shape[1]]
         upper = cells[in_column >= in_row]
         after = place + len(upper)
         limbs[0, place:after] += upper >> 32
         limbs[1, place:after] += upper & 0xFFFFFFFF
         place = after
-
-
-def _by_user(chosen: Choices, numbers: NDArray[np.generic]) -> sparse.csr_array:
-    """Numbers of choices, in an array of shape (n_users, n_items)."""
-    shape = len(chosen.users), chosen.n_items
-    return sparse.csr_array((numbers, chosen.items, chosen.starts), shape=shape)

@@ -75,20 +75,23 @@ PLACES = {
     # completion.measurements.units
     "completion.measurements.units._block_totals": "BlockTotals moments_of",
     "completion.measurements.units._cooccurrence as units_cooccurrence": (
-        "number_of_items plan_noise release_sums"
+        "ItemSums number_of_items plan_noise release_sums"
     ),
     "completion.measurements.units._expected": "_shares",
     "completion.measurements.units._first as units_first": "LOG_RANGE USUAL_LOG",
+    "completion.measurements.units._item_model": "ItemModel",
     "completion.measurements.units._population": "bins_of N_BINS Population",
     "completion.measurements.units._questions": "BlockQuestion UnitTotals",
     "completion.measurements.units._rounds as units_rounds": "",
     "completion.measurements.units._units as units_units": "UnitPerturbation",
+    "completion.measurements.units._unprotected_weights as unprotected_weights": "",
     # counts
     "counts._plan as counts_plan": "plan_tables Workload",
     "counts._rows": "Reader Records",
     "counts._sums": "CountsQuestion TableSums",
     # datasets
     "datasets._cells as datasets_cells": "draw_cells",
+    "datasets._files as datasets_files": "",
     "datasets._ratings": "_draw_values",
     # encoding
     "encoding._channels": "BallChannel code_channel cosines SphereChannel",
@@ -106,7 +109,7 @@ PLACES = {
     "encoding._training": "Model Trainer",
     "encoding._whitening": "whitening",
     # measure
-    "measure._centred as measure_centred": "add_products centred_weights",
+    "measure._centred": "add_products centred_weights",
     "measure._messages": "message read_message",
     "measure._noise_shares": "_LEAST_SCALE _RHO _ROUNDING",
     "measure._noisy_sums as measure_noisy_sums": "",
@@ -209,7 +212,7 @@ PLACES = {
     "recommend._scoring": "ranking_scores",
     # tensor
     "tensor._chain": "path_eigenvalues solve_chain",
-    "tensor._choices": "Choices",
+    "tensor._choices as tensor_choices": "Choices",
     "tensor._cp_rows as tensor_cp_rows": (
         "Fit started with_terms with_terms_that_stand_out"
     ),

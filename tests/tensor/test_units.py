@@ -131,6 +131,47 @@ def entries_of(sizes):
     return UnitEntries(np.column_stack([units, np.arange(n)]), np.zeros(n))
 
 
+@pytest.mark.parametrize(("n_columns", "n_last"), [(1, 0), (3, 0), (7, 3), (13, 10)])
+def test_two_hundred_ranges_of_units_get_the_bits_that_they_get_among_all(
+    n_columns, n_last
+):
+    """Rows, moments and bounded sums: of some units alone, and of 400 units."""
+    rng = np.random.default_rng(n_columns)
+    sizes = rng.integers(1, 90, 400)
+    starts, n = starts_of(sizes), sizes.sum()
+    regressors, targets = rng.standard_normal((n, n_columns)), rng.standard_normal(n)
+    noise, precision = rng.uniform(0.1, 0.4, n), rng.uniform(0.5, 2, n_columns)
+    index = rng.integers(0, N_ROWS, n)
+
+    def results(first, last):
+        units, part = slice(first, last), slice(starts[first], starts[last])
+        entries = entries_of(sizes[units])
+        found = rows_of_units(
+            entries, regressors[part].copy(), targets[part].copy(),
+            noise[part].copy(), precision, n_last,
+        )  # fmt: skip
+        order = np.lexsort((index[part], entries.numbers))
+        own, sums = regressors[part].copy(), np.zeros((N_ROWS, n_columns))
+        kind = BoundedSums(sums.shape, 3.0, 0.81, 2.0**-30)
+        kind.add(sums, entries.starts, order, index[part], own)
+        of_units = found.rows, found.explained, moments_of(entries, found)
+        of_entries = found.residuals, found.leverages, found.held_out
+        return of_units, of_entries, sums
+
+    of_units, of_entries, _ = results(0, len(sizes))
+    for _ in range(200):
+        first = int(rng.integers(len(sizes)))
+        last = min(first + int(rng.integers(1, 4)), len(sizes))
+        units, part = slice(first, last), slice(starts[first], starts[last])
+        alone_of_units, alone_of_entries, sums = results(first, last)
+        for alone, among_all in zip(alone_of_units, of_units, strict=True):
+            assert_array_equal(alone, among_all[units])
+        for alone, among_all in zip(alone_of_entries, of_entries, strict=True):
+            assert_array_equal(alone, among_all[part])
+        one_by_one = [results(unit, unit + 1)[2] for unit in range(first, last)]
+        assert_array_equal(sums, sum(one_by_one))
+
+
 @pytest.mark.parametrize("n_factors", [0, 1, 4])
 def test_moments_of_units_are_means_over_their_entries(n_factors):
     rng = np.random.default_rng(3)
