@@ -299,6 +299,7 @@ class _Vectors:
     ) -> Self:
         """Sum the contributions of every person by row; see `BoundedSums`."""
         n, rows = len(order), index[order]
+        contributions = np.asarray(contributions, float)
         is_first = np.ones(n + 1, bool)
         is_first[1:-1] = rows[1:] != rows[:-1]
         is_first[starts] = True

@@ -303,6 +303,22 @@ def test_entries_of_a_row_are_one_number_of_the_vector():
     assert lengths[0] == pytest.approx(1.0, rel=1e-15)
 
 
+def test_numbers_in_single_precision_are_bounded_in_double_precision():
+    of, n = contributed(1), sum(SIZES)
+    of.own = of.own.astype(np.float32)
+    # Every entry is in a row of its own.
+    of.index, of.order = np.arange(n), np.arange(n)
+    single, double = (
+        summed(
+            SimpleNamespace(**vars(of) | {"own": of.own.astype(dtype)}),
+            0.5, 1.0, 2.0**-30, sums=np.zeros((n, 1)),
+        )
+        for dtype in (np.float32, np.float64)
+    )  # fmt: skip
+    for one, other in zip(single, double, strict=True):
+        assert_array_equal(one, other)
+
+
 def test_vectors_of_length_nothing():
     of = contributed(2, scale=0.0)
     found, lengths = summed(of, 1.0, 1.0, 2.0**-20)
