@@ -10,8 +10,9 @@ from scipy import sparse
 
 from ._observations import places_of
 
-# Number of pairs of items that are summed at once.
-_CELLS = 2**20
+# Number of pairs of items that are summed at once, and least number of parts: without
+# parts, every pair would be summed twice, (i, j) and (j, i).
+_CELLS, _PARTS = 2**20, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +105,7 @@ class Choices:
         ones = np.ones(len(self.items), weights.dtype)
         by_item = self.matrix(ones).T.tocsr()
         weighted = self.matrix(np.repeat(weights, self.sizes))
-        n_rows = max(_CELLS // self.n_items, 1)
+        n_rows = max(min(_CELLS, self.n_items**2 // _PARTS) // self.n_items, 1)
         for first in range(0, self.n_items, n_rows):
             rows = by_item[first : first + n_rows]
             yield first, (rows @ weighted[:, first:]).toarray()
