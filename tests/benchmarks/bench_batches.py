@@ -3,14 +3,14 @@
 
     python tests/benchmarks/bench_batches.py [--rows N ...] [--folder FOLDER]
 
-Ratings (text ids of a twentieth as many users at most 200,000, of 5,000 films, a day
-in five years, 1 to 5 stars) are written to a DuckDB file and to a Parquet data set.
+Ratings (text ids of users, a twentieth of the rows and at most 200,000, and of 5,000
+films, a day in five years, 1 to 5 stars) are written to a DuckDB file and to a Parquet data set.
 `Recommender` reads them
 
 - "table": as one frame of pandas, in memory, which DuckDB makes;
 - "database": by `fit_batches`, from a query of DuckDB;
 - "files": by `fit_batches`, from the row groups of the Parquet files;
-- "Dask": by `fit`, from a Dask frame of the Parquet files, in threads of this process.
+- "Dask": by `fit_batches`, from the partitions of a Dask frame of the Parquet files.
 
 It protects ratings (sums and months, which needs little time beside the reading) or
 users. Every fit is in a process of its own. Printed are processor seconds and wall
@@ -101,8 +101,8 @@ def measure(folder, n_rows, way, unit):
                 )
             )
         else:
-            table = dd.read_parquet(files)
-            model.fit(table[columns], table["stars"])
+            parts = dd.read_parquet(files)[[*columns, "stars"]].to_delayed()
+            model.fit_batches(lambda: (part.compute() for part in parts))
     return {
         "processor": processor() - busy,
         "wall": perf_counter() - start,
