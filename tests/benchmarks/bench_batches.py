@@ -4,8 +4,8 @@
     python tests/benchmarks/bench_batches.py [--rows N ...] [--folder FOLDER]
 
 Ratings (text ids of users, a twentieth of the rows and at most 200,000, and of 5,000
-films, a day in five years, 1 to 5 stars) are written to a DuckDB file and to a Parquet data set.
-`Recommender` reads them
+films, a day in five years, 1 to 5 stars) are written to a DuckDB file and to a Parquet
+data set. `Recommender` reads them
 
 - "table": as one frame of pandas, in memory, which DuckDB makes;
 - "database": by `fit_batches`, from a query of DuckDB;
