@@ -24,33 +24,8 @@ ratings of MovieLens latest-small, the edition of 2016.
 # The scale of the ratings is public, so it is declared.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/ratings_study.png"
-import textwrap
-import warnings
-from types import SimpleNamespace
-
-import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.ticker import NullLocator
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import root_mean_squared_error
-
-from sktensordp.completion import (
-    CoordinateEncoder,
-    CPCompletion,
-    TuckerCompletion,
-)
-from sktensordp.datasets import fetch_movielens, make_ratings, read_ratings
-from sktensordp.exceptions import (
-    AveragesOnlyWarning,
-    PrivacyLeakWarning,
-    UnsoundClaimWarning,
-)
-from sktensordp.papers import (
-    BiScaler,
-    PublishedCPCompletion,
-    PublishedTuckerCompletion,
-)
-from sktensordp.privacy import compose
+from sktensordp.completion import CPCompletion
+from sktensordp.datasets import make_ratings
 
 made = make_ratings(50, 40, 1000, random_state=0)
 model = CPCompletion(rank=2, epsilon=4.0, levels=made.levels, random_state=0)
@@ -66,6 +41,13 @@ print(f"{model.privacy_guarantee_}\n")
 # constant, the less noise Algorithms 2 and 3 add. Section 4.2 offers to clamp noisy
 # values to their range, which is a row of its own.
 
+from sktensordp.completion import CoordinateEncoder
+from sktensordp.datasets import fetch_movielens, read_ratings
+
+from types import SimpleNamespace
+
+import numpy as np
+
 options = SimpleNamespace(
     ratings=None,
     test=None,
@@ -79,9 +61,9 @@ options = SimpleNamespace(
     random_state=0,
 )
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
-import csv  # noqa: E402
-import sys  # noqa: E402
+import argparse
+import csv
+import sys
 
 parser = argparse.ArgumentParser(
     description="Completion of film ratings.", allow_abbrev=False
@@ -173,6 +155,23 @@ without_noise = {
 # up the guarantees of both steps. Predictions are clipped to the public scale.
 
 
+from sktensordp.completion import TuckerCompletion
+from sktensordp.exceptions import (
+    AveragesOnlyWarning,
+    PrivacyLeakWarning,
+    UnsoundClaimWarning,
+)
+from sktensordp.papers import (
+    BiScaler,
+    PublishedCPCompletion,
+    PublishedTuckerCompletion,
+)
+from sktensordp.privacy import compose
+
+import warnings
+
+from sklearn.exceptions import ConvergenceWarning
+
 forms = {
     "cp": (CPCompletion, PublishedCPCompletion),
     "tucker": (TuckerCompletion, PublishedTuckerCompletion),
@@ -221,6 +220,8 @@ def complete(train, test, method, epsilon, seed):
 # ---------
 # Every method is fitted at every epsilon to a random 90% of the ratings, and measured
 # on the other 10%.
+
+from sklearn.metrics import root_mean_squared_error
 
 seeds = range(options.random_state, options.random_state + options.splits)
 tests = [np.random.default_rng(seed).random(len(y)) < 0.1 for seed in seeds]
@@ -291,6 +292,8 @@ if options.table is not None:
 # %%
 # The guarantees, in the words of the fitted models:
 
+import textwrap
+
 print(f"\nWhat each fit guarantees, at epsilon = {options.epsilons[-1]:g}:")
 for name, found in guarantees.items():
     statement = f"- {name}: {found[options.epsilons[-1]]}"
@@ -300,6 +303,9 @@ for name, found in guarantees.items():
 # The upper panel shows the published algorithms, the lower one the sound methods on a
 # finer scale. Dashed lines with hollow markers stand at epsilons that are claimed and
 # do not hold.
+
+import matplotlib.pyplot as plt
+from matplotlib.ticker import NullLocator
 
 colors = {
     "input": "C0", "gradient": "C1", "output": "C2", "statistics": "C4", "sums": "C5",
