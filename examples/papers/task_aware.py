@@ -208,8 +208,6 @@ def problem(name, split):
 # If only a label is wanted, a person can also compute the label, and send it by k-ary
 # randomised response.
 
-from sklearn.base import clone
-
 from sktensordp.encoding import TaskAgnosticEncoder
 from sktensordp.papers import (
     PrivacyAgnosticEncoder,
@@ -217,6 +215,8 @@ from sktensordp.papers import (
     PublishedTaskAgnosticEncoder,
     PublishedTaskAwareEncoder,
 )
+
+from sklearn.base import clone
 
 # The paper's settings where they are not the defaults.
 SETTINGS = {"breast cancer": {"encoder": "mlp"}, "digits": {"n_components": 10}}
