@@ -105,7 +105,8 @@ elif options.ratings in ("100k", "latest-small"):
     rows, y = np.asarray(movielens.data), np.asarray(movielens.target)
 else:
     # Held-out ratings, if there is a file of them, are the last.
-    files = [read_ratings(file) for file in (options.ratings, options.test) if file]
+    names = [file for file in (options.ratings, options.test) if file]
+    files = [read_ratings(file, columns=range(4)) for file in names]
     rows = np.vstack([ratings.data for ratings in files])
     y = np.concatenate([ratings.target for ratings in files])
 
