@@ -19,7 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
-from .._validation import check_aligned, check_modes, r2_of_any_size
+from .._validation import (
+    as_numpy,
+    check_aligned,
+    check_modes,
+    check_same_length,
+    r2_of_any_size,
+)
 from ..base import NoiseBy, exchanged, recorded_fit, recorded_update
 from ..measure import PartySums, SharedNoise, left_of
 from ..privacy import PrivacyGuarantee, PrivacyTags
@@ -35,7 +41,7 @@ from ._checks import (
 )
 from ._client import CompletionClient
 from ._dense import DenseMixin
-from ._entries import check_values, digests_of
+from ._entries import check_values, digests_of, is_observed
 from ._fitted import Fitted, FittedToUnits, fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_before, warn_if_empty
 from ._own_rows import UnitModel, with_own_answers
@@ -175,6 +181,15 @@ or list of these and None, default=None
     max_iter : int, default=25
         Number of sweeps over the modes in "input", and of iterations in "gradient".
         Small CPs of three or more modes compare several starts, in further sweeps.
+    missing_values : float, default=None
+        A number in the values that stands for "not rated" or "not measured", such as 0,
+        -1 or 99. Entries with this value are not observed, as if their rows had been
+        left out: by `fit`, `fit_batches`, `partial_fit`, `fold_in` and `score`, in any
+        form of input. **With** ``unit="entry"`` **this makes public who has that
+        value**, since which entries are observed is public. Set it only if the number
+        says nothing but that there is no value. If `unit` is a mode, it reveals
+        nothing: a unit's entries are left out before anything is computed. Clients
+        refuse it, since they send every value that they get.
     check_scale : bool, default=False
         With ``unit="entry"``, whether to count the values off the declared scale, and
         warn if there are many. The count of n values has noise, and spends min(200 / n,
@@ -284,6 +299,7 @@ or list of these and None, default=None
         ],
         "smooth_modes": ["array-like", None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "missing_values": [Real, None],
         "check_scale": ["boolean"],
         "personal": ["boolean"],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
@@ -314,6 +330,7 @@ or list of these and None, default=None
         n_pattern_components: int | str = "auto",
         smooth_modes: Sequence[int] | None = None,
         max_iter: int = 25,
+        missing_values: float | None = None,
         check_scale: bool = False,
         personal: bool = False,
         random_state: int | None = None,
@@ -332,6 +349,7 @@ or list of these and None, default=None
         self.n_pattern_components = n_pattern_components
         self.smooth_modes = smooth_modes
         self.max_iter = max_iter
+        self.missing_values = missing_values
         self.check_scale = check_scale
         self.personal = personal
         self.random_state = random_state
@@ -412,6 +430,15 @@ or list of these and None, default=None
 
     _received: frozenset[bytes] = frozenset()
     """Digests of the clients' values that were fitted, which count once."""
+
+    def __privacy_unprotected__(self) -> list[str]:
+        found = super().__privacy_unprotected__()
+        if self.missing_values is not None and unit_of(self) is None:
+            found.append(
+                f"Entries with the value {float(self.missing_values):g} count as not "
+                f"observed (missing_values), so who has this value is public."
+            )
+        return found
 
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()
@@ -770,6 +797,7 @@ or list of these and None, default=None
         """
         self._validate_params()
         self._check_declared()
+        self._check_sent()
         client = CompletionClient._of_domain(
             float(self.epsilon), domain_of(self), random_state
         )
@@ -808,6 +836,7 @@ or list of these and None, default=None
             go unnoticed.
         """
         self._check_declared()
+        self._check_sent()
         if unit_of(self) is None and self.personal:
             raise ValueError(
                 "personal=True computes the rows of users from raw values, which "
@@ -823,6 +852,15 @@ or list of these and None, default=None
         with keeping_names_if_refused(self):
             entries = check(self, X, y, declared_shape(self))
             return self._fit(replace(entries, received=True), "input")
+
+    def _check_sent(self) -> None:
+        """Refuse `missing_values` where clients randomise whatever they get."""
+        if self.missing_values is not None:
+            raise ValueError(
+                "Clients send every value that they get, so missing_values has no "
+                "place here. Pass only observed values to privatize, and set "
+                "missing_values=None."
+            )
 
     def _check_declared(self) -> None:
         if self.value_bounds is self.levels is None:
@@ -903,7 +941,8 @@ or list of these and None, default=None
         X : array-like of shape (n_entries, n_modes)
             Coordinates, as for `predict`.
         y : array-like of shape (n_entries,)
-            The values there. The score is not private: it is computed from them.
+            The values there; `missing_values` are left out. The score is not private:
+            it is computed from them.
         sample_weight : array-like of shape (n_entries,), default=None
             Weights of the entries.
 
@@ -926,8 +965,12 @@ or list of these and None, default=None
                 "these are X, y = entries_from_sparse(X), also for cross-validation."
             )
         check_aligned(X, y=y, sample_weight=sample_weight)
-        values = check_values(y).astype(float)
-        return r2_of_any_size(values, self.predict(X), sample_weight)
+        values, predicted = check_values(y).astype(float), self.predict(X)
+        check_same_length(predicted, values)
+        kept = is_observed(values, self.missing_values)
+        if sample_weight is not None and not np.all(kept):
+            sample_weight = as_numpy(sample_weight, "sample_weight")[kept]
+        return r2_of_any_size(values[kept], predicted[kept], sample_weight)
 
     @property
     def decomposition_(self) -> CPTensor | TuckerTensor:

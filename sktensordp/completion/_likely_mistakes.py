@@ -232,8 +232,8 @@ def warn_if_empty(X: ArrayLike) -> None:
     """Warn of a table without rows: whoever passed it knows that."""
     if not len(X):  # type: ignore[arg-type]
         warn(
-            "X has no rows, so fold_in learned nobody and changed nothing. Pass all "
-            "rows of the users."
+            "X has no rows with values, so fold_in learned nobody and changed nothing. "
+            "Pass all rows of the users."
         )
 
 
@@ -542,5 +542,5 @@ def _warn_of_no_gap(entries: ObservedEntries) -> None:
     warn(
         "X has no NaN, so there is nothing to complete: every entry counts as "
         "observed, and 0 as a value like any other. Put NaN where nothing was "
-        "observed."
+        "observed or, if a number stands for it, pass it as missing_values."
     )

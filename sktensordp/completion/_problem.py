@@ -17,6 +17,7 @@ from ..tensor import CPForm, Pattern, TuckerForm
 from ..tensor._average_row import average_row
 from ..tensor._pattern import FIRST_COMPONENTS
 from ._domain import TO_BE_FOUND, Domain, declared_domain
+from ._entries import check_missing_values
 from ._own_rows import TIED
 from ._sources import CompletionParameters, EntrySource, HasUnit, ObservedEntries
 
@@ -247,6 +248,7 @@ def check_combination(
         raise ValueError(
             f'perturbation="{perturbation}" does not support smooth_modes; pass None.'
         )
+    check_missing_values(estimator.missing_values)
     if estimator.check_scale and unit is not None:
         raise ValueError('check_scale=True needs unit="entry".')
     if estimator.check_scale and finds_scale(estimator):

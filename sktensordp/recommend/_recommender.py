@@ -46,6 +46,7 @@ from ..base import (
 )
 from ..completion._base import BaseCompletion
 from ..completion._checks import check_entries, is_empty_list, is_sparse
+from ..completion._entries import is_observed
 from ..completion._fitted import keeping_names_if_refused
 from ..completion._implicit import ImplicitCompletion
 from ..completion._likely_mistakes import (
@@ -313,13 +314,17 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         kept : ndarray of int
             Their numbers in `X`.
         """
-        table, values = self._table_and_values(X, y, completion, reset=True)
+        table, values, observed = self._observed_rows(X, y, completion, reset=True)
+        if not len(observed) and completion.unit == "entry":
+            raise ValueError(
+                "There is nothing to fit: X has no row with an observed value."
+            )
         users, others = _split(table, completion.unit == 0)
         by_type = completion.unit != "entry"
         declared = declares(encoder, others, len(users), by_type=by_type)
         self._warn_of_columns(encoder, others, completion)
         kept = self._kept(declared, completion)
-        return safe_indexing(table, kept), _rows(values, kept), kept
+        return safe_indexing(table, kept), _rows(values, kept), observed[kept]
 
     def _warn_of_columns(
         self, encoder: CoordinateEncoder, table: ArrayLike, completion: HasUnit
@@ -587,7 +592,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         with self._count_releases().lock:
             fitted = self._fitted
             self._check_unknown(fitted.completion)
-            table, y = self._table_and_values(X, y, fitted.completion)
+            table, y, _ = self._observed_rows(X, y, fitted.completion)
             warn_if_empty(table)
             users, where = fitted.encoded(table)
             # Unknown users are new users.
@@ -864,20 +869,33 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             raise malformed("numbers", "Some values in y are NaN, infinite or missing.")
         return values
 
-    def _table_and_values(
+    def _observed_rows(
         self,
         X: ArrayLike,
         y: ArrayLike | None,
         completion: _Completion,
         *,
         reset: bool = False,
-    ) -> tuple[Any, NDArray[Any] | None]:
-        """Check a table and its values; see `_checked` and `_checked_y`."""
+    ) -> tuple[Any, NDArray[Any] | None, NDArray[np.intp]]:
+        """Check a table and its values; see `_checked` and `_checked_y`.
+
+        Returns
+        -------
+        table, values : ndarray or data frame, and ndarray or None
+            Without the rows of `missing_values`; see `is_observed`.
+        observed : ndarray of int
+            Numbers of these rows in `X`.
+        """
         check_aligned(X, y=y)
         table, values = self._checked(X, completion, reset=reset), self._checked_y(y)
-        if values is not None:
-            check_same_length(table, values)
-        return table, values
+        missing = getattr(completion, "missing_values", None)
+        if values is None:
+            return table, None, np.arange(table.shape[0])
+        check_same_length(table, values)
+        if missing is None:
+            return table, values, np.arange(table.shape[0])
+        observed = np.flatnonzero(is_observed(values.ravel(), missing))
+        return safe_indexing(table, observed), values[observed], observed
 
     def _checked(
         self, X: ArrayLike, completion: _Completion, *, reset: bool = False
