@@ -701,7 +701,8 @@ or list of these and None, default=None
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        # Models that were stored before there was this parameter left nothing out.
+        super().__setstate__({**state, "missing_values": state.get("missing_values")})
         if self.__sklearn_is_fitted__():
             # A shallow copy keeps the rows.
             self._state_who_may_see()

@@ -232,8 +232,8 @@ def warn_if_empty(X: ArrayLike) -> None:
     """Warn of a table without rows: whoever passed it knows that."""
     if not len(X):  # type: ignore[arg-type]
         warn(
-            "X has no rows with values, so fold_in learned nobody and changed nothing. "
-            "Pass all rows of the users."
+            "X has no rows, so fold_in learned nobody and changed nothing. Pass all "
+            "rows of the users."
         )
 
 
