@@ -22,7 +22,7 @@ from .._extras import imported
 from .._validation import (
     as_numpy,
     check_aligned,
-    check_columns,
+    check_container,
     check_coordinates,
     check_numeric,
     check_same_length,
@@ -30,6 +30,7 @@ from .._validation import (
     checked,
     malformed,
     names_of,
+    with_names,
 )
 from ..tensor import as_coordinates
 from ..tensor._choices import Choices
@@ -260,8 +261,10 @@ def check_input(
     estimator: BaseEstimator, X: ArrayLike, *y: ArrayLike, **options: object
 ) -> Any:
     """Return `X`, or `X` and a `y` that is numeric, as arrays of finite numbers."""
-    check_columns(X)
-    (X,) = loaded(X)  # as pandas, a Dask frame keeps the names of its columns
+    check_container(X, "X")
+    (X,) = loaded(
+        with_names(X)
+    )  # as pandas, a Dask frame keeps the names of its columns
     if is_sparse(X):
         raise TypeError(
             "X is sparse, but coordinates are expected. Convert it first: "
@@ -499,11 +502,7 @@ def check_choices(
         raise TypeError(
             f"{name} does not support Dask input. Pass batches to fit_batches."
         )
-    check_columns(
-        X,
-        ", but choices have no values. Keep the rows that count as choices, and drop "
-        "the column: X.drop(columns=[{0}]).",
-    )
+    check_container(X, "X")
     if is_sparse(X):
         check_same_shape(X, shape)
         where, values = entries_from_sparse(X)

@@ -40,6 +40,13 @@ _ITEMS |= {"iid", "isbn", "item", "joke", "libro", "livre", "manga", "movie", "p
 _ITEMS |= {"podcast", "product", "producto", "produit", "produkt", "recipe"}
 _ITEMS |= {"restaurant", "show", "sku", "song", "title", "track", "venue", "video"}
 _ITEMS |= {"wine"}
+_VALUES = {"bewertung", "nota", "note", "puntuacion", "rating", "score", "stars"}
+_VALUES |= {"value", "vote", "wertung"}
+# Words in the names of columns that hold something else, whatever the other words are.
+_NO_VALUES = {"band", "code", "date", "day", "device", "group", "id", "key", "kind"}
+_NO_VALUES |= {"name", "region", "round", "segment", "source", "time", "type"}
+# A scale of values has no more numbers, and is no wider.
+_MOST_OF_SCALE = 101
 _TIMES = {"date", "datetime", "datum", "epoch", "fecha", "time", "timestamp", "when"}
 # With fewer rows, values or units there is no warning: the few ids of a column then
 # often repeat.
@@ -165,6 +172,37 @@ def warn_of_levels(
         f"All ids in {column} are among the declared levels. Does it hold the values? "
         f"They would be public: pass them as y, and leave the column out of X. If it "
         f"does hold ids, {advice}.",
+        PrivacyLeakWarning,
+    )
+
+
+def warn_of_values(ids: NDArray[Any], names: Sequence[str] | None, number: int) -> None:
+    """Warn if a column seems to hold values, by its name and by its public ids.
+
+    The ids must be numbers like those of a scale: few, and close to each other. A name
+    alone says nothing.
+
+    Parameters
+    ----------
+    ids : ndarray of shape (n_ids,)
+        The distinct public ids, or indices, of one column.
+    names : sequence of str or None
+        Names of all columns.
+    number : int
+        Number of the column.
+    """
+    name = "" if names is None else str(names[number])
+    words = words_of(name)
+    words |= {word.removesuffix("s") for word in words}
+    numbers = _as_numbers(ids) if ids.dtype.kind in "biufO" else None
+    if not words & _VALUES or words & _NO_VALUES or numbers is None:
+        return
+    if not 2 <= len(numbers) <= _MOST_OF_SCALE or np.ptp(numbers) >= _MOST_OF_SCALE:
+        return
+    warn(
+        f"Column {name!r} may hold the values, by its name and its numbers. It becomes "
+        f"a mode of the tensor, and public. If it holds them, pass them as y: "
+        f"fit(X.drop(columns=[{name!r}]), X[{name!r}]).",
         PrivacyLeakWarning,
     )
 
@@ -397,6 +435,7 @@ def warn_of_coordinates(
     for k, (size, indices) in enumerate(zip(entries.shape, used, strict=True)):
         column = column_name(names, k)
         if n_modes > 2:
+            warn_of_values(indices, names, k)
             warn_of_levels(indices, levels, column, "declare `shape`")
         if size >= _LEAST_UNUSED and size > 2 * len(indices):
             warn(
