@@ -126,7 +126,8 @@ def in_order_of(rows: Any, known: object, name: str, of_known: str) -> Any:
     labels = getattr(rows, "index", None)
     if not (hasattr(labels, "equals") and hasattr(rows, "iloc")):
         return rows
-    if type(labels).__name__ in ("RangeIndex", "MultiIndex"):
+    counts_up = type(labels).__name__ == "RangeIndex" and labels.step == 1
+    if (counts_up and labels.start == 0) or getattr(labels, "nlevels", 1) > 1:
         return rows
     column, is_number = one_each(labels, f"index of {name}"), isinstance(known, int)
     ids = np.arange(known) if isinstance(known, int) else one_each(known, of_known)

@@ -54,6 +54,8 @@ def check_labels(parameters: Mapping[str, object], names: ArrayLike) -> None:
     for name, value in parameters.items():
         for part in value if isinstance(value, list | tuple) else (value,):
             check_in_order(part, names, name, "X.columns")
+            if hasattr(part, "columns") and hasattr(part, "T"):  # a matrix
+                check_in_order(part.T, names, name, "X.columns")
 
 
 def shape_of_sample(

@@ -80,6 +80,8 @@ from ._encoder import (
 )
 
 _NAME = "side_information of mode {}"
+_SPELT = "Check the order of the columns, and how ids are spelt."
+_SWAPPED = "The first column holds ids of items: users come first."
 
 
 class _Completion(HasUnit, Protocol):
@@ -454,14 +456,14 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         self._check_known(where[_are_ids(asked)], "units")
         warn_of_items(fitted.has_items_among(asked, where))
         n_users = len(where)
-        listed = {
-            name: fitted.items_in(lists, n_users, name)
-            for name, lists in (("candidates", candidates), ("exclude", exclude))
-        }
-        for name, lists in listed.items():
+        options: dict[str, Any] = {"exclude_observed": exclude_observed}
+        for name, values in (("candidates", candidates), ("exclude", exclude)):
+            lists = fitted.items_in(values, n_users, name)
             for items in lists or ():
                 self._check_known(items, name)
-        options: dict[str, Any] = {**listed, "exclude_observed": exclude_observed}
+            if name == "candidates" and lists and all(map(_are_unknown, lists)):
+                warn("No candidate is known, so nothing is recommended. " + _SPELT)
+            options[name] = lists[0] if lists and len(lists) == 1 else lists
         if context is not None:
             options["context"] = fitted.context_of(context)
         found = fitted.completion.recommend(
@@ -508,8 +510,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         self._check_known(indices[_are_ids(asked)], "items")
         if np.any(indices[_are_ids(asked)] < 0):
             warn(
-                "Some of these items are unknown, so no item is similar to them. Check "
-                "how ids are spelt, and that they are items, not users."
+                "Some of these items are unknown, so no item is similar to them. "
+                + _SPELT
             )
         found = fitted.completion.similar_items(indices, k)
         similar = fitted.encoder.ids(found, fitted.item_column)
@@ -1004,17 +1006,14 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 "No item of X is known"
                 + ", nor is a user" * (not fitted.hides_users)
                 + ", so all predictions are those of average ones. "
-                + (
-                    "The first column holds ids of items: users come first."
-                    if swapped
-                    else "Check the order of the columns, and how ids are spelt."
-                )
+                + (_SWAPPED if swapped else _SPELT)
             )
         return where
 
     def _check_known(self, indices: NDArray[np.int64], name: str) -> None:
         """Refuse unknown ids with ``handle_unknown="error"``; ids are public then."""
-        if self.handle_unknown == "error" and np.any(indices < 0):
+        is_asked = self.handle_unknown == "error" and self._fitted.unit is None
+        if is_asked and np.any(indices < 0):
             raise ValueError(
                 f"Some ids of {name} are unknown, which handle_unknown='error' "
                 f"refuses. Set handle_unknown='drop' to get answers for average ones."
@@ -1299,6 +1298,11 @@ def _table_of(X: object, completion: _Completion) -> Any:
 def _rows(values: NDArray[Any] | None, kept: NDArray[np.intp]) -> NDArray[Any] | None:
     """Some of the values; None stays None."""
     return None if values is None else values[kept]
+
+
+def _are_unknown(indices: NDArray[np.int64]) -> bool:
+    """Whether there are ids, of which none is known."""
+    return len(indices) > 0 and bool(np.all(indices < 0))
 
 
 def _are_ids(asked: NDArray[Any]) -> NDArray[np.bool_]:
