@@ -994,14 +994,16 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
 
     def _known_where(self, fitted: _Fitted, X: ArrayLike) -> NDArray[np.int64]:
         """Coordinates of a request, after a word about ids of which none is known."""
-        where = self._where(fitted, X)
+        if is_empty_list(X):
+            return self._where(fitted, X)
+        table = self._checked(X, fitted.completion)
+        where = self._where(fitted, table, is_checked=True)
         n_ids = len(fitted.encoder.categories_) + fitted.hides_users  # times may be new
         self._check_known(where[:, :n_ids], "X")
         # If users are protected, nothing here depends on which of them are known.
         asked = where[:, 1:2] if fitted.hides_users else where[:, :2]
         if len(where) and np.all(asked < 0):
-            first = _users_in(self._checked(X, fitted.completion))
-            swapped = fitted.has_items_among(first, where[:, 0])
+            swapped = fitted.has_items_among(_users_in(table), where[:, 0])
             warn(
                 "No item of X is known"
                 + ", nor is a user" * (not fitted.hides_users)
@@ -1019,11 +1021,14 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 f"refuses. Set handle_unknown='drop' to get answers for average ones."
             )
 
-    def _where(self, fitted: _Fitted, X: ArrayLike) -> NDArray[np.int64]:
+    def _where(
+        self, fitted: _Fitted, X: Any, *, is_checked: bool = False
+    ) -> NDArray[np.int64]:
         """Coordinates of the rows of a table; -1 for unknown ids."""
         if is_empty_list(X):
             return np.zeros((0, self.n_features_in_), dtype=np.int64)
-        _, where = fitted.encoded(self._checked(X, fitted.completion))
+        table = X if is_checked else self._checked(X, fitted.completion)
+        _, where = fitted.encoded(table)
         fitted.warn_if_lost(len(where) > 0)
         return where
 
