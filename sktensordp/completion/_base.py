@@ -18,6 +18,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
+from .._docstrings import with_texts
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
 from .._validation import (
     as_numpy,
@@ -57,6 +58,7 @@ from ._ranking import RankingEstimator
 from ._requests import UnitTerms
 from ._sources import EntrySource
 from ._synthetic import Request, sample_entries
+from ._used_parameters import table_of_parameters
 from ._values import plan_entry_randomizer
 from .measurements._choice import (
     choose_measurement,
@@ -80,6 +82,7 @@ _if_clients_may_randomize = only_if(
 )
 
 
+@with_texts({"used_parameters": table_of_parameters()})
 class BaseCompletion(DenseMixin, RegressorMixin, RankingEstimator):
     """Base class of completions; a subclass defines the decomposition.
 
@@ -251,6 +254,12 @@ or list of these and None, default=None
     computes it again; after a fit to Dask collections, the workers keep it.) So
     everything that other people learn is (`epsilon`, `delta`)-differentially private
     too (joint differential privacy).
+
+    **What a fit uses.** The perturbations that use a parameter are these; all use those
+    that are not listed. A fit warns of a parameter that you set and that its
+    `perturbation` does not use, unless this is "auto".
+
+    $used_parameters
 
     The guarantee of "input" is Theorem 1 of [1]_ with a public range; exact samplers of
     discrete distributions replace floating-point noise. The guarantee of "sums",

@@ -21,6 +21,7 @@ from .._noise_only import is_one_of_many
 from .._validation import names_of, warn, words_of
 from ..base import LOGGER
 from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
+from ._used_parameters import warn_of_unused
 
 if TYPE_CHECKING:
     from ._domain import Domain
@@ -471,6 +472,8 @@ def warn_before(
         The chosen measurement.
     """
     _warn_of_two_levels(estimator.levels)
+    if not is_one_of_many():
+        warn_of_unused(estimator)
     if estimator.unit == "entry":
         entries = cast("ObservedEntries", entries)  # others hold whole units
         if entries.is_dense:

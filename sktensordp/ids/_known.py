@@ -126,8 +126,9 @@ def in_order_of(rows: Any, known: object, name: str, of_known: str) -> Any:
     labels = getattr(rows, "index", None)
     if not (hasattr(labels, "equals") and hasattr(rows, "iloc")):
         return rows
-    counts_up = type(labels).__name__ == "RangeIndex" and labels.step == 1
-    if (counts_up and labels.start == 0) or getattr(labels, "nlevels", 1) > 1:
+    # An index that counts rows is written as a range.
+    ends = getattr(labels, "start", None), getattr(labels, "step", None)
+    if ends == (0, 1) or getattr(labels, "nlevels", 1) > 1:
         return rows
     column, is_number = one_each(labels, f"index of {name}"), isinstance(known, int)
     ids = np.arange(known) if isinstance(known, int) else one_each(known, of_known)

@@ -459,8 +459,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         options: dict[str, Any] = {"exclude_observed": exclude_observed}
         for name, values in (("candidates", candidates), ("exclude", exclude)):
             lists = fitted.items_in(values, n_users, name)
-            for items in lists or ():
-                self._check_known(items, name)
+            for indices in lists or ():
+                self._check_known(indices, name)
             if name == "candidates" and lists and all(map(_are_unknown, lists)):
                 warn("No candidate is known, so nothing is recommended. " + _SPELT)
             options[name] = lists[0] if lists and len(lists) == 1 else lists

@@ -207,7 +207,7 @@ def test_labels_of_some_are_refused_where_they_are_ids(door):
     rows, fit = LOOKED_UP[door]
     labels = [*rows.index[:-1], "another"]
     twice = pd.concat([rows, rows.iloc[:1]])
-    if "features, numbered" == door:
+    if door == "features, numbered":
         return
     with refused("index of .* holds some of .*, but (not all|some twice).*to_numpy"):
         fit(twice)
