@@ -458,9 +458,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         n_users = len(where)
         options: dict[str, Any] = {"exclude_observed": exclude_observed}
         for name, values in (("candidates", candidates), ("exclude", exclude)):
-            lists = fitted.items_in(values, n_users, name)
-            for indices in lists or ():
-                self._check_known(indices, name)
+            lists = fitted.items_in(values, n_users, name, self._check_known)
             if name == "candidates" and lists and all(map(_are_unknown, lists)):
                 warn("No candidate is known, so nothing is recommended. " + _SPELT)
             options[name] = lists[0] if lists and len(lists) == 1 else lists
@@ -1162,15 +1160,24 @@ class _Fitted:
         return self._indices_of(items, self.item_column)
 
     def items_in(
-        self, values: object, n_users: int, name: str
+        self,
+        values: object,
+        n_users: int,
+        name: str,
+        check: Callable[[NDArray[np.int64], str], None],
     ) -> list[NDArray[np.int64]] | None:
-        """One list of items for all users, or one for each, as lists of indices."""
+        """One list of items for all users, or one for each, as lists of indices.
+
+        The indices of what is not None are checked.
+        """
         if values is None:
             return None
-        return [
-            self.indices_of(_without_missing(ids, name, "item"))
-            for ids in lists_of(values, n_users, name)
-        ]
+        found = []
+        for listed in lists_of(values, n_users, name):
+            ids = _without_missing(listed, name, "item")
+            found.append(self.indices_of(ids))
+            check(found[-1][_are_ids(ids)], name)
+        return found
 
     def _indices_of(self, ids: NDArray[Any], column: int) -> NDArray[np.int64]:
         """Index of each id in a column of the encoder; -1 for None or unknown ids."""
