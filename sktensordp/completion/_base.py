@@ -152,7 +152,7 @@ default="auto"
     level_prior : array-like of shape (n_levels,), default=None
         Public guess of the probabilities of up to 32 levels; the table has the least
         variance for this guess. Uniform by default. It must not come from the values
-        that you fit.
+        that you fit. A Series is looked up by its index, if it holds the levels.
     shape : tuple of int, default=None
         Sizes of the modes. By default they are the largest coordinates plus one.
         Declare the shape to cross-validate on coordinates: a fold may lack the largest
@@ -166,7 +166,8 @@ or list of these and None, default=None
         Public features of the rows of one mode, such as genres of films. That mode must
         be mode 1 or, if `unit` is a mode, the first of the others. Every row of mode 0,
         or every unit, has its own weights for the features, around a mean that all rows
-        share. Features cost no budget.
+        share. Features cost no budget. Rows of a data frame are looked up by its index,
+        if it holds the indices of the mode, or through a `Recommender` its ids.
     biases : bool, default=True
         Whether to fit a bias for every index of every mode.
     n_pattern_components : "auto" or int, default="auto"
@@ -182,8 +183,9 @@ or list of these and None, default=None
         every index to the next one; the randomised values determine how strongly. For
         "input" only.
     max_iter : int, default=25
-        Number of sweeps over the modes in "input", and of iterations in "gradient".
-        Small CPs of three or more modes compare several starts, in further sweeps.
+        Largest number of sweeps over the modes in "input", and number of iterations in
+        "gradient". CPs of two modes stop when their terms have settled. Small CPs of
+        three or more modes compare several starts, in further sweeps.
     missing_values : float, default=None
         A number in the values that stands for "not rated" or "not measured", such as 0,
         -1 or 99. Entries with this value are not observed, as if their rows had been
