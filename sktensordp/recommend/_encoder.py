@@ -130,6 +130,8 @@ class CoordinateEncoder(
     }
 
     categories_: list[NDArray[Any]]
+    _binning: tuple[int | None, str | None]
+    _lookups: Lookups
     shape_: tuple[int, ...]
     time_edges_: NDArray[np.float64]
     time_start_: int

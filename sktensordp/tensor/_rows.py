@@ -177,6 +177,29 @@ class Rows:
         """The fields alone, so that a pickle does not reveal what is cached."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
+    @property
+    def shapes_agree(self) -> bool:
+        """Whether all arrays have the shapes that are stated above."""
+        n_modes, n_columns = self.fixed.shape
+        of_modes = self.prior_mean, self.precision, self.tie, self.unknown
+        n_of_first = self.used[0].shape
+        of_first = self.weights, self.stated_weights, self.errors
+        return (
+            len(self.shape) == len(self.used) == len(self.means) == n_modes
+            and len(self.covariances) == n_modes
+            and all(array.shape == (n_modes, n_columns) for array in of_modes)
+            and all(a is None or a.shape == n_of_first for a in of_first)
+            and all(
+                used.ndim == 1
+                and means.shape == (len(used), n_columns)
+                and covariances.shape == (len(used), math.comb(len(free) + 1, 2))
+                for used, means, covariances, free in zip(
+                    self.used, self.means, self.covariances, self.free, strict=True
+                )
+            )
+            and self.features.ndim == 2
+        )
+
     @cached_property
     def free(self) -> tuple[NDArray[np.integer], ...]:
         """The free columns, by mode."""

@@ -108,6 +108,8 @@ PLACES = {
     "encoding._tasks": "check_gradient linearised NetworkTask",
     "encoding._training": "Model Trainer",
     "encoding._whitening": "whitening",
+    # io
+    "io._classes": "class_of TABLE",
     # measure
     "measure._kernels as measure_kernels": "",
     "measure._messages": "message read_message",
