@@ -311,6 +311,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             fitted, but after budgets have recorded the search.)
         """
         _refuse_choices(self.estimator)
+        self._refuse_missing_values()
         if y is None:
             raise ValueError(
                 "y is None, but a search scores predictions of y. Pass the target as y."
@@ -607,6 +608,23 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             where, _ = check_entries(estimator, X, y, declared_shape(estimator))
             return X, y, where, None
         return X, y, X, None
+
+    def _refuse_missing_values(self) -> None:
+        """Refuse a completion that would leave out rows that a score counts."""
+        grids = self.param_distributions
+        grids = [grids] if isinstance(grids, Mapping) else list(grids)
+        names = {str(name).rpartition("__")[2] for grid in grids for name in grid}
+        declared = [
+            getattr(step, "missing_values", None)
+            for step in steps_of(self.estimator)
+            if isinstance(step, BaseCompletion)
+        ]
+        if "missing_values" in names or any(one is not None for one in declared):
+            raise ValueError(
+                "PrivateSearchCV scores every row, so it does not support "
+                "missing_values. Leave out the rows with this value before the search, "
+                "and set missing_values=None."
+            )
 
     def _check_searched(self) -> None:
         grids = self.param_distributions

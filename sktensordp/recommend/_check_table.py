@@ -28,6 +28,7 @@ from .._validation import (
 from ..completion._base import USUAL_RANK, BaseCompletion
 from ..completion._checks import entries_from_sparse, is_sparse
 from ..completion._domain import declared_domain
+from ..completion._entries import check_missing_values, is_observed
 from ..completion._implicit import ImplicitCompletion, most_items
 from ..completion._likely_mistakes import MOST_BINS
 from ..completion._problem import finds_scale
@@ -45,6 +46,8 @@ def check_table(
     completion: BaseCompletion | ImplicitCompletion | Recommender,
     X: ArrayLike,
     y: ArrayLike | None = None,
+    *,
+    missing_values: float | None = None,
 ) -> dict[str, Any]:
     """Show the owner of the data what a fit would leave out or clip, and its cost.
 
@@ -62,6 +65,10 @@ def check_table(
     y : array-like of shape (n_rows,), default=None
         The values, as for its `fit`. Choices have no values: for them, the result says
         whether `y` varies.
+    missing_values : float, default=None
+        A number that stands for "not rated": all but the number of rows is of the other
+        rows. None takes that of the completion. Pass one to see what is left before you
+        set it there: with ``unit="entry"`` it makes public who has this value.
 
     Returns
     -------
@@ -135,7 +142,15 @@ def check_table(
             PrivacyLeakWarning,
         )
     columns, values, shape = _read(X, y)
-    found = _of_ids(columns, encoder, names_of(X))
+    n_rows, not_observed = len(columns[0]), {}
+    if missing_values is None:
+        missing_values = getattr(inner, "missing_values", None)
+    if missing_values is not None and values is not None:
+        observed = is_observed(values, check_missing_values(missing_values))
+        columns, values = [c[observed] for c in columns], values[observed]
+        not_observed = {"rows that are not observed": n_rows - len(values)}
+    found = {"rows": n_rows, **not_observed}
+    found |= _of_ids(columns, encoder, names_of(X)) | {"rows": n_rows}
     if encoder is None:
         found |= _of_indices(columns, inner.shape or shape)
     found |= _of_users(columns)

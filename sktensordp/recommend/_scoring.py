@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from .._sklearn_compat import safe_indexing
 from .._validation import check_same_length
 from ..completion._checks import check_same_shape, entries_from_sparse, is_sparse
+from ..completion._entries import check_values, is_observed
 from ..completion._ranking import checked_count
 from ..ids._folds import below, columns_of, hashes
 from ._recommender import Recommender
@@ -97,6 +98,7 @@ class _FoldInScorer:
     def __call__(self, estimator: BaseEstimator, X: ArrayLike, y: ArrayLike) -> float:
         model = estimator
         check_same_length(X, y)
+        X, y = _observed(estimator, X, y)
         # The ids themselves decide, not the indices that an encoder gave them.
         is_history = below(
             hashes(columns_of(X), self.random_state), self.fold_in_fraction
@@ -203,6 +205,7 @@ class RankingScorer:
             X, values = entries_from_sparse(X)
             y = values if hasattr(last, "fit_randomized") else y
         check_same_length(X, y)
+        X, y = _observed(estimator, X, y)
         columns = columns_of(X)[:2]
         # The ids themselves decide, not the indices that an encoder gave them.
         numbers = hashes(columns, self.random_state)
@@ -238,6 +241,18 @@ class RankingScorer:
         else:
             recommended = model.recommend(users, self.k)
         return float(np.mean(ranking_scores(self.metric, recommended, users, pairs)))
+
+
+def _observed(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike | None
+) -> tuple[Any, Any]:
+    """The rows whose values are not the `missing_values` of a completion."""
+    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    last = last.completion_ if isinstance(last, Recommender) else last
+    missing_values = getattr(last, "missing_values", None)
+    if y is None or missing_values is None:
+        return X, y
+    return _rows(X, y, is_observed(check_values(y), missing_values))
 
 
 def _with_history(
