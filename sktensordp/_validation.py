@@ -506,6 +506,15 @@ def check_bounds(
     return low, high
 
 
+def adds_noise(epsilon: object) -> bool:
+    """Whether an `epsilon`, which may not be checked yet, asks for noise.
+
+    Tags and displays are asked for before a fit checks the parameters, so they must not
+    compute with them.
+    """
+    return not (isinstance(epsilon, Real) and math.isinf(epsilon))
+
+
 def is_integer(value: object) -> bool:
     """Whether a value is an integer, but not True or False."""
     return isinstance(value, Integral) and not isinstance(value, bool)

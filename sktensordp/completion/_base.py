@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
-from .._validation import check_aligned, check_modes, r2_of_any_size
+from .._validation import adds_noise, check_aligned, check_modes, r2_of_any_size
 from ..base import NoiseBy, exchanged, recorded_fit, recorded_update
 from ..measure import PartySums, SharedNoise, left_of
 from ..privacy import PrivacyGuarantee, PrivacyTags
@@ -340,7 +340,7 @@ or list of these and None, default=None
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
-        tags.non_deterministic = math.isfinite(self.epsilon)
+        tags.non_deterministic = adds_noise(self.epsilon)
         tags.regressor_tags.poor_score = True
         return tags
 

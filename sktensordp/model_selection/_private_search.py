@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, ParameterSampler, RandomizedSearchCV
-from sklearn.utils import check_array, check_random_state, indexable
+from sklearn.utils import Tags, check_array, check_random_state, indexable
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
@@ -690,6 +690,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             "The guarantee of a private search depends on the shape of its data, and "
             "is known only after its fit."
         )
+
+    def __sklearn_tags__(self) -> Tags:
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            return super().__sklearn_tags__()
+        return BaseEstimator.__sklearn_tags__(self)  # A fit refuses it.
 
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()

@@ -45,6 +45,7 @@ from .._noise_only import is_one_of_many, warn_of_noise
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval
 from .._validation import (
+    adds_noise,
     check_numeric,
     check_ordered,
     checked,
@@ -234,7 +235,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
-        tags.non_deterministic = math.isfinite(self.epsilon)
+        tags.non_deterministic = adds_noise(self.epsilon)
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:

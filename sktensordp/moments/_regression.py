@@ -19,6 +19,7 @@ from .._dask import loaded
 from .._noise_only import counts_are_noise, sums_are_noise
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
+    adds_noise,
     check_aligned,
     check_bounds,
     check_numeric,
@@ -794,7 +795,7 @@ class MultilinearRidge(RegressorMixin, _Regression):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = math.isfinite(self.epsilon)
+        tags.regressor_tags.poor_score = adds_noise(self.epsilon)
         return tags
 
     @property
@@ -1033,7 +1034,7 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = math.isfinite(self.epsilon)
+        tags.classifier_tags.poor_score = adds_noise(self.epsilon)
         return tags
 
     @property

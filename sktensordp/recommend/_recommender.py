@@ -45,7 +45,12 @@ from ..base import (
     time_is_public,
 )
 from ..completion._base import BaseCompletion
-from ..completion._checks import check_entries, is_empty_list, is_sparse
+from ..completion._checks import (
+    CHOICES_HAVE_NO_VALUES,
+    check_entries,
+    is_empty_list,
+    is_sparse,
+)
 from ..completion._fitted import keeping_names_if_refused
 from ..completion._implicit import ImplicitCompletion
 from ..completion._likely_mistakes import (
@@ -224,13 +229,16 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         self.handle_unknown = handle_unknown
 
     def __sklearn_tags__(self) -> Tags:
-        tags, inner = super().__sklearn_tags__(), get_tags(self.completion)
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        if not hasattr(self.completion, "__sklearn_tags__"):
+            return tags  # A fit refuses it.
+        inner = get_tags(self.completion)
         tags.estimator_type = inner.estimator_type
         tags.regressor_tags = inner.regressor_tags
         tags.target_tags = inner.target_tags
         tags.non_deterministic = inner.non_deterministic
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
         return tags
 
     @property
@@ -819,10 +827,14 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         if isinstance(completion, ImplicitCompletion) and len(shape) != 2:
             raise ValueError(
                 f"A choice is a pair of a user and an item, but the encoder declares "
-                f"{len(shape)} columns. Pass two."
+                f"{len(shape)} columns. Pass two. {CHOICES_HAVE_NO_VALUES}"
             )
         _declare_shape(completion, shape)
         return encoder, completion
+
+    def _read_as_in_fit(self, X: ArrayLike) -> Any:
+        """The table as an array or a frame; what is malformed for a fit is refused."""
+        return self._checked(X, self._steps()[1], reset=True)
 
     def _as_table(self, X: ArrayLike) -> Any:
         """A list of rows as an array in which each id keeps its type, if necessary."""
@@ -912,6 +924,12 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 "arrays",
                 f"X has {self.n_features_in_} feature(s), but a table needs a column "
                 f"of users and a column of items.",
+            )
+        if isinstance(completion, ImplicitCompletion) and self.n_features_in_ > 2:
+            raise malformed(
+                "arrays",
+                f"X has {self.n_features_in_} columns, but a choice is a pair of a "
+                f"user and an item. Pass these two columns. {CHOICES_HAVE_NO_VALUES}",
             )
         return X
 
