@@ -58,10 +58,16 @@ import argparse  # noqa: E402
 import csv  # noqa: E402
 import sys  # noqa: E402
 
+from sktensordp.datasets import read_ratings  # noqa: E402
+
 parser = argparse.ArgumentParser(
     description="Complete a ratings tensor privately.", allow_abbrev=False
 )
-parser.add_argument("--ratings", metavar="FILE", help="your ratings (csv)")
+parser.add_argument("--ratings", metavar="FILE", help="your ratings")
+parser.add_argument(
+    "--columns", nargs=3, metavar=("USER", "ITEM", "RATING"),
+    help="their columns, by name or by position from 0",
+)  # fmt: skip
 parser.add_argument("--features", metavar="FILE", help="public features of items (csv)")
 parser.add_argument(
     "--levels", nargs=3, type=float,
@@ -77,12 +83,43 @@ parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
     parser.error(f"unknown arguments: {' '.join(others)}")
+if options.levels is not None:
+    low, high, step = options.levels
+    levels = np.linspace(low, high, round((high - low) / step) + 1)
 if options.ratings is not None:
-    table = np.loadtxt(
-        options.ratings, delimiter=",", skiprows=1, usecols=(0, 1, 2), dtype=str,
-        quotechar='"',
-    )  # fmt: skip
-    X, y = table[:, :2], table[:, 2].astype(float)
+    columns = options.columns and [
+        int(column) if column.isdecimal() else column for column in options.columns
+    ]
+    try:
+        ratings = read_ratings(options.ratings, columns=columns)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    print(f"{options.ratings}: {ratings.DESCR}")
+    print("first row: " + ", ".join(str(value) for value in ratings.frame.iloc[0]))
+    X = ratings.data.iloc[:, :2].astype(str).to_numpy()
+    y = ratings.target.to_numpy()
+    if options.levels is None:
+        finder = CPCompletion(
+            0, epsilon=min(options.epsilons), perturbation="sums",
+            random_state=options.random_state,
+        )  # fmt: skip
+        try:
+            found = make_pipeline(CoordinateEncoder(), finder).fit(X, y)[-1]
+        except ValueError as error:
+            parser.error(f"{error}\nDeclare your scale: --levels LOW HIGH STEP")
+        levels = found.levels_ if found.levels_ is not None else found.value_bounds_
+        print(f"scale: found within epsilon = {min(options.epsilons):g}: ", end="")
+        print(" ".join(f"{level:g}" for level in levels))
+        low, high, step = min(levels), max(levels), np.inf
+    off = abs(y - np.asarray(levels)[:, np.newaxis]).min(axis=0) > 1e-9
+    outside = (y < low) | (y > high)
+    if options.levels is not None and (outside.any() or off.mean() > 0.1):
+        parser.error(
+            f"{np.mean(outside):.1%} of the ratings are outside of --levels, and "
+            f"{np.mean(off & ~outside):.1%} between them: they reach from {y.min():g} "
+            f"to {y.max():g}. Declare the scale of this file with --levels LOW HIGH "
+            "STEP, or leave --levels out."
+        )
     if options.features is not None:
         known = np.loadtxt(
             options.features, delimiter=",", skiprows=1, dtype=str, quotechar='"'
@@ -92,9 +129,6 @@ if options.ratings is not None:
         categories = [np.unique(column) for column in X.T]
         shape = tuple(len(ids) for ids in categories)
         features = np.array([features_of.get(item, nothing) for item in categories[1]])
-if options.levels is not None:
-    low, high, step = options.levels
-    levels = np.linspace(low, high, round((high - low) / step) + 1)
 # sphinx_gallery_end_ignore
 low, high = min(levels), max(levels)
 n_users, n_items = (len(np.unique(column)) for column in X.T)
@@ -183,6 +217,12 @@ if features is not None:
     private = {
         "auto, features": genres, "own, features": {"personal": True} | genres,
     } | private  # fmt: skip
+# sphinx_gallery_start_ignore
+if options.ratings is not None and options.levels is None:
+    del private["declared range"]
+    for params in private.values():
+        params.pop("levels", None)  # each fit finds it
+# sphinx_gallery_end_ignore
 errors = {name: [] for name in [*private, "auto, rated"]}
 guarantees = {}
 names = "".join(f"{name:>15}" for name in errors)
@@ -268,7 +308,13 @@ for name, guarantee in guarantees.items():
 #
 #     python complete_ratings.py --ratings FILE --levels 1 5 1 --output picture.png
 #
-# FILE is comma-separated: one header line, then user, item and rating in the first
-# three columns. ``--levels LOW HIGH STEP`` declares your scale. ``--features FILE``
-# adds public features of items, such as genres and years of films: one header line,
-# then the item's id and numbers. ``--help`` lists all options.
+# Each row of FILE has a user, an item and a rating: text with any separator, with a
+# header or without, perhaps compressed, or Parquet. The command prints what it read
+# and refuses what it cannot read, by the number of its line. If your columns have
+# another order, say which to read: ``--columns userId movieId stars``. In your code,
+# :func:`~sktensordp.datasets.read_ratings` reads the same files.
+#
+# ``--levels LOW HIGH STEP`` declares your scale. Without it, every fit finds the scale
+# within its epsilon. ``--features FILE`` adds public features of items, such as genres
+# and years of films: comma-separated, one header line, then the item's id and numbers.
+# ``--help`` lists all options.

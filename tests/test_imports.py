@@ -287,6 +287,9 @@ OTHER_GENERATORS = {
     "completion/measurements/_gradient.py": _STARTS,
     "completion/measurements/_statistics.py": _STARTS,
     "completion/measurements/units/_rounds.py": _STARTS,
+    "completion/measurements/units/_unprotected_weights.py": (
+        "hides choices in fits without noise, which protect nobody"
+    ),
     "datasets/_choices.py": _PUBLIC,
     "datasets/_low_rank.py": _PUBLIC,
     "datasets/_ratings.py": _PUBLIC,

@@ -56,7 +56,8 @@ def _tucker() -> None:
 
 def _choices() -> None:
     X, _ = _entries(_MANY)
-    ImplicitCompletion(epsilon=4.0, shape=_SHAPE).fit(X).sample_users(9)
+    for epsilon in (4.0, np.inf):
+        ImplicitCompletion(epsilon=epsilon, shape=_SHAPE).fit(X).sample_users(9)
 
 
 _FITS: dict[str, Callable[[], None]] = {

@@ -88,7 +88,8 @@ class ImplicitCompletion(RankingEstimator):
         1 / sqrt(n).
     similarity_ : ndarray of shape (n_similar, n_similar)
         How much a choice of the row's item raises the score of the column's item; rows
-        and columns are numbered as in `items_`. Zeros on the diagonal.
+        and columns are numbered as in `items_`. Zeros on the diagonal. Type float64,
+        without noise float32.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that is released.
     shape_ : tuple of (int, int)
@@ -117,7 +118,9 @@ class ImplicitCompletion(RankingEstimator):
     exact. The proof is at the top of
     ``completion/measurements/units/_cooccurrence.py`` and in ``doc/user_proofs.md``.
     The weights are those of EASE [1]_. They are computed from the released matrix,
-    after its eigenvalues have been shrunk by what the noise adds to them.
+    after its eigenvalues have been shrunk by what the noise adds to them. Without
+    noise, they are computed from the choices themselves; a fixed seed hides some of
+    these to choose how much each item's count matters.
 
     References
     ----------
@@ -253,8 +256,11 @@ class ImplicitCompletion(RankingEstimator):
                 max_items = self._max_items(shape)
                 sums = release_sums(choices, noise, streams, shape[0], max_items)
             on_step()
-            # All that is published from here on is post-processing of `sums`.
-            model = ItemModel.from_sums(sums)
+            if draws:
+                # All that is published from here on is post-processing of `sums`.
+                model = ItemModel.from_sums(sums)
+            else:
+                model = ItemModel.from_choices(sums, choices)
             sampler = UserSampler.of_choices(sums, model)
             self._fitted = _Fitted(model, shape, _LocalChoices(choices), sampler)
             on_step()
@@ -397,7 +403,7 @@ class ImplicitCompletion(RankingEstimator):
         return self._fitted.model.counts
 
     @property
-    def similarity_(self) -> NDArray[np.float64]:
+    def similarity_(self) -> NDArray[np.floating]:
         """Weights between `items_`."""
         return self._fitted.model.similarity
 

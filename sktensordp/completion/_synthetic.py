@@ -26,7 +26,7 @@ from .._validation import (
 from ..tensor._shared_rows import expected_counts
 from ._domain import Domain
 from .measurements.units._cooccurrence import ItemSums
-from .measurements.units._item_model import ItemModel
+from .measurements.units._item_model import ItemModel, product_weights
 from .measurements.units._population import Population
 from .measurements.units._shared_model import SharedModel
 
@@ -219,14 +219,7 @@ def products_of(
     chosen = sparse.csr_array(
         (np.ones(starts[-1]), rows[kept], starts), shape=(len(sizes), len(q))
     )
-    # Lengths of the centred products, with half of the diagonal.
-    off = np.repeat(sizes, sizes) * q[chosen.indices]
-    fourth = sparse.csr_array(
-        ((1 - off) ** 4 - off**4, chosen.indices, starts), shape=chosen.shape
-    ).sum(axis=1)
-    squares = sizes - 2 * sizes * (chosen @ q) + sizes**2 * np.sum(q**2)
-    lengths = squares**2 / 2 - (fourth + sizes**4 * np.sum(q**4)) / 4
-    weights = 1 / np.sqrt(np.maximum(lengths, 1.0))
+    weights = product_weights(chosen, q)
     weighted = sparse.csr_array(chosen * weights[:, np.newaxis])
     left, right = model.pairs
     both = (weighted.T @ chosen)[left, right]

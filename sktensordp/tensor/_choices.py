@@ -70,9 +70,13 @@ class Choices:
         place = np.full(self.n_items, -1, dtype=np.int32)
         place[items] = np.arange(len(items))
         renumbered = place[self.items]
-        kept = renumbered >= 0
-        starts = np.append(0, np.cumsum(kept))[self.starts]
-        return Choices(self.users, starts, renumbered[kept], len(items))
+        here = Choices(self.users, self.starts, renumbered, len(items))
+        return here.kept(renumbered >= 0)
+
+    def kept(self, which: NDArray[np.bool_]) -> "Choices":
+        """Keep only some of the choices. All users stay, some perhaps without one."""
+        starts = np.append(0, np.cumsum(which))[self.starts]
+        return Choices(self.users, starts, self.items[which], self.n_items)
 
     def chunk(self, first: int, last: int) -> "Choices":
         """Choices of the users in rows `first` to `last - 1`."""

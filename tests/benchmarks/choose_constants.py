@@ -169,6 +169,9 @@ def of_choices(data, options, split):
     holdout = ItemHoldout(0.2, n_splits=1, random_state=SEED + split)
     ((train, test),) = holdout.split(data.X)
     model = ImplicitCompletion(**data.options, **options, random_state=split)
+    if math.isinf(model.epsilon):
+        # More take half a minute.
+        model.set_params(max_items=min(1500, data.options["shape"][1]))
     test = test[np.isin(data.X[test, 0], data.X[train, 0])]
     scorer = make_ranking_scorer("recall", k=20, fold_in_fraction=0)
     return -math.log(scorer(model.fit(data.X[train]), data.X[test]))
@@ -262,6 +265,7 @@ AUTO_OF_USERS = Fits(FEWER, of_ratings, settings([1.0, 4.0, 16.0], unit=0, delta
 ITEMS_OF_USERS = Fits(FEWER, of_ratings, OF_USERS["sums"])
 FACTORS_OF_USERS = Fits(FEWER, of_ratings, OF_USERS["statistics"])
 CHOSEN = Fits(("choices",), of_choices, settings([1.0, 4.0, 16.0], delta=1e-6))
+UNPROTECTED = Fits(("choices",), of_choices, settings([math.inf]))
 COMPONENTS = Fits(
     ("samples",),
     of_components,
@@ -403,6 +407,32 @@ CONSTANTS = [
             (0.075, 0.3),
             CHOSEN,
         ),
+        *[
+            (f"completion.measurements.units._{module}", *constant, fits)
+            for module, fits, constants in [
+                (
+                    "item_model",
+                    CHOSEN,
+                    [
+                        ("_ON_DIAGONAL", (0.0, 0.05, 0.2)),
+                        ("_OF_NOISE", (0.3, 1.2)),
+                        ("_RIDGE", (1.0, 9.0)),
+                    ],
+                ),
+                (
+                    "unprotected_weights",
+                    UNPROTECTED,
+                    [
+                        ("_RIDGES", ((20.0,), (1.0, 4.0, 16.0, 64.0))),
+                        ("_EXPONENTS", ((0.0,), (0.0, 0.1, 0.2, 0.3))),
+                        ("_HIDDEN", (0.1, 0.4)),
+                        ("_N_USERS", (500, 8000)),
+                        ("_N_POPULAR", (500,)),
+                    ],
+                ),
+            ]
+            for constant in constants
+        ],
         ("moments._spectrum", "_AS_GOOD", (0.0, 0.01), COMPONENTS),
         ("moments._pca", "_FIRST_SHARE", (0.25, 0.75), COMPONENTS),
         ("moments._pca", "_MEAN_SHARE", (0.05, 0.15, 0.25), CENTRED),

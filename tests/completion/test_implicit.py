@@ -34,7 +34,11 @@ from tests.support.refusing import refused
 from tests.support.replaying import accounted, recorded
 from tests.support.seams import (
     BELOW_ONE,
+    N_BINS,
     Choices,
+    ItemModel,
+    ItemSums,
+    Population,
     assemble,
     centred_sums,
     centred_weights,
@@ -44,6 +48,7 @@ from tests.support.seams import (
     plan_noise,
     release_sums,
     units_cooccurrence,
+    unprotected_weights,
 )
 
 pytestmark = pytest.mark.thorough
@@ -92,53 +97,127 @@ def as_matrix(where=X, shape=SHAPE):
 # --- without noise -------------------------------------------------------------------
 
 
+RIDGE, EXPONENT = 10.0, 0.1
+
+
 def reference(where=X, shape=SHAPE):
-    """Do the same steps on a dense matrix, in floating point."""
+    """Counts, items, their shares, and choices among them, from a dense matrix."""
     x = as_matrix(where, shape)
     x = x[x.any(axis=1)]
-    n = x.sum(axis=1)
-    whole = math.log1p(shape[1])
-    size = math.expm1(min(max(np.log1p(n).mean(), math.log(2)), whole))
-    counts = (x / np.sqrt(np.maximum(n, 0.05 * size))[:, np.newaxis]).sum(axis=0)
+    counts = (x / np.sqrt(x.sum(axis=1, keepdims=True))).sum(axis=0)
     items = np.argsort(-counts, kind="stable")[: np.sum(counts > 0)]
     q = np.maximum(counts[items], 1e-3 * counts.max())
-    q = np.rint(q / q.sum() * 2**14) / 2**14
-    y = x[:, items] - x[:, items].sum(axis=1, keepdims=True) * q
+    return counts, items, np.rint(q / q.sum() * 2**14) / 2**14, x[:, items]
+
+
+def centred_products(x, q):
+    """The sum of c y y' without noise, user by user."""
+    y = x - x.sum(axis=1, keepdims=True) * q
     triangles = np.triu(y[:, :, np.newaxis] * y[:, np.newaxis, :])
-    triangles -= triangles * np.eye(len(items)) / 2
+    triangles -= triangles * np.eye(len(q)) / 2
     lengths = np.sqrt((triangles**2).sum(axis=(1, 2)))
-    products = (y.T / np.maximum(lengths, max(0.05 * size, 1))) @ y
-    m, diagonal = len(items), np.diag(products)
-    energy = (products**2).sum() - (np.diag(products) ** 2).sum()
-    by_chance = min(4 * (2 * len(x) / max(energy, 2 * len(x))) ** 2, 1.0)
-    noise = math.sqrt(by_chance * 2 * len(x)) / m
-    mixed = products - np.diag(np.diag(products)) + np.diag(diagonal) / 4
-    values, vectors = eigh(mixed)
+    return (y.T / np.maximum(lengths, 1)) @ y
+
+
+def regressed(gram):
+    """The weights by which each item is predicted from all others."""
+    inverse = np.linalg.inv(gram)
+    weights = -inverse / np.diag(inverse)
+    np.fill_diagonal(weights, 0)
+    return weights
+
+
+def unprotected_reference(counts, x):
+    """The weights without noise, in double precision."""
+    gram = (x / np.sqrt(x.sum(axis=1, keepdims=True))).T @ x
+    weights = regressed(gram + RIDGE * np.diag(np.sqrt(np.diag(gram))))
+    return weights * (counts / np.exp(np.mean(np.log(counts)))) ** -EXPONENT
+
+
+def test_without_noise_it_is_the_dense_reference(monkeypatch):
+    monkeypatch.setattr(unprotected_weights, "_RIDGES", (RIDGE,))
+    monkeypatch.setattr(unprotected_weights, "_EXPONENTS", (EXPONENT,))
+    model = make(epsilon=FREE).fit(X)
+    counts, items, q, x = reference()
+    assert_allclose(model.item_counts_, counts, rtol=1e-9)
+    assert_array_equal(model.items_, items)
+    similarity = unprotected_reference(counts[items], x)
+    assert_allclose(model.similarity_, similarity, atol=1e-5)
+    n = x.sum(axis=1, keepdims=True)
+    scores = x @ similarity + (n == 0) * q
+    present = np.unique(X[:, 0])
+    pairs = np.array([(user, item) for user in present for item in items])
+    assert_allclose(model.predict(pairs).reshape(x.shape), scores, atol=1e-4)
+    assert_allclose(model.predict([(-1, item) for item in items]), q, atol=1e-12)
+    products = centred_products(x, q)
+    found = model._fitted.model
+    assert_allclose(found.products * len(x), products[tuple(found.pairs)], rtol=1e-4)
+    assert found.products[0] * len(x) == pytest.approx(np.triu(products, 1).max())
+
+
+def test_weights_of_released_products_are_those_of_the_dense_reference():
+    counts, items, q, x = reference()
+    products, m, noise, users, size = centred_products(x, q), len(items), 0.4, 50.0, 6.0
+    population = Population(users, size, np.ones(N_BINS), 0.0)
+    sums = ItemSums(population, False, counts, 0.1, items, q, products, noise)
+    diagonal = np.diag(products)
+    values, vectors = eigh(products - 0.9 * np.diag(diagonal))
     pushed = [
         sum((w - v) / ((w - v) ** 2 + 4 * noise**2) for v in values) for w in values
     ]
     kept = np.maximum(values - 2 * noise**2 * np.array(pushed), 0)
     gram = (vectors * kept) @ vectors.T
     np.fill_diagonal(gram, np.maximum(diagonal, np.diag(gram)))
-    gram += len(x) * size * np.outer(q, q)
-    inverse = np.linalg.inv(gram + (0.6 * noise * math.sqrt(m) + 3.0) * np.eye(m))
-    similarity = -inverse / np.diag(inverse)
-    np.fill_diagonal(similarity, 0)
-    return counts, items, q, similarity
+    gram += users * size * np.outer(q, q)
+    gram += (0.6 * noise * math.sqrt(m) + 3.0) * np.eye(m)
+    assert_allclose(ItemModel.from_sums(sums).similarity, regressed(gram), atol=1e-9)
 
 
-def test_without_noise_it_is_the_dense_reference():
-    model = make(epsilon=FREE).fit(X)
-    counts, items, q, similarity = reference()
-    assert_allclose(model.item_counts_, counts, rtol=1e-9)
-    assert_array_equal(model.items_, items)
-    assert_allclose(model.similarity_, similarity, atol=2e-5)
-    x = as_matrix()
-    n = x[:, items].sum(axis=1, keepdims=True)
-    scores = np.maximum(n, 1) * q + (x[:, items] - n * q) @ similarity
-    everywhere = np.argwhere(np.ones(SHAPE))
-    predicted = model.predict(everywhere).reshape(SHAPE)[:, items]
-    assert_allclose(predicted, scores, atol=1e-3)
+@pytest.mark.parametrize(
+    ("ridges", "exponents", "best"),
+    [((1e9, 20.0), (0.0,), (20.0, 0.0)), ((20.0,), (5.0, 0.0), (20.0, 0.0))],
+)
+def test_the_ridge_and_the_exponent_that_find_most_hidden_choices_are_taken(
+    ridges, exponents, best, monkeypatch
+):
+    data = make_choices(1000, 60, 12_000, item_exponent=0.3, random_state=0)
+    keys = data.data[:, 0] * 60 + data.data[:, 1]
+    counts = np.bincount(data.data[:, 1], minlength=60) / 4
+    order = np.argsort(-counts)
+    chosen = Choices.from_keys(keys, 60).among(order)
+    monkeypatch.setattr(unprotected_weights, "_N_WANTED", 5)
+    monkeypatch.setattr(unprotected_weights, "_RIDGES", ridges)
+    monkeypatch.setattr(unprotected_weights, "_EXPONENTS", exponents)
+    assert unprotected_weights._best(chosen, counts[order]) == best
+
+
+def test_two_fits_without_noise_and_a_clone_are_the_same_model():
+    model = make(epsilon=FREE)
+    first = released(model.fit(X))
+    shuffled = np.random.default_rng(1).permutation(np.concatenate([X, X[:9]]))
+    for again in (model.fit(shuffled), clone(model).fit(X), copy.copy(model).fit(X)):
+        assert all(map(np.array_equal, released(again), first))
+
+
+def test_sums_of_pairs_are_exact_up_to_single_precision():
+    _, items, _, x = reference()
+    chosen = Choices.from_keys(X[:, 0] * 30 + X[:, 1], 30).among(items)
+    for weights in (np.full(len(x), 1e6), 1e-6 * np.arange(1.0, len(x) + 1)):
+        found = unprotected_weights.pair_weights(chosen, weights)
+        assert_array_equal(found, found.T)
+        assert_allclose(found, (x.T * weights) @ x, rtol=1e-6, atol=1e-6 * found.max())
+
+
+@pytest.mark.parametrize("n", [1, 2, 600])
+@pytest.mark.parametrize("definite", [True, False])
+def test_a_matrix_without_a_cholesky_factor_is_inverted_all_the_same(n, definite):
+    rng = np.random.default_rng(n)
+    matrix = rng.standard_normal((n, n))
+    matrix = (matrix + matrix.T) / np.sqrt(n) + 9 * np.eye(n)
+    matrix[-1, -1] -= 0.0 if definite else 30.0
+    assert (np.linalg.eigvalsh(matrix)[0] > 0) == definite
+    found = unprotected_weights._inverted(matrix.astype(np.float32))
+    assert_allclose(found, np.linalg.inv(matrix), atol=1e-4)
 
 
 def test_without_noise_nothing_is_drawn_and_nothing_protected(streams):
@@ -450,17 +529,16 @@ def test_no_more_items_than_there_are():
 
 def test_the_diagonal_is_given_back_whole():
     """With twice the noise of the other cells; errors are within five deviations."""
-    released_sums = []
-    for epsilon in (FREE, 300.0):
-        noise = plan_noise(epsilon, 1e-3, SHAPE, 30)
-        chosen = Choices.from_keys(X[:, 0] * 30 + X[:, 1], 30)
-        released_sums.append(release_sums(chosen, noise, source_of(0), SHAPE[0], 30))
-    free, noisy = released_sums
-    place = np.argsort(free.items)[noisy.items]
+    noise = plan_noise(300.0, 1e-3, SHAPE, 30)
+    chosen = Choices.from_keys(X[:, 0] * 30 + X[:, 1], 30)
+    noisy = release_sums(chosen, noise, source_of(0), SHAPE[0], 30)
+    _, items, q, x = reference()
+    place = np.argsort(items)[noisy.items]
     # Counts differ, so that the centring does; but hardly at this epsilon.
-    error = noisy.products - free.products[np.ix_(place, place)]
+    products = centred_products(x, q)[np.ix_(place, place)]
+    error = noisy.products - products
     assert np.all(np.abs(np.diag(error)) < 10 * noisy.products_noise + 0.2)
-    assert np.trace(free.products) > 20
+    assert np.trace(products) > 20
 
 
 def test_budgets_are_charged_before_noise_is_drawn(streams):
@@ -535,6 +613,26 @@ def test_no_answer_depends_on_another_user():
                 answers(start.model, asking), answers(other.model, asking), strict=True
             ):
                 assert_array_equal(answer, other_answer, err_msg=f"{name} for {asking}")
+
+
+def test_the_model_follows_from_released_integers_alone():
+    """Neighbouring data sets with the same released integers have the same model."""
+    start = run(X, epsilon=300.0)
+    for user in (OTHER, 58, 59):
+        other = run(X[X[:, 0] != user], start, epsilon=300.0)
+        assert np.any(other.flat != start.flat)
+        assert_same(other.model, start.model)
+        found, known = other.model._fitted.model, start.model._fitted.model
+        for name in ("expected", "pairs", "products", "shares"):
+            assert_array_equal(getattr(found, name), getattr(known, name))
+
+
+def test_with_noise_the_model_is_never_computed_from_raw_choices():
+    noise = plan_noise(300.0, 1e-3, SHAPE, 30)
+    chosen = Choices.from_keys(X[:, 0] * 30 + X[:, 1], 30)
+    sums = release_sums(chosen, noise, source_of(0), SHAPE[0], 30)
+    with pytest.raises(RuntimeError, match="must not read raw choices"):
+        ItemModel.from_choices(sums, chosen)
 
 
 def test_forgetting_one_user_changes_no_answer_for_another():

@@ -195,9 +195,7 @@ def test_products_are_those_that_a_fit_releases(free):
     X = CHOICES[np.lexsort(CHOICES.T[::-1])]
     starts = np.append(0, np.cumsum(np.unique(X[:, 0], return_counts=True)[1]))
     found = completion_synthetic.products_of(model, sampler._place, starts, X[:, 1])
-    # But for what is taken for chance, which is shrunk.
-    assert np.corrcoef(found, model.products)[0, 1] > 0.98
-    assert abs(found.sum() / model.products.sum() - 1) < 0.2
+    np.testing.assert_allclose(found, model.products, rtol=1e-3)
 
 
 def test_public_lengths_are_drawn_from_and_reported():

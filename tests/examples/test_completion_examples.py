@@ -43,6 +43,28 @@ def test_complete_ratings(run, ratings_file, tmp_path):
         run("complete_ratings.py", "--typo", 1)
 
 
+def test_complete_ratings_of_ones_own(run, ratings_file, capsys):
+    """Without a declared scale, in another dialect; and scales that do not fit."""
+    path = ratings_file(60, 80, 3000, **STARS)
+    _, *rows = path.read_text().splitlines()
+    path.write_text("\n".join(row.replace(",", "::") for row in rows))
+    small = "--epsilons", 8, "--rank", 1, "--random-state", 0, "--ratings", path
+    printed = run("complete_ratings.py", *small)
+    assert "separator '::', no header; columns: user 0, item 1, rating 2" in printed
+    assert "first row: u" in printed
+    assert "scale: found within epsilon = 8: 1 2 3 4 5\n" in printed
+    assert "declared range" not in printed
+    for options, message in [
+        (["--levels", 1, 3, 1], "they reach from 1 to 5"),
+        (["--levels", 1, 5, 4], "0.0% of the ratings are outside of --levels, and"),
+        (["--columns", "user", "item", "stars"], "has no column 'user'"),
+        (["--epsilons", 0.1], "Declare your scale: --levels LOW HIGH STEP"),
+    ]:
+        with pytest.raises(SystemExit):
+            run("complete_ratings.py", *small, *options)
+        assert re.search(message, capsys.readouterr().err)
+
+
 def test_user_privacy(run, ratings_file, tmp_path):
     features = tmp_path / "features.csv"
     rows = [f"{i},{i % 2},{i / 10}" for i in range(45)]

@@ -19,7 +19,8 @@ def test_the_main_command(tmp_path, ratings_file):
     command = shlex.split(block.split("```")[0])
     (script,) = (word for word in command if word.startswith("examples/"))
     picture = tmp_path / "picture.png"
-    options = ["--ratings", ratings_file(20, 30, 300), "--rank", "1", "--epsilons", "8"]
+    options = ["--ratings", ratings_file(20, 30, 300), "--levels", "0.5", "5", "0.5"]
+    options += ["--rank", "1", "--epsilons", "8"]
     finished = subprocess.run(
         [sys.executable, "-W", "error", ROOT / script, *options, "--output", picture],
         capture_output=True,

@@ -75,20 +75,23 @@ PLACES = {
     # completion.measurements.units
     "completion.measurements.units._block_totals": "BlockTotals moments_of",
     "completion.measurements.units._cooccurrence as units_cooccurrence": (
-        "number_of_items plan_noise release_sums"
+        "ItemSums number_of_items plan_noise release_sums"
     ),
     "completion.measurements.units._expected": "_shares",
     "completion.measurements.units._first as units_first": "LOG_RANGE USUAL_LOG",
+    "completion.measurements.units._item_model": "ItemModel",
     "completion.measurements.units._population": "bins_of N_BINS Population",
     "completion.measurements.units._questions": "BlockQuestion UnitTotals",
     "completion.measurements.units._rounds as units_rounds": "",
     "completion.measurements.units._units as units_units": "UnitPerturbation",
+    "completion.measurements.units._unprotected_weights as unprotected_weights": "",
     # counts
     "counts._plan as counts_plan": "plan_tables Workload",
     "counts._rows": "Reader Records",
     "counts._sums": "CountsQuestion TableSums",
     # datasets
     "datasets._cells as datasets_cells": "draw_cells",
+    "datasets._files as datasets_files": "",
     "datasets._ratings": "_draw_values",
     # encoding
     "encoding._channels": "BallChannel code_channel cosines SphereChannel",

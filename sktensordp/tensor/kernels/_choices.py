@@ -132,6 +132,32 @@ def centred_sums(
 
 
 @compiled
+def pair_sums(
+    starts: NDArray[np.int64],
+    items: NDArray[np.integer],
+    weights: NDArray[np.int32],
+    sums: NDArray[np.int32],
+) -> None:
+    """Add C x x' of all users to the upper triangle of a matrix, with its diagonal.
+
+    Parameters
+    ----------
+    starts, items
+        As in `centred_weights`.
+    weights : ndarray of shape (n_users,), int32
+        C of every user.
+    sums : ndarray of shape (n_items, n_items), int32
+        The matrix. No cell may exceed 32 bits.
+    """
+    for u in range(starts.size - 1):
+        start, end = starts[u], starts[u + 1]
+        for e in range(start, end):
+            for f in range(e, end):
+                low, high = min(items[e], items[f]), max(items[e], items[f])
+                sums[low, high] += weights[u]
+
+
+@compiled
 def assemble(
     products: NDArray[np.int64],
     sums: NDArray[np.int64],

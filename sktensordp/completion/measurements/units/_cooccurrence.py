@@ -104,7 +104,8 @@ class ItemSums:
     shares : ndarray of shape (m,)
         q: the expected share of each item in a user's choices, a multiple of 2^-14.
     products : ndarray of shape (m, m)
-        Noisy sum of the users' c_u y_u y_u'.
+        Noisy sum of the users' c_u y_u y_u'. Empty if no noise is added: the model is
+        then computed from raw choices.
     products_noise : float
         Standard deviation of the noise in `products`.
     """
@@ -296,12 +297,12 @@ def release_sums(
             population, are_noise, counts, error, best, none.ravel(), none, 0.0
         )
     whole = whole_shares(np.maximum(counts[best], max(error, 1e-3 * counts.max())))
+    of_counts = population, are_noise, counts, error, best, whole / 2**SHARE_BITS
+    if streams is None:
+        return ItemSums(*of_counts, np.empty((0, 0)), 0.0)
     sums = ProductSums(whole, _LEAST_LENGTH, releases.left, step)
     ((noisy, products_error),) = releases.ask(choices, _ProductQuestion((sums,), best))
-    shares, products = whole / 2**SHARE_BITS, sums.matrix(noisy)
-    return ItemSums(
-        population, are_noise, counts, error, best, shares, products, products_error
-    )
+    return ItemSums(*of_counts, sums.matrix(noisy), products_error)
 
 
 def _unit_of(longest: float) -> int:

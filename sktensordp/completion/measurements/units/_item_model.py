@@ -2,7 +2,8 @@
 
 Everything that is computed from the releases is post-processing. The noisy
 co-occurrences are denoised by shrinking their eigenvalues. Regressing each item on all
-others then gives the weights of EASE (Steck 2019).
+others then gives the weights of EASE (Steck 2019). A fit without noise protects nobody,
+and computes its weights from raw choices (``_unprotected_weights.py``).
 """
 
 from dataclasses import dataclass
@@ -18,9 +19,16 @@ from ....tensor._choices import Choices
 from ....tensor._threads import one_blas_thread
 from ..._ranking import Wanted, best_of
 from ._cooccurrence import ItemSums
+from ._unprotected_weights import pair_weights, unprotected_weights
 
 # Number of rows of scores, or of a matrix, that are computed at once.
 _N_ROWS = 256
+# Share of the diagonal of the products that is denoised with the other cells, and two
+# parts of the ridge: in units of the noise of a cell times the root of the number of
+# items, which is half of the largest eigenvalue of the noise, and in those of products.
+_ON_DIAGONAL, _OF_NOISE, _RIDGE = 0.1, 0.6, 3.0
+# Without noise, the largest products are those of this many popular items.
+_N_PAIRED = 1500
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +56,7 @@ class ItemModel:
     counts: NDArray[np.float64]
     items: NDArray[np.int64]
     shares: NDArray[np.float64]
-    similarity: NDArray[np.float64]
+    similarity: NDArray[np.floating]
     expected: NDArray[np.float64]
     pairs: NDArray[np.intp]
     products: NDArray[np.float64]
@@ -63,6 +71,21 @@ class ItemModel:
             expected = sums.shares @ weights
         pairs, largest = _largest(products)
         of_items = sums.counts, sums.items, sums.shares, weights, expected
+        return cls(*of_items, pairs, largest / sums.population.n_users)
+
+    @classmethod
+    def from_choices(cls, sums: ItemSums, choices: Choices) -> Self:
+        """Compute the model from raw choices, for a fit that adds no noise."""
+        if sums.counts_noise:
+            raise RuntimeError("A fit with noise must not read raw choices again.")
+        if not len(sums.items):
+            return cls.from_counts(sums.counts)
+        chosen, shares = choices.among(sums.items), sums.shares
+        with one_blas_thread:
+            weights = unprotected_weights(chosen, sums.counts[sums.items])
+            pairs, largest = _largest(_centred(chosen, shares))
+        # The products are not centred, so a choice is expected to raise scores by q.
+        of_items = sums.counts, sums.items, shares, weights, shares
         return cls(*of_items, pairs, largest / sums.population.n_users)
 
     @classmethod
@@ -93,7 +116,11 @@ class ItemModel:
         sizes = chosen.sizes.astype(float)[:, np.newaxis]
         scores = np.maximum(sizes, 1.0) * self.popularity
         indicators = sparse.csr_array(
-            (np.ones(len(chosen.items)), chosen.items, chosen.starts),
+            (
+                np.ones_like(chosen.items, self.similarity.dtype),
+                chosen.items,
+                chosen.starts,
+            ),
             shape=(len(sizes), len(self.items)),
         )
         scores[:, self.items] += indicators @ self.similarity - sizes * self.expected
@@ -138,18 +165,56 @@ class ItemModel:
 def _denoised(sums: ItemSums) -> NDArray[np.float64]:
     """The centred products, with eigenvalues shrunk by what noise adds to them.
 
-    A quarter of the diagonal is denoised together with the other cells.
+    A part of the diagonal is denoised together with the other cells.
     """
     products = sums.products
     if not len(products):
         return products
     diagonal = np.maximum(np.diag(products), 0.0)
     gram = products.copy()
-    np.fill_diagonal(gram, 0.25 * diagonal)
+    np.fill_diagonal(gram, _ON_DIAGONAL * diagonal)
     values, vectors = eigh(gram, overwrite_a=True)
-    gram = (vectors * shrunk(values, _noise(sums))) @ vectors.T
+    gram = (vectors * shrunk(values, sums.products_noise)) @ vectors.T
     np.fill_diagonal(gram, np.maximum(diagonal, np.diag(gram)))
     return gram
+
+
+def _centred(chosen: Choices, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The centred products of popular items, as a fit with noise releases them."""
+    matrix = sparse.csr_array(
+        (np.ones(len(chosen.items)), chosen.items, chosen.starts),
+        shape=(len(chosen.users), len(shares)),
+    )
+    weights, sizes = product_weights(matrix, shares), chosen.sizes.astype(float)
+    q = shares[:_N_PAIRED]
+    along = (weights * sizes) @ matrix[:, : len(q)]
+    crossed = np.outer(q, along)
+    pairs = pair_weights(chosen.among(np.arange(len(q))), weights)
+    return pairs - crossed - crossed.T + np.sum(weights * sizes**2) * np.outer(q, q)
+
+
+def product_weights(
+    chosen: sparse.csr_array, shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Each user's weight c in the products of release 3 (``_cooccurrence.py``).
+
+    Parameters
+    ----------
+    chosen : csr_array of shape (n_users, m)
+        Ones where a user chose an item.
+    shares : ndarray of shape (m,)
+        q.
+    """
+    q, sizes = shares, np.diff(chosen.indptr)
+    # Lengths of the centred products, with half of the diagonal.
+    off = np.repeat(sizes, sizes) * q[chosen.indices]
+    fourth = sparse.csr_array(
+        ((1 - off) ** 4 - off**4, chosen.indices, chosen.indptr), shape=chosen.shape
+    ).sum(axis=1)
+    squares = sizes - 2 * sizes * (chosen @ q) + sizes**2 * np.sum(q**2)
+    lengths = squares**2 / 2 - (fourth + sizes**4 * np.sum(q**4)) / 4
+    weights: NDArray[np.float64] = 1 / np.sqrt(np.maximum(lengths, 1.0))
+    return weights
 
 
 def _largest(
@@ -168,9 +233,9 @@ def _weights(sums: ItemSums, products: NDArray[np.float64]) -> NDArray[np.float6
     shares, n = sums.shares, len(sums.shares)
     if n == 0:
         return np.empty((0, 0))
-    gram, noise = products.copy(), _noise(sums)
+    gram = products.copy()
     # The ridge: one part for the noise in eigenvalues, and one that is always there.
-    gram[np.diag_indices(n)] += 0.6 * noise * np.sqrt(n) + 3.0
+    gram[np.diag_indices(n)] += _OF_NOISE * sums.products_noise * np.sqrt(n) + _RIDGE
     # This undoes the centring. Every user's y adds up to about 0, so without this term
     # the matrix is singular, apart from noise and ridge.
     people = sums.population
@@ -179,21 +244,6 @@ def _weights(sums: ItemSums, products: NDArray[np.float64]) -> NDArray[np.float6
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0.0)
     return weights
-
-
-def _noise(sums: ItemSums) -> float:
-    """Standard deviation of noise plus chance in a cell of the products.
-
-    N vectors of length 1 and random direction add up to a squared length of about N, in
-    half of the n^2 cells. A released squared length of up to twice that is taken as
-    chance; the larger it is beyond that, the less of it is.
-    """
-    n, most = len(sums.shares), 2 * sums.population.n_users
-    squares = np.sum(np.square(sums.products)) - np.sum(np.diag(sums.products) ** 2)
-    energy = float(squares) - (n * sums.products_noise) ** 2
-    by_chance = min(4 * (most / max(energy, most)) ** 2, 1.0)
-    of_chance = float(np.sqrt(by_chance * most)) / n
-    return float(np.hypot(sums.products_noise, of_chance))
 
 
 def shrunk(values: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
