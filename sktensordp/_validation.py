@@ -26,7 +26,10 @@ MALFORMED = {
     "coordinates": (
         "coordinates that are fractional, negative or outside of the declared shape"
     ),
-    "ids": "ids that are missing or cannot be compared, such as lists",
+    "ids": (
+        "ids that are missing or cannot be compared, such as lists, and ids of "
+        "synthetic users in `fold_in`"
+    ),
     "categories": (
         "ids that are not among the declared `categories` of a `CoordinateEncoder` "
         "outside of a recommender"

