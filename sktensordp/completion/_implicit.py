@@ -522,6 +522,11 @@ class _Fitted:
         kept = every.of_users(every.users[~np.isin(every.users, users)])
         return replace(self, local=_LocalChoices(kept))
 
+    def pairs_known(self) -> NDArray[np.int64]:
+        """The pairs of a user and an item that this process knows."""
+        every = self.local.choices_of(self.shape)
+        return np.column_stack([np.repeat(every.users, every.sizes), every.items])
+
     def _choices_of(self, users: NDArray[np.integer]) -> Choices:
         """The stored choices of some users; an unknown user has none."""
         return self.local.choices_of(self.shape).of_users(users.astype(np.int64))
