@@ -110,16 +110,16 @@ if options.ratings is not None:
         levels = found.levels_ if found.levels_ is not None else found.value_bounds_
         print(f"scale: found within epsilon = {min(options.epsilons):g}: ", end="")
         print(" ".join(f"{level:g}" for level in levels))
-        low, high, step = min(levels), max(levels), np.inf
-    off = abs(y - np.asarray(levels)[:, np.newaxis]).min(axis=0) > 1e-9
-    outside = (y < low) | (y > high)
-    if options.levels is not None and (outside.any() or off.mean() > 0.1):
-        parser.error(
-            f"{np.mean(outside):.1%} of the ratings are outside of --levels, and "
-            f"{np.mean(off & ~outside):.1%} between them: they reach from {y.min():g} "
-            f"to {y.max():g}. Declare the scale of this file with --levels LOW HIGH "
-            "STEP, or leave --levels out."
-        )
+    else:
+        outside = (y < min(levels)) | (y > max(levels))
+        between = ~outside & (abs(y - levels[:, np.newaxis]).min(axis=0) > 1e-9)
+        if outside.any() or between.mean() > 0.1:
+            parser.error(
+                f"{outside.mean():.1%} of the ratings are outside of --levels, and "
+                f"{between.mean():.1%} between them: they reach from {y.min():g} to "
+                f"{y.max():g}. Declare the scale of this file with --levels LOW HIGH "
+                "STEP, or leave --levels out."
+            )
     if options.features is not None:
         known = np.loadtxt(
             options.features, delimiter=",", skiprows=1, dtype=str, quotechar='"'

@@ -47,10 +47,14 @@ class Dialect:
     encoding: str
     separator: str
     n_above: int  # lines above the table
-    n_columns: int
     header: list[str] | None
     positions: list[int]  # of users, items, ratings and perhaps times
     decimal: str
+
+    @property
+    def has_long_separator(self) -> bool:
+        """Whether pandas must be given another separator, of one character."""
+        return len(self.separator) > 1 and self.separator != SPACES
 
     @property
     def names(self) -> list[str]:
@@ -64,8 +68,9 @@ class Dialect:
         comma = ", decimal comma" if self.decimal == "," else ""
         header = "no header" if self.header is None else "a header"
         where = self.positions if self.header is None else self.names
+        encoding = self.encoding.removesuffix("-sig")
         return (
-            f"text in {self.encoding}, separator {separator}{comma}, {header}; "
+            f"text in {encoding}, separator {separator}{comma}, {header}; "
             f"{listed(where)}"
         )
 
@@ -118,19 +123,24 @@ def _encoding_of(path: Path) -> str:
     """UTF-16 if a file says so, UTF-8 if it can be that, otherwise Latin-1."""
     with _decompressed(path) as file:
         piece = file.read(_N_BYTES)
+        encoding = "utf-8-sig"
         if piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            return "utf-16"
-        if b"\0" in piece:
+            encoding = "utf-16"
+        elif b"\0" in piece:
             raise ValueError(f"{path.name} is neither text nor a Parquet file.")
-        decoder = codecs.getincrementaldecoder("utf-8")()
+        decoder = codecs.getincrementaldecoder(encoding)()
         try:
             while piece:
                 decoder.decode(piece)
                 piece = file.read(_N_BYTES)
             decoder.decode(b"", final=True)
+            return encoding
         except UnicodeDecodeError:
-            return "latin-1"
-    return "utf-8-sig"
+            pass
+    if encoding == "utf-16":
+        # Raised outside the handler, so that the context does not show a character.
+        raise ValueError(f"{path.name} says that it is UTF-16, and is not.")
+    return "latin-1"
 
 
 def dialect_of(path: Path, columns: Sequence[str | int] | None) -> Dialect:
@@ -157,9 +167,7 @@ def dialect_of(path: Path, columns: Sequence[str | int] | None) -> Dialect:
             refusals.append(found)
             continue
         header, positions, decimal = found
-        return Dialect(
-            encoding, separator, n_above, len(rows[-1]), header, positions, decimal
-        )
+        return Dialect(encoding, separator, n_above, header, positions, decimal)
     # A separator that splits the lines says more than one that does not.
     raise ValueError(min(refusals, key=lambda text: text.endswith(_NO_SEPARATOR)))
 
@@ -182,6 +190,8 @@ def _table_of(
     n_columns = max(counts, key=counts.count)
     if n_columns < 3 or counts.count(n_columns) < _MOST * len(rows):
         return f"{path.name}: {_NO_SEPARATOR}"
+    if columns is not None and len(rows[0]) != n_columns:
+        return f"{path.name}: its first line has not as many columns as the others."
     try:
         positions = positions_of(columns, rows[0], path)
     except ValueError as error:
@@ -233,16 +243,16 @@ def positions_of(
 
 
 def no_numbers(path: Path) -> str:
-    """Why a table is refused whose ratings are no numbers."""
+    """The message for ratings that are not numbers."""
     return (
-        f"{path.name}: the third column must hold ratings, and not all of them are "
-        'numbers. Say which columns to read: columns=["user", "item", "rating"], by '
-        "name, or by position from 0."
+        f"{path.name}: the column of ratings holds something other than numbers. Say "
+        'which columns to read: columns=["user", "item", "rating"], by name, or by '
+        "position from 0."
     )
 
 
 def holds_times(path: Path) -> str:
-    """Why a table is refused whose ratings are times."""
+    """The message for times in the place of ratings."""
     return (
         f"{path.name}: the column of ratings holds times. Say which columns to read: "
         "columns=[0, 1, 3, 2] if times are the third column and ratings the fourth. "

@@ -18,7 +18,6 @@ from sktensordp._validation import warn
 from sktensordp.datasets._dialects import (
     EARLIEST,
     ROLES,
-    SPACES,
     STAND_IN,
     Dialect,
     begins_with,
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
 
 _N_ROWS = 500_000  # rows that are parsed at a time
 _TOO_MANY = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
-_WHOLE = r"(?:0|-?[1-9]\d{0,17})"
+_OPEN_QUOTE = re.compile(r"EOF inside string starting at row (\d+)")
+_WHOLE = r"(?:0|-?[1-9][0-9]{0,17})"
 _WORDS = {
     "user": ("user", "reviewer", "customer"),
     "item": ("item", "movie", "film", "book", "product", "isbn"),
@@ -206,13 +206,13 @@ def _read_text(
             for name, role in zip(names, ROLES, strict=False)
         }
     )
-    return table, str(dialect).replace("utf-8-sig", "utf-8")
+    return table, str(dialect)
 
 
 def _chunks(path: Path, dialect: Dialect, pandas: Any) -> "Iterator[pd.DataFrame]":
     """Rows of a text file, as text, with the numbers of their lines as index."""
     n_skipped = dialect.n_above + (dialect.header is not None)
-    is_long = len(dialect.separator) > 1 and dialect.separator != SPACES
+    is_long = dialect.has_long_separator
     with opened(path, dialect.encoding) as file:
         try:
             for chunk in pandas.read_csv(
@@ -229,15 +229,17 @@ def _chunks(path: Path, dialect: Dialect, pandas: Any) -> "Iterator[pd.DataFrame
                 chunk.index += n_skipped + 1
                 yield chunk[(chunk != "").any(axis=1)]
         except pandas.errors.ParserError as error:
-            found = re.search(
-                r"Expected (\d+) fields in line (\d+), saw (\d+)", f"{error}"
-            )
-            if found is None:
-                raise ValueError(f"{path.name} is malformed.") from None
-            expected, line, saw = found.groups()
-            raise ValueError(
-                f"{path.name}, line {line}: {saw} columns instead of {expected}."
-            ) from None
+            raise ValueError(f"{path.name}{_why(str(error))}.") from None
+
+
+def _why(error: str) -> str:
+    """Why pandas cannot parse a file, and in which line."""
+    if found := _TOO_MANY.search(error):
+        expected, line, saw = found.groups()
+        return f", line {line}: {saw} columns instead of {expected}"
+    if found := _OPEN_QUOTE.search(error):
+        return f", line {int(found[1]) + 1}: a quote opens, and nothing closes it"
+    return " is malformed"
 
 
 class _Replaced:
@@ -275,7 +277,7 @@ def _column(
             values = pandas.to_datetime(texts, format="ISO8601", errors="coerce")
         _refuse_first(values.isna(), "the time is no number and no ISO date", path)
         return values
-    if len(dialect.separator) > 1:
+    if dialect.has_long_separator:
         texts = texts.str.replace(STAND_IN, dialect.separator)
     return texts
 

@@ -133,7 +133,7 @@ def test_parquet(tmp_path):
         read_ratings(path, columns=[2, 0, 1])
     with pytest.raises(ValueError, match="holds times"):
         read_ratings(path, columns=["who", "film", "at"])
-    with pytest.raises(ValueError, match="third column must hold ratings"):
+    with pytest.raises(ValueError, match="something other than numbers"):
         read_ratings(path, columns=["who", "stars", "film"])
 
 
@@ -227,7 +227,10 @@ REFUSED = {
         r"columns=\[0, 1, 3, 2\]",
     ),
     "dates third": (lines(",", [("ann", 1, "2009-01-01", 4)] * 3), "holds times"),
-    "text third": (lines(",", [("ann", 1, "fine", 4)] * 3), "third column must hold"),
+    "text third": (
+        lines(",", [("ann", 1, "fine", 4)] * 3),
+        "something other than numbers",
+    ),
     "choices": (lines(",", [("ann", 1), ("bob", 2)]), "ImplicitCompletion"),
     "one column": ("1\n2\n3\n", "no separator splits its lines"),
     "wide": (WIDE, r"has 30 columns.*stack\(\)"),
@@ -242,7 +245,9 @@ REFUSED = {
     ),
     "a column less": ("a,1,5\nb,2,4\nc,3,3\n" * 9 + "secret,4\n", "line 28: no rating"),
     "no user": ("a,1,5\n" * 19 + ",secret,4\n", "line 20: no user"),
+    "an open quote": ("a,1,5\n" * 19 + 'b,"secret,4\n' + "a,1,5\n", "line 20: a quote"),
     "no number": ("a,1,5\n" * 19 + "b,2,secret\n", "line 20: the rating is no number"),
+    "below empty lines": ("a,1,5\n\n" * 19 + "b,2,secret\n", "line 39: the rating is"),
     "infinite": ("a,1,5\n" * 19 + "b,2,inf\n", "line 20: the rating is no number"),
 }
 
@@ -274,6 +279,36 @@ def test_the_recipe_for_blocks(tmp_path, monkeypatch):
         [8, 1, pd.Timestamp("2005-01-02"), 3.0],
         [7, 2, pd.Timestamp("2005-02-01"), 1.0],
     ]
+
+
+def test_an_open_quote_below_a_header_and_comments(tmp_path):
+    text = "% ratings\nuser,item,rating\n" + "a,1,5\n" * 19 + 'b,"secret,4\n'
+    with pytest.raises(ValueError, match="line 22: a quote opens, and nothing closes"):
+        read_ratings(written(tmp_path / "file", text))
+
+
+def test_damaged_utf_16(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(lines(",").encode("utf-16")[:-1])
+    with pytest.raises(
+        ValueError, match="says that it is UTF-16, and is not"
+    ) as raised:
+        read_ratings(path)
+    assert raised.value.__context__ is None
+
+
+def test_a_first_line_that_is_longer_than_the_others(tmp_path):
+    path = written(tmp_path / "file", "x,user,item,rating\n" + "a,1,5\n" * 19)
+    for columns in ([0, 1, 3], ["user", "item", "rating"]):
+        with pytest.raises(ValueError, match="has not as many columns as the others"):
+            read_ratings(path, columns=columns)
+    with pytest.raises(ValueError, match="line 1: the rating is no number"):
+        read_ratings(path)
+
+
+def test_digits_of_other_scripts_are_text(tmp_path):
+    found = read_ratings(written(tmp_path / "file", "\u0661,1,5\n1,2,4\n"))
+    assert list(found.data["user"]) == ["\u0661", "1"]
 
 
 def test_a_missing_file(tmp_path):

@@ -23,9 +23,9 @@ from ._unprotected_weights import pair_weights, unprotected_weights
 
 # Number of rows of scores, or of a matrix, that are computed at once.
 _N_ROWS = 256
-# Share of the diagonal of the products that is denoised with the other cells, and two
-# parts of the ridge: in units of the noise of a cell times the root of the number of
-# items, which is half of the largest eigenvalue of the noise, and in those of products.
+# `_ON_DIAGONAL` of the diagonal is denoised with the other cells of the products. The
+# ridge is `_RIDGE` plus `_OF_NOISE` times the noise of a cell times the root of the
+# number of items; the largest eigenvalue of the noise is twice that product.
 _ON_DIAGONAL, _OF_NOISE, _RIDGE = 0.1, 0.6, 3.0
 # Without noise, the largest products are those of this many popular items.
 _N_PAIRED = 1500
