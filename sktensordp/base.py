@@ -448,7 +448,7 @@ class PrivateEstimatorMixin(StorableMixin):
         name = f"{released_by} of {type(self).__name__}"
         unprotected = [*self.__privacy_unprotected__()]
         seeded = self.random_state is not None
-        if not self._marks():
+        if not marks_of_copy(self._marks()):
             # Before the record: a warning that is an error leaves none.
             warn_of_clones(self, self._count_releases(), guarantee)
         release = record(guarantee, name, unprotected, self._marks(), seeded=seeded)
