@@ -457,6 +457,9 @@ class PrivateEstimatorMixin(StorableMixin):
         )
         return (release,)
 
+    def _check_enough(self, n_rows: int) -> None:
+        """Refuse so few rows, if a fit would; their number must be public."""
+
     def _keep(
         self, guarantee: PrivacyGuarantee, instead_of: PrivacyGuarantee | None = None
     ) -> None:

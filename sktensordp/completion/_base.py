@@ -45,6 +45,7 @@ from ._problem import (
     check_parameters,
     declared_shape,
     domain_of,
+    finds_scale,
     unit_of,
 )
 from ._ranking import RankingEstimator
@@ -52,12 +53,13 @@ from ._requests import UnitTerms
 from ._sources import EntrySource
 from ._synthetic import Request, sample_entries
 from ._values import plan_entry_randomizer
+from .measurements._checked_scale import check_enough_to_count
 from .measurements._choice import (
     choose_measurement,
     expected_by_epsilon,
     planned_guarantee,
 )
-from .measurements._found_scale import MOST_SPENT
+from .measurements._found_scale import MOST_SPENT, check_enough_to_find
 from .measurements._measurement import Measurement
 
 if TYPE_CHECKING:
@@ -424,6 +426,12 @@ or list of these and None, default=None
                 f"several releases may then add up to less.",
             )
         return tags
+
+    def _check_enough(self, n_rows: int) -> None:
+        if finds_scale(self):
+            check_enough_to_find(n_rows, float(self.epsilon))
+        elif self.check_scale and math.isfinite(self.epsilon):
+            check_enough_to_count(n_rows, float(self.epsilon))
 
     def _fit(self, entries: EntrySource[Any], perturbation: str | None = None) -> Self:
         """Fit to entries in memory, in partitions, or with parties that add noise."""

@@ -345,6 +345,10 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """Whether the fit has to find a norm bound."""
         return self.norm_bound is None and math.isfinite(self.epsilon)
 
+    def _check_enough(self, n_rows: int) -> None:
+        if self._finds_norm:
+            search_epsilon(n_rows, float(self.epsilon), type(self).__name__)
+
     def _bound(
         self, samples: Samples, spent: float, streams: NoiseStreams | None
     ) -> float:

@@ -164,7 +164,7 @@ SILENT = {
     ),
     "an audit of people": lambda: audit_recommender(
         Recommender(ImplicitCompletion(), CoordinateEncoder([None, range(6)])),
-        CHOICES, n_canaries=20, random_state=0,
+        CHOICES, canaries="planted", n_canaries=20, random_state=0,
     ),
     "other units": lambda: [clone(model).set_params(unit=unit).fit(WHERE, STARS)
                             for model in [ratings(shape=(10, 6))]
