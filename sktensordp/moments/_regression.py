@@ -1231,10 +1231,11 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         return labels
 
     def _said_of_targets(self, model: _NormalEquations) -> str:
+        classes = self._declared()
         if model.are_absent.all():
             whom = "one of the classes"
-        elif model.are_absent.any() and model.could_be_seen and self._is_declared():
-            labels = self._declared()[model.are_absent].tolist()
+        elif model.are_absent.any() and model.could_be_seen and classes is not None:
+            labels = classes[model.are_absent].tolist()
             named = [repr(one) for one in labels[:3]] + ["..."] * (len(labels) > 3)
             whom = f"the class {' or '.join(named)}"
         else:
