@@ -12,8 +12,8 @@ from numpydoc.docscrape_sphinx import SphinxDocString
 # The one list of the reference: the public names are those of `__all__`.
 MODULES = [
     "recommend", "completion", "moments", "counts", "mechanisms", "encoding", "privacy",
-    "model_selection", "audit", "plotting", "datasets", "papers", "exceptions", "noise",
-    "base",
+    "model_selection", "audit", "plotting", "datasets", "io", "papers", "exceptions",
+    "noise", "base",
 ]  # fmt: skip
 
 

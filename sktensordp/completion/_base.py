@@ -175,8 +175,9 @@ or list of these and None, default=None
         every index to the next one; the randomised values determine how strongly. For
         "input" only.
     max_iter : int, default=25
-        Number of sweeps over the modes in "input", and of iterations in "gradient".
-        Small CPs of three or more modes compare several starts, in further sweeps.
+        Largest number of sweeps over the modes in "input", and number of iterations in
+        "gradient". CPs of two modes stop when their terms have settled. Small CPs of
+        three or more modes compare several starts, in further sweeps.
     check_scale : bool, default=False
         With ``unit="entry"``, whether to count the values off the declared scale, and
         warn if there are many. The count of n values has noise, and spends min(200 / n,
