@@ -461,7 +461,7 @@ class PrivateEstimatorMixin(StorableMixin):
         )
         return (release,)
 
-    def _check_enough(self, n_rows: int) -> None:
+    def __privacy_check_rows__(self, n_rows: int) -> None:
         """Refuse so few rows, if a fit would; their number must be public."""
 
     def _keep(

@@ -428,7 +428,7 @@ or list of these and None, default=None
             )
         return tags
 
-    def _check_enough(self, n_rows: int) -> None:
+    def __privacy_check_rows__(self, n_rows: int) -> None:
         if finds_scale(self):
             check_enough_to_find(n_rows, float(self.epsilon))
         elif self.check_scale and math.isfinite(self.epsilon):

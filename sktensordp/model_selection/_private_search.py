@@ -667,7 +667,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         for candidate in self._known_candidates():
             for step in steps_of(candidate):
                 if isinstance(step, PrivateEstimatorMixin):
-                    step._check_enough(n_rows)
+                    step.__privacy_check_rows__(n_rows)
 
     def _check_candidate(
         self,

@@ -345,7 +345,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         """Whether the fit has to find a norm bound."""
         return self.norm_bound is None and math.isfinite(self.epsilon)
 
-    def _check_enough(self, n_rows: int) -> None:
+    def __privacy_check_rows__(self, n_rows: int) -> None:
         if self._finds_norm:
             search_epsilon(n_rows, float(self.epsilon), type(self).__name__)
 

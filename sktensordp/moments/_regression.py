@@ -115,7 +115,8 @@ class _Regression(MomentsEstimator):
     _constant = 0.0
     _normalises = False
     _advice = SHORT_SAMPLES
-    _scale: NDArray[np.float64]
+    # Fits of earlier versions store none, and only a warning takes it for one.
+    _scale: NDArray[np.float64] = np.ones(1)
     _of_fit: tuple[str, ...] = ("_cells", "_intercepts", "_scale")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
