@@ -27,7 +27,10 @@ MALFORMED = {
     "coordinates": (
         "coordinates that are fractional, negative or outside of the declared shape"
     ),
-    "ids": "ids that are missing or cannot be compared, such as lists",
+    "ids": (
+        "ids that are missing or cannot be compared, such as lists, and ids of "
+        "synthetic users in `fold_in`"
+    ),
     "categories": (
         "ids that are not among the declared `categories` of a `CoordinateEncoder` "
         "outside of a recommender"
@@ -509,6 +512,15 @@ def check_bounds(
         raise ValueError(f"{name} must be finite with low < high, got {bounds!r}.")
     _check_magnitude((low, high), name)
     return low, high
+
+
+def adds_noise(epsilon: object) -> bool:
+    """Whether an `epsilon`, which may not be checked yet, asks for noise.
+
+    Tags and displays are asked for before a fit checks the parameters, so they must not
+    compute with them.
+    """
+    return not (isinstance(epsilon, Real) and math.isinf(epsilon))
 
 
 def is_integer(value: object) -> bool:

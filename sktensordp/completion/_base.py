@@ -21,6 +21,7 @@ from .._dask import is_dask
 from .._docstrings import with_texts
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
 from .._validation import (
+    adds_noise,
     as_numpy,
     check_aligned,
     check_modes,
@@ -52,6 +53,7 @@ from ._problem import (
     check_parameters,
     declared_shape,
     domain_of,
+    finds_scale,
     unit_of,
 )
 from ._ranking import RankingEstimator
@@ -60,12 +62,13 @@ from ._sources import EntrySource
 from ._synthetic import Request, sample_entries
 from ._used_parameters import table_of_parameters
 from ._values import plan_entry_randomizer
+from .measurements._checked_scale import check_enough_to_count
 from .measurements._choice import (
     choose_measurement,
     expected_by_epsilon,
     planned_guarantee,
 )
-from .measurements._found_scale import MOST_SPENT
+from .measurements._found_scale import MOST_SPENT, check_enough_to_find
 from .measurements._measurement import Measurement
 
 if TYPE_CHECKING:
@@ -369,7 +372,7 @@ or list of these and None, default=None
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
-        tags.non_deterministic = math.isfinite(self.epsilon)
+        tags.non_deterministic = adds_noise(self.epsilon)
         tags.regressor_tags.poor_score = True
         return tags
 
@@ -462,6 +465,12 @@ or list of these and None, default=None
                 f"several releases may then add up to less.",
             )
         return tags
+
+    def __privacy_check_rows__(self, n_rows: int) -> None:
+        if finds_scale(self):
+            check_enough_to_find(n_rows, float(self.epsilon))
+        elif self.check_scale and math.isfinite(self.epsilon):
+            check_enough_to_count(n_rows, float(self.epsilon))
 
     def _fit(self, entries: EntrySource[Any], perturbation: str | None = None) -> Self:
         """Fit to entries in memory, in partitions, or with parties that add noise."""

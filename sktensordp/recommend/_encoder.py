@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from functools import partial
 from numbers import Integral
@@ -484,8 +484,9 @@ class CoordinateEncoder(
     @property
     def _publishes_ids(self) -> bool:
         """Whether `fit` learns ids or times from the data, and so publishes them."""
-        learned = self.categories is None or any(c is None for c in self.categories)
-        return learned or self._has_time
+        # Tags are asked for before a fit refuses what is no list.
+        declared = self.categories if isinstance(self.categories, Iterable) else [None]
+        return any(c is None for c in declared) or self._has_time
 
     @property
     def _has_time(self) -> bool:

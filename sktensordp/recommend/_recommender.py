@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -46,7 +47,12 @@ from ..base import (
     time_is_public,
 )
 from ..completion._base import BaseCompletion
-from ..completion._checks import check_entries, is_empty_list, is_sparse
+from ..completion._checks import (
+    CHOICES_HAVE_NO_VALUES,
+    check_entries,
+    is_empty_list,
+    is_sparse,
+)
 from ..completion._entries import is_observed
 from ..completion._fitted import keeping_names_if_refused
 from ..completion._implicit import ImplicitCompletion
@@ -83,6 +89,10 @@ from ._encoder import (
 _NAME = "side_information of mode {}"
 _SPELT = "Check the order of the columns, and how ids are spelt."
 _SWAPPED = "The first column holds ids of items: users come first."
+# Ids of synthetic users: functions of the row's number alone. Numbers that no user has
+# would tell which ones users have.
+_SYNTHETIC = "synthetic-"
+_IS_SYNTHETIC = re.compile(_SYNTHETIC + r"\d+", re.ASCII)
 
 
 class _Completion(HasUnit, Protocol):
@@ -231,13 +241,16 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         self.handle_unknown = handle_unknown
 
     def __sklearn_tags__(self) -> Tags:
-        tags, inner = super().__sklearn_tags__(), get_tags(self.completion)
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        if not hasattr(self.completion, "__sklearn_tags__"):
+            return tags  # A fit refuses it.
+        inner = get_tags(self.completion)
         tags.estimator_type = inner.estimator_type
         tags.regressor_tags = inner.regressor_tags
         tags.target_tags = inner.target_tags
         tags.non_deterministic = inner.non_deterministic
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
         return tags
 
     @property
@@ -696,14 +709,23 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         Raises
         ------
         ValueError
-            As `fit`.
+            As `fit`; and if an id is one of `sample_users`, such as "synthetic-0":
+            there is nothing to learn about synthetic users.
         """
+        return self._folded_in(X, y, synthetic=False)
+
+    def _folded_in(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, synthetic: bool = True
+    ) -> Self:
+        """The same; scorers may also test on synthetic users."""
         check_is_fitted(self)
         with self._count_releases().lock:
             fitted = self._fitted
             self._check_unknown(fitted.completion)
             table, y, _ = self._observed_rows(X, y, fitted.completion)
             warn_if_empty(table)
+            if not synthetic:
+                _refuse_synthetic(_users_in(table))
             users, where = fitted.encoded(table)
             # Unknown users are new users.
             must_be_known = where[:, int(fitted.users_may_join) :]
@@ -787,8 +809,9 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         Parameters
         ----------
         n_users : int, default=None
-            Number of synthetic users. They are numbered from 0, so that nobody takes
-            them for real users. None takes the released number of users.
+            Number of synthetic users. Their ids are "synthetic-0", "synthetic-1" and so
+            on, whatever the ids of real users are, so that nobody takes them for real
+            users. None takes the released number of users.
         items_per_user : array-like of int, default=None
             Numbers of items; each user's number is drawn from these. They must be
             public; `privacy_of` then lists them. None draws from the released
@@ -815,7 +838,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             n_users, items_per_user=items_per_user, random_state=random_state
         )
         where, *values = drawn if isinstance(drawn, tuple) else (drawn,)
-        columns = [where[:, 0]]
+        columns = [np.char.add(_SYNTHETIC, where[:, 0].astype(str))]
         columns += [
             names_of_column(fitted.encoder, k)[of_column]
             for k, of_column in enumerate(where[:, 1:].T)
@@ -942,10 +965,14 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         if isinstance(completion, ImplicitCompletion) and len(shape) != 2:
             raise ValueError(
                 f"A choice is a pair of a user and an item, but the encoder declares "
-                f"{len(shape)} columns. Pass two."
+                f"{len(shape)} columns. Pass two. {CHOICES_HAVE_NO_VALUES}"
             )
         _declare_shape(completion, shape)
         return encoder, completion
+
+    def _read_as_in_fit(self, X: ArrayLike) -> Any:
+        """The table as an array or a frame; what is malformed for a fit is refused."""
+        return self._checked(X, self._steps()[1], reset=True)
 
     def _as_table(self, X: ArrayLike) -> Any:
         """A list of rows as an array in which each id keeps its type, if necessary."""
@@ -1048,6 +1075,12 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 "arrays",
                 f"X has {self.n_features_in_} feature(s), but a table needs a column "
                 f"of users and a column of items.",
+            )
+        if isinstance(completion, ImplicitCompletion) and self.n_features_in_ > 2:
+            raise malformed(
+                "arrays",
+                f"X has {self.n_features_in_} columns, but a choice is a pair of a "
+                f"user and an item. Pass these two columns. {CHOICES_HAVE_NO_VALUES}",
             )
         return X
 
@@ -1445,6 +1478,17 @@ def _table_of(X: object, completion: _Completion) -> Any:
     ids = (id_ for row in X for id_ in row)
     table = np.fromiter(ids, dtype=object, count=n_columns * len(X))
     return table.reshape(-1, n_columns)
+
+
+def _refuse_synthetic(users: NDArray[Any]) -> None:
+    """Refuse ids of `sample_users`; each is looked at by itself."""
+    if any(isinstance(id_, str) and _IS_SYNTHETIC.fullmatch(id_) for id_ in users):
+        raise malformed(
+            "ids",
+            "Some users are synthetic: their ids are those of sample_users. There is "
+            "nothing to learn about them. Leave them out, or rename them if the model "
+            "was fitted to synthetic users.",
+        )
 
 
 def _rows(values: NDArray[Any] | None, kept: NDArray[np.intp]) -> NDArray[Any] | None:

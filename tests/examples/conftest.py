@@ -72,6 +72,7 @@ def run_cells(tmp_path, monkeypatch, capsys):
             warnings.simplefilter("error", AveragesOnlyWarning)
             warnings.filterwarnings("error", "delta = .* lets a release reveal")
             warnings.filterwarnings("error", "perturbation=.* does not use")
+            warnings.filterwarnings("error", "Clones of one .* have released")
             patch.chdir(folder)
             patch.setattr(sys, "argv", KERNEL)
             patch.setattr(plt, "show", show)
