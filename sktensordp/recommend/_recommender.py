@@ -544,8 +544,9 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         Returns
         -------
         items : ndarray of shape (k,) or (n_users, k), object
-            Ids of items, best first, padded with None if fewer than `k` items are left.
-            After `set_output`, a data frame with a row for each user and item.
+            Ids of items, best first, padded with None if fewer than `k` items are left;
+            `json.dumps` takes ``items.tolist()``. After `set_output`, a data frame with
+            a row for each user and item.
         scores : ndarray of shape (k,) or (n_users, k)
             Only with `return_scores`, and a column of the data frame, if there is one:
             predicted values or, for an `ImplicitCompletion`, scores that are neither
