@@ -245,7 +245,10 @@ def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
         findings.releases.append(
             Release(f"{method} of {name}", told, count, in_pass, why, protects)
         )
-    if guarantee is not None and guarantee.protects and in_pass:
+    # What `transform` returned has the noise of its calls, also where a class states
+    # no guarantee in `fit`.
+    stated = [guarantee] if guarantee is not None else list(made)
+    if in_pass and stated and all(one and one.protects for one in stated):
         findings.noisy = True
     return findings
 
