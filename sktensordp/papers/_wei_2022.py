@@ -235,7 +235,7 @@ class _PublishedCompletion(BaseCompletion):
 
     delta, unit, levels, level_prior, side_information = 0.0, "entry", None, None, None
     biases, n_pattern_components, smooth_modes, personal = False, 0, None, False
-    check_scale = False
+    missing_values, check_scale = None, False
     learning_rate: float
     regularization: float
     core_regularization = 0.0
