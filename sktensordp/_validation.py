@@ -33,11 +33,12 @@ MALFORMED = {
     ),
     "types": (
         "columns of ids or labels whose type is of another kind than the known ids or "
-        "the declared `classes` (the kinds are numbers, booleans, text, bytes and "
-        "times)"
+        "the declared `classes`, or than in the first batch (the kinds are numbers, "
+        "booleans, text, bytes and times)"
     ),
     "labels": "NaN and infinity among labels in an array of numbers",
     "arrays": "arrays of the wrong shape, and `X` and `y` of different lengths",
+    "batches": "batches of which there are none, not even one without rows",
     "masked": "values that are masked",
     "order": (
         "columns whose labels in pandas are those of other rows than the labels of "

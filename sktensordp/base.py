@@ -304,6 +304,8 @@ class _ReleaseTally:
     An object holds one from its first fit on, so that a release changes no attribute.
     """
 
+    counts: dict[PrivacyGuarantee, int]
+
     def __init__(self, counts: Mapping[PrivacyGuarantee, int]) -> None:
         self.counts = dict(counts)
 
@@ -325,6 +327,9 @@ class StorableMixin(Markable, _Estimator):
     clone, pickle, unpickled object, client or party) belongs to the budgets that were
     open where it was made, and to those of the original.
     """
+
+    _releases: ReleaseCounter
+    _release_tally: _ReleaseTally
 
     # Not `__reduce_ex__`, which would go before what a party says in `__reduce__`.
     def __reduce__(self) -> tuple[Any, ...]:
@@ -406,8 +411,7 @@ class PrivateEstimatorMixin(StorableMixin):
 
     Estimators that release in calls, such as `transform`, have no such attribute.
     """
-    _releases: ReleaseCounter
-    _was_seeded = False
+    _was_seeded: bool = False
     """Whether an earlier fit took noise from an integer: its release still counts."""
     _seeded: Collection[bool] = ()
     """Whether releases since the last fit took their noise from an integer seed."""

@@ -93,8 +93,8 @@ class BaseCompletion(DenseMixin, RegressorMixin, RankingEstimator):
     epsilon : float, default=1.0
         Budget of one unit. ``float("inf")`` adds no noise.
     delta : float, default=1e-6
-        The delta of the same budget. It is used only with Gaussian noise: in
-        "gradient", and if `unit` is a mode.
+        Not used with `unit="entry"`, whose noise is pure, except by "gradient".
+        Otherwise the delta of the same budget: the noise is Gaussian.
     perturbation : {"auto", "input", "gradient", "output", "statistics", "sums"}, \
 default="auto"
         What is randomised. With ``unit="entry"``:
@@ -173,8 +173,9 @@ or list of these and None, default=None
         every index to the next one; the randomised values determine how strongly. For
         "input" only.
     max_iter : int, default=25
-        Number of sweeps over the modes in "input", and of iterations in "gradient".
-        Small CPs of three or more modes compare several starts, in further sweeps.
+        Largest number of sweeps over the modes in "input", and number of iterations in
+        "gradient". CPs of two modes stop when their terms have settled. Small CPs of
+        three or more modes compare several starts, in further sweeps.
     check_scale : bool, default=False
         With ``unit="entry"``, whether to count the values off the declared scale, and
         warn if there are many. The count of n values has noise, and spends min(200 / n,

@@ -169,6 +169,15 @@ def warn_of_levels(
     )
 
 
+def check_is_value(name: object) -> None:
+    """Refuse a column of values whose name is that of users, items or times."""
+    if _stems(name) & (_USERS | _ITEMS | _TIMES):
+        raise ValueError(
+            f"The last column of a batch holds the values, but it is named {name!r}. "
+            f"Put the values last, or pass pairs (X, y)."
+        )
+
+
 def _stems(name: object) -> set[str]:
     """The words of a name, without the endings of compounds and plurals."""
     words = words_of(str(name))

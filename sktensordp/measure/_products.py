@@ -39,8 +39,11 @@ from ..tensor._choices import Choices
 from ._limbs import rounded
 from ._sums import BELOW_ONE, Sums
 
-# Bits of items' shares, of users' weights, and of a cell of the products.
-SHARE_BITS, _WEIGHT_BITS = 14, 20
+SHARE_BITS = 14
+"""Bits of items' shares."""
+
+# Bits of users' weights.
+_WEIGHT_BITS = 20
 _CELL_BITS = 2 * SHARE_BITS + _WEIGHT_BITS
 # Diagonal cells are released at half their weight, which costs them a bit.
 _DIAGONAL_BITS = 1

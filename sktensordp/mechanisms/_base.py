@@ -56,6 +56,7 @@ class ReleasingTransformer(
     sample_shape_: tuple[int, ...]
     n_features_in_: int
     fit_transform: Callable[..., NDArray[np.floating]]
+    _randomizer: Any
 
     _unit = "sample"
 

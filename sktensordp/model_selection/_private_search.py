@@ -166,6 +166,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         and their number stay secret.
     n_splits_ : int
         Number of splits.
+    scorer_ : callable
+        The scorer that `score` uses: that of the name in `scoring`, or the estimator's.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that the fitted search reveals about one unit. Noise
         mechanisms protect X, not y: the guarantee does not cover what later steps
@@ -239,7 +241,6 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     cv_results_: dict[str, Any]
     n_splits_: int
     multimetric_: bool
-    scorer_: Callable[..., Any]
     _metadata: frozenset[str] = frozenset()
 
     def __init__(
@@ -337,7 +338,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         # Without the lock, another thread might store its choice under this guarantee.
         # Callbacks do not learn how many candidates were tried.
         with self._progress(max_tasks=None), self._count_releases().lock:
-            self._metadata = self._metadata | params.keys()
+            self._metadata = frozenset(self._metadata | params.keys())
             with recorded_fit(self, guarantee) as streams:
                 bits = streams.stream(0)
                 splits = units.splits(
@@ -512,12 +513,18 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             check_unmasked(data, name)
         return metadata, None if groups is None else numbers_of(groups, "groups")
 
+    @property
+    def scorer_(self) -> Any:
+        """The scorer of the name in `scoring`; `score` uses it."""
+        if "best_score_" not in vars(self):
+            raise AttributeError("scorer_")
+        name = None if callable(self.scoring) else self.scoring
+        return check_scoring(self.estimator, name, allow_none=True)
+
     def _publish(self, score: float, n_splits: int) -> None:
         """Set the attributes of scikit-learn's searches, for the best candidate."""
         self.best_score_, self.best_index_, self.n_splits_ = score, 0, n_splits
         self.multimetric_ = False
-        name = None if callable(self.scoring) else self.scoring
-        self.scorer_ = check_scoring(self.estimator, name, allow_none=True)
         self.cv_results_ = {
             "params": [self.best_params_],
             **{

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, Self, overload
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,6 +63,7 @@ from ..completion._sources import HasUnit
 from ..ids import check_in_order, kinds_of, kinds_of_type, lists_of, one_or_each
 from ..privacy import PrivacyGuarantee
 from ..privacy._protocol import privacy_tags
+from ._batches import Batches, RowsOfBatches, opened, table_and_values
 from ._encoder import (
     CoordinateEncoder,
     catalogues_of,
@@ -264,20 +265,66 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         TypeError
             If `X` is a sparse array or a Dask collection.
         """
+        return self._fit(partial(self._read_table, X=X, y=y))
+
+    @available_if(_has("fit_batches"))
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit_batches(self, batches: Batches) -> Self:
+        """Fit to a table of ids that comes in batches, such as the result of a query.
+
+        The guarantee is that of `fit` to all rows in one table and, with the same
+        integer `random_state`, so is everything that is released. Batches are read
+        once. Noise is drawn only after the last one was read and checked. Until then, a
+        row takes 4 bytes for each column, 8 for its value (4 if it is a float32) and 8
+        more if times are binned; and every distinct id is kept.
+
+        Parameters
+        ----------
+        batches : iterable of batches, or function
+            A batch is a pair ``(X, y)``, as for `fit`; or a data frame or an Arrow
+            record batch, whose last column holds the values. For an
+            `ImplicitCompletion`, it is a table `X`. All batches have the same columns
+            in the same order. A function is called without arguments and returns the
+            iterable, so that the query runs again in every fit.
+
+        Returns
+        -------
+        self : Recommender
+
+        Raises
+        ------
+        ValueError
+            As `fit`; if there is no batch; and if columns of a batch differ from those
+            of the first or, with ids that are private, their types do.
+        TypeError
+            If `batches` is one table.
+        ModuleNotFoundError
+            If a batch is Arrow's, and pandas is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sktensordp.completion import CPCompletion, Recommender
+        >>> batches = [
+        ...     ([["ann", "Heat"], ["ann", "Up"]], [5, 1]),
+        ...     ([["bob", "Heat"], ["eve", "Brazil"]], [4, 3]),
+        ... ]
+        >>> model = Recommender(CPCompletion(rank=0, levels=[1, 2, 3, 4, 5]))
+        >>> model = model.fit_batches(batches)
+        >>> sorted(model.recommend("bob", k=2).tolist())
+        ['Brazil', 'Up']
+        """
+        return self._fit(partial(self._read_batches, batches=batches))
+
+    def _fit(self, read: Callable[[CoordinateEncoder, Any], _Read]) -> Self:
+        """Fit to what is read, by a function of the clones that are fitted."""
         encoder, completion = self._steps()
         # Without the lock, another thread might store its users with this thread's
         # model.
         lock, names = self._count_releases().lock, keeping_names_if_refused(self)
         with self._progress() as on_step, lock, names:
-            table, y, _ = self._rows_of_fit(encoder, completion, X, y)
-            users, others = _split(table, completion.unit == 0)
-            local = LocalUsers().joined_by(users[0]) if users else LocalUsers()
-            # This is an array even if `transform` usually returns frames.
-            split = encoder.fit(others).split(others)
-            where = encoder.encode(*split)
-            if users:
-                where = np.column_stack([local.rows_of(users[0]), where])
-            elif completion.unit == "entry":
+            local, kinds, frame, fit = read(encoder, completion)
+            if completion.unit == "entry":
                 self._warn_of_levels(encoder, getattr(completion, "levels", None))
                 known = dict(enumerate(encoder.categories_))
                 for mode, rows in _features_of(self.completion):
@@ -286,9 +333,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, even with an int seed.
             with counting_for(self, completion):
-                completion.fit(where, y)
-            kinds = kinds_of_type(types_of(table)[0])
-            frame = type(table) if hasattr(table, "columns") else None
+                fit()
             if self.__sklearn_is_fitted__():
                 # The conditions of the earlier fit may have changed since.
                 self._release_counts = self.__privacy_releases__()
@@ -296,6 +341,60 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             self._fitted = _Fitted(encoder, completion, unit, local, kinds, frame)
             on_step()
         return self
+
+    def _read_table(
+        self,
+        encoder: CoordinateEncoder,
+        completion: Any,
+        *,
+        X: ArrayLike,
+        y: ArrayLike | None,
+    ) -> _Read:
+        """Read a table in memory, and fit the encoder."""
+        table, y, _ = self._rows_of_fit(encoder, completion, X, y)
+        users, others = _split(table, completion.unit == 0)
+        local = LocalUsers().joined_by(users[0]) if users else LocalUsers()
+        # This is an array even if `transform` usually returns frames.
+        split = encoder.fit(others).split(others)
+        where = encoder.encode(*split)
+        if users:
+            where = np.column_stack([local.rows_of(users[0]), where])
+        kinds = kinds_of_type(types_of(table)[0])
+        fit = partial(completion.fit, where, y)
+        return _Read(local, kinds, _frame_of(table), fit)
+
+    def _read_batches(
+        self, encoder: CoordinateEncoder, completion: Any, *, batches: Batches
+    ) -> _Read:
+        """Read tables that come one after the other, and fit the encoder."""
+        hides_users, is_public = completion.unit == 0, completion.unit == "entry"
+        rows = RowsOfBatches(encoder, hides_users=hides_users, by_type=not is_public)
+        frame, has_values, n_read = None, hasattr(self, "score"), 0
+        for batch in opened(batches):
+            X, y = table_and_values(batch, has_values=has_values)
+            is_first, n_read = n_read == 0, n_read + 1
+            table, values = self._table_and_values(X, y, completion, reset=is_first)
+            frame = _frame_of(table) if is_first else frame
+            # If ids are private, whether there are rows is, too.
+            if len(table) or not is_public:
+                rows.add(table, *_split(table, hides_users), values)
+        if not n_read:
+            raise malformed(
+                "batches",
+                "batches is empty, as an iterator is that was read before. Pass a "
+                "function that returns a new one; if there are no rows, pass a table "
+                "without rows.",
+            )
+        self._warn_of_columns(completion, rows.counts())
+        self._check_left_out(rows.drop_unknown(), completion)
+        if is_public and not rows.n_rows:
+            raise ValueError("There is nothing to fit: no batch holds a row.")
+        local, users = LocalUsers(), rows.fit_encoder()
+        for ids in users:
+            local = local.joined_by(ids)
+        places = [local.rows_of(ids) for ids in users]
+        fit = partial(completion.fit_batches, rows.encoded(places))
+        return _Read(local, rows.kinds_of_users, frame, fit)
 
     def _rows_of_fit(
         self,
@@ -317,22 +416,21 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         users, others = _split(table, completion.unit == 0)
         by_type = completion.unit != "entry"
         declared = declares(encoder, others, len(users), by_type=by_type)
-        self._warn_of_columns(encoder, others, completion)
+        self._warn_of_columns(completion, _counts_of(encoder, others, completion))
         kept = self._kept(declared, completion)
         return safe_indexing(table, kept), _rows(values, kept), kept
 
     def _warn_of_columns(
-        self, encoder: CoordinateEncoder, table: ArrayLike, completion: HasUnit
+        self, completion: HasUnit, counts: Sequence[NDArray[np.int64]]
     ) -> None:
-        """Warn if users and items seem swapped, or values spread over columns."""
-        names, counts = getattr(self, "feature_names_in_", None), []
+        """Warn if users and items seem swapped, or values spread over columns.
+
+        `counts` has the numbers of rows of each user and of each item, if they are
+        public and learned.
+        """
         if completion.unit == "entry":
             warn_of_many_modes(self.n_features_in_)
-            ids, _ = encoder.split(table)
-            declared = catalogues_of(encoder, len(ids))
-            if len(ids) > 1 and declared[0] is declared[1] is None:
-                counts = [numbers_of(column) for column in ids[:2]]
-        warn_of_swapped_columns(names, counts)
+        warn_of_swapped_columns(getattr(self, "feature_names_in_", None), counts)
 
     def _warn_of_levels(
         self, encoder: CoordinateEncoder, levels: ArrayLike | None
@@ -925,14 +1023,15 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             )
 
     def _kept(self, known: NDArray[np.bool_], completion: HasUnit) -> NDArray[np.intp]:
-        """Numbers of the rows whose ids are known; others are dropped or refused.
-
-        Messages mention the other rows only if ids are public.
-        """
+        """Numbers of the rows whose ids are known; others are dropped or refused."""
         kept = np.flatnonzero(known)
-        n_unknown = len(known) - len(kept)
+        self._check_left_out(len(known) - len(kept), completion)
+        return kept
+
+    def _check_left_out(self, n_unknown: int, completion: HasUnit) -> None:
+        """Warn of rows whose ids are unknown, or refuse them, if ids are public."""
         if not n_unknown or completion.unit != "entry":
-            return kept
+            return
         if self.handle_unknown == "error":
             raise ValueError(
                 f"{n_unknown} rows have an id that is not among the declared "
@@ -943,7 +1042,6 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             f"{n_unknown} rows are left out: they have an id that is not among the "
             f"declared `categories`."
         )
-        return kept
 
     def _where(self, fitted: _Fitted, X: ArrayLike) -> NDArray[np.int64]:
         """Coordinates of the rows of a table; -1 for unknown ids."""
@@ -972,6 +1070,27 @@ def rows_of_search(
     nowhere = np.zeros((len(kept), table.shape[1]))
     check_entries(completion, nowhere, values, completion.shape)
     return table, values, kept
+
+
+class _Read(NamedTuple):
+    """What a fit has read, before anything is released.
+
+    Attributes
+    ----------
+    local : LocalUsers
+        The users, if they are protected.
+    kinds : set of str
+        Kinds of the ids of users, by the type of their column; see `_Fitted`.
+    frame : type or None
+        Type of the data frame; None for other tables.
+    fit : callable
+        Fits the completion to the coordinates.
+    """
+
+    local: LocalUsers
+    kinds: set[str]
+    frame: type | None
+    fit: Callable[[], object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -1174,6 +1293,24 @@ def _declare_shape(completion: _Completion, shape: tuple[int, ...]) -> None:
             f"Leave its `shape` at None: the recommender sets it."
         )
     completion.set_params(shape=shape)
+
+
+def _counts_of(
+    encoder: CoordinateEncoder, table: ArrayLike, completion: HasUnit
+) -> list[NDArray[np.int64]]:
+    """Numbers of rows of each user and each item, if they are public and learned."""
+    if completion.unit != "entry":
+        return []
+    ids, _ = encoder.split(table)
+    declared = catalogues_of(encoder, len(ids))
+    if len(ids) < 2 or declared[0] is not None or declared[1] is not None:
+        return []
+    return [numbers_of(column) for column in ids[:2]]
+
+
+def _frame_of(table: object) -> type | None:
+    """Type of a data frame; None for other tables."""
+    return type(table) if hasattr(table, "columns") else None
 
 
 def _split(table: _Table, hides_users: bool) -> tuple[list[NDArray[Any]], Any]:

@@ -108,6 +108,8 @@ PLACES = {
     "encoding._tasks": "check_gradient linearised NetworkTask",
     "encoding._training": "Model Trainer",
     "encoding._whitening": "whitening",
+    # io
+    "io._classes": "class_of TABLE",
     # measure
     "measure._kernels as measure_kernels": "",
     "measure._messages": "message read_message",
@@ -216,7 +218,7 @@ PLACES = {
     "tensor._cp_rows as tensor_cp_rows": (
         "Fit started with_terms with_terms_that_stand_out"
     ),
-    "tensor._leading_terms": "leading_terms leading_vectors LocalMatrix n_standing_out",
+    "tensor._leading_terms": "leading_terms leading_vectors LocalMatrix",
     "tensor._normal_equations": "sums",
     "tensor._observations as tensor_observations": "places_of",
     "tensor._priors": (

@@ -72,6 +72,20 @@ class SharedModel:
         return self.form.blocks((1, *self.sizes))[0][1]
 
     @property
+    def shapes_agree(self) -> bool:
+        """Whether all arrays have the shapes that are stated above."""
+        sizes = [size + 1 for size in self.sizes]
+        n_features = self.features.shape[1]
+        blocks = self.form.blocks((1, *self.sizes))[1:] if self.form else []
+        return (
+            self.features.shape == (sizes[0], n_features)
+            and [b.shape for b in self.biases] in ([], [(size,) for size in sizes])
+            and [u.shape for u in self.uncertainty] == [(size,) for size in sizes]
+            and [f.shape for f in self.factors] == blocks
+            and sum(size for size, _ in self.groups) == self.n_biases + n_features
+        )
+
+    @property
     def n_biases(self) -> int:
         """Number of biases in a unit's row."""
         return int(bool(self.biases))
