@@ -8,6 +8,8 @@ other builds, their pages show the pictures that were kept.
 import re
 import shutil
 import sys
+import textwrap
+import tomllib
 from pathlib import Path
 
 from docutils import nodes
@@ -46,8 +48,20 @@ html_title = f"sktensordp {version}"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
+html_favicon = "images/favicon.svg"
+_source = tomllib.loads((HERE.parent / "pyproject.toml").read_text())
+_source = _source["project"]["urls"]["Source"]
 html_theme_options = {
-    "header_links_before_dropdown": 5,
+    "logo": {
+        "image_light": "images/logo.svg",
+        "image_dark": "images/logo_dark.svg",
+        "text": html_title,
+    },
+    "header_links_before_dropdown": 6,
+    # As long as the address is a placeholder, there is no link to the repository.
+    "icon_links": []
+    if _source.endswith(".invalid")
+    else [{"name": "Repository", "url": _source, "icon": "fa-solid fa-code-branch"}],
     "navbar_align": "left",
     "secondary_sidebar_items": ["page-toc"],
     "show_prev_next": False,
@@ -112,6 +126,18 @@ def name_thumbnails(app, document):
             image["alt"] = f"What the example {name} draws"
 
 
+def wrap_sentences(app, document):
+    """Wrap the sentences that an example printed; rows of tables stay as they are."""
+    for block in document.findall(nodes.literal_block):
+        if "sphx-glr-script-out" in block["classes"] + block.parent["classes"]:
+            lines = [
+                line if "  " in line.strip() else textwrap.fill(line, 88)
+                for line in block.astext().split("\n")
+            ]
+            block[:] = [nodes.Text("\n".join(lines))]
+            block.rawsource = block.astext()
+
+
 def keep_pictures(app, exception):
     """Keep the pictures of the papers' experiments, if they were executed."""
     made = HERE / "auto_examples" / "papers" / "images"
@@ -132,4 +158,7 @@ def setup(app):
     app.connect("missing-reference", reference.link_to_home)
     app.connect("source-read", show_kept_pictures)
     app.connect("doctree-read", name_thumbnails)
+    app.connect("doctree-read", wrap_sentences)
+    app.connect("doctree-read", reference.list_contents, priority=900)
+    app.connect("html-page-context", reference.show_contents)
     app.connect("build-finished", keep_pictures)

@@ -17,14 +17,9 @@ confidence.
 # for the input x, each with fresh noise. The first one is this library's.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/audit_claims.png"
-import math
-
-import matplotlib.pyplot as plt
-import numpy as np
-
-from sktensordp.audit import audit_mechanism
 from sktensordp.mechanisms import LaplaceMechanism
-from sktensordp.plotting import AuditDisplay
+
+import numpy as np
 
 DELTA = 1e-5
 
@@ -58,6 +53,9 @@ def naive_gaussian(rng):
 # half the scale. One has noise for values that differ by 1, but they differ by 2. One
 # adds the same noise to two releases, so that one reveals the other. One takes its
 # scale from the range of the private values.
+
+
+import math
 
 
 def integer_laplace(rng, scale, size):
@@ -128,6 +126,8 @@ def idn_as_printed(rng, shape=(4, 5, 5), epsilon=1.0):
 # false claim, this is the smallest power of two at which ten audits out of ten prove it
 # false.
 
+from sktensordp.audit import audit_mechanism
+
 ONE, HUNDREDTHS = ([0.0], [1.0]), ([0.0], [100.0])
 ENTRIES_16 = np.zeros(16), np.full(16, 100.0)
 ENTRIES_100 = np.zeros(100), np.ones(100)
@@ -164,6 +164,10 @@ for name, report in reports.items():
 # The audit refutes all eight false claims. It does not refute the true one, whose bound
 # stays below its epsilon. With 20,000 calls, no audit can prove more than about 8, so
 # where a bound is near 8, the true epsilon may be far larger.
+
+from sktensordp.plotting import AuditDisplay
+
+import matplotlib.pyplot as plt
 
 display = AuditDisplay(reports).plot()
 display.figure_.suptitle("Which claims of epsilon = 1 are false?")

@@ -16,27 +16,10 @@ one rating is protected.
 # their scores, the choice, and the last fit.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/private_search.png"
-import textwrap
-import warnings
-from collections import Counter
-from dataclasses import dataclass
-from types import SimpleNamespace
-
-import matplotlib.pyplot as plt
-import numpy as np
-from scipy.optimize import brentq
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import root_mean_squared_error
-from sklearn.model_selection import GridSearchCV, KFold, ParameterGrid
-
-from sktensordp.completion import CoordinateEncoder, CPCompletion
-from sktensordp.datasets import make_ratings
-from sktensordp.exceptions import AveragesOnlyWarning
+from sktensordp.completion import CPCompletion
 from sktensordp.model_selection import PrivateSearchCV
-from sktensordp.papers import PublishedCPCompletion
-from sktensordp.plotting import PrivacyUtilityDisplay
-from sktensordp.privacy import PrivacyReport, privacy_of
+
+import numpy as np
 
 search = PrivateSearchCV(
     CPCompletion(epsilon=1.0, levels=[1, 2, 3, 4, 5]), {"rank": [0, 1, 2]}, n_iter=3
@@ -49,6 +32,11 @@ print(f"{search.planned_guarantee(np.zeros((1, 2)))}\n")
 # This is a small run on synthetic ratings. Noise is drawn afresh in every run, and so
 # are the candidates that a private search tries.
 
+from sktensordp.completion import CoordinateEncoder
+from sktensordp.datasets import make_ratings
+
+from types import SimpleNamespace
+
 options = SimpleNamespace(
     ratings=None,
     levels=[0.5, 5.0, 0.5],
@@ -59,8 +47,8 @@ options = SimpleNamespace(
     max_iter=10,
 )
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
-import sys  # noqa: E402
+import argparse
+import sys
 
 parser = argparse.ArgumentParser(
     description="What a search for rank and regularisation costs.", allow_abbrev=False
@@ -112,6 +100,8 @@ print(f"{len(y):,} ratings; users x items are {shape}; global mean: {mean:.3f}")
 # Algorithm 1 as published takes its regularisation as a parameter. The default
 # completion learns it from the randomised values, so only its rank is left to search.
 
+from sktensordp.papers import PublishedCPCompletion
+
 grids = {
     "Algorithm 1": {"rank": [1, 3, 10], "regularization": [0.01, 0.1, 0.4]},
     "default": {"rank": [0, 3, 10]},
@@ -142,6 +132,15 @@ completions = {
 #
 # Errors are measured on ratings that no search sees. They come from raw ratings and
 # serve only this comparison, so a release must not state them.
+
+from sktensordp.privacy import PrivacyReport, privacy_of
+
+from dataclasses import dataclass
+
+from scipy.optimize import brentq
+from sklearn.base import clone
+from sklearn.metrics import root_mean_squared_error
+from sklearn.model_selection import GridSearchCV, KFold, ParameterGrid
 
 n_folds = 5
 scoring = "neg_mean_squared_error"
@@ -248,6 +247,14 @@ def study(model, grid):
 # diverged.
 
 
+from sktensordp.exceptions import AveragesOnlyWarning
+
+import warnings
+from collections import Counter
+
+from sklearn.exceptions import ConvergenceWarning
+
+
 def chosen(outcomes):
     """Return the parameters chosen most often, and how often."""
     texts = [
@@ -295,6 +302,8 @@ for name in options.completions:
 # `privacy_of` also lists what no epsilon covers. Here is its report on two of the
 # searches, at the largest total.
 
+import textwrap
+
 for name, by_total in results.items():
     for method in ("GridSearchCV, naive", 'PrivateSearchCV, "keep"'):
         report = by_total[options.epsilons[-1]][method][0].report
@@ -307,6 +316,10 @@ for name, by_total in results.items():
 # %%
 # The picture shows each error at the epsilon that is really spent. The naive search is
 # far to the right of what it claims.
+
+from sktensordp.plotting import PrivacyUtilityDisplay
+
+import matplotlib.pyplot as plt
 
 figure, panels = plt.subplots(
     len(results), figsize=(7, 3.8 * len(results) + 1), layout="constrained",

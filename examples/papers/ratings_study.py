@@ -23,25 +23,8 @@ ratings of MovieLens latest-small, the edition of 2016.
 # The scale of the ratings is public, so it is declared.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/ratings_study.png"
-import textwrap
-import warnings
-from types import SimpleNamespace
-
-import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.ticker import NullLocator
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import root_mean_squared_error
-
-from sktensordp.completion import CoordinateEncoder, CPCompletion
-from sktensordp.datasets import fetch_movielens, make_ratings
-from sktensordp.exceptions import (
-    AveragesOnlyWarning,
-    PrivacyLeakWarning,
-    UnsoundClaimWarning,
-)
-from sktensordp.papers import BiScaler, PublishedCPCompletion
-from sktensordp.privacy import compose
+from sktensordp.completion import CPCompletion
+from sktensordp.datasets import make_ratings
 
 made = make_ratings(50, 40, 1000, random_state=0)
 model = CPCompletion(rank=2, epsilon=4.0, levels=made.levels, random_state=0)
@@ -56,6 +39,13 @@ print(f"{model.privacy_guarantee_}\n")
 # not give the rank or the clipping constant; we take 10 and 0.1. The smaller the
 # constant, the less noise Algorithms 2 and 3 add.
 
+from sktensordp.completion import CoordinateEncoder
+from sktensordp.datasets import fetch_movielens
+
+from types import SimpleNamespace
+
+import numpy as np
+
 options = SimpleNamespace(
     ratings=None,
     levels=[0.5, 5.0, 0.5],
@@ -66,9 +56,9 @@ options = SimpleNamespace(
     gradient_clip=0.1,
 )
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
-import csv  # noqa: E402
-import sys  # noqa: E402
+import argparse
+import csv
+import sys
 
 parser = argparse.ArgumentParser(
     description="Completion of film ratings.", allow_abbrev=False
@@ -149,6 +139,19 @@ without_noise = {
 # up the guarantees of both steps. Predictions are clipped to the public scale.
 
 
+from sktensordp.exceptions import (
+    AveragesOnlyWarning,
+    PrivacyLeakWarning,
+    UnsoundClaimWarning,
+)
+from sktensordp.papers import BiScaler, PublishedCPCompletion
+from sktensordp.privacy import compose
+
+import warnings
+
+from sklearn.exceptions import ConvergenceWarning
+
+
 def complete(train, test, method, epsilon, seed):
     """Return predictions, the guarantee, and whether the descent diverged."""
     (X, y), (before, params) = train, method
@@ -192,6 +195,8 @@ def complete(train, test, method, epsilon, seed):
 # ---------
 # Every method is fitted at every epsilon to a random 90% of the ratings, and measured
 # on the other 10%.
+
+from sklearn.metrics import root_mean_squared_error
 
 tests = [
     np.random.default_rng(seed).random(len(y)) < 0.1 for seed in range(options.splits)
@@ -252,6 +257,8 @@ if options.table is not None:
 # %%
 # The guarantees, in the words of the fitted models:
 
+import textwrap
+
 print(f"\nWhat each fit guarantees, at epsilon = {options.epsilons[-1]:g}:")
 for name, found in guarantees.items():
     statement = f"- {name}: {found[options.epsilons[-1]]}"
@@ -261,6 +268,9 @@ for name, found in guarantees.items():
 # The upper panel shows the published algorithms, the lower one the sound methods on a
 # finer scale. Dashed lines with hollow markers stand at epsilons that are claimed and
 # do not hold.
+
+import matplotlib.pyplot as plt
+from matplotlib.ticker import NullLocator
 
 colors = {
     "input": "C0", "gradient": "C1", "output": "C2", "statistics": "C4", "sums": "C5",

@@ -21,20 +21,8 @@ This page is a small run; :doc:`/results` has a larger one.
 # public, so it is declared.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/simulation_study.png"
-import textwrap
-import warnings
-from pathlib import Path
-from types import SimpleNamespace
-
-import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.ticker import LogLocator, NullLocator
-from sklearn.metrics import root_mean_squared_error
-
-from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_low_rank_tensor
-from sktensordp.exceptions import AveragesOnlyWarning, UnsoundClaimWarning
-from sktensordp.papers import PublishedCPCompletion, PublishedTuckerCompletion
 
 made = make_low_rank_tensor((20, 20, 20), rank=2, random_state=0)
 model = CPCompletion(rank=3, epsilon=16.0, value_bounds=(0, 1), random_state=0)
@@ -47,6 +35,9 @@ print(f"{len(made.target)} values of {made.tensor.size}: {model.privacy_guarante
 # The paper does not give its clipping constant. We take 0.1, about the norm of the
 # gradient of one entry.
 
+from pathlib import Path
+from types import SimpleNamespace
+
 options = SimpleNamespace(
     decomposition="cp",
     realisations=2,
@@ -56,8 +47,8 @@ options = SimpleNamespace(
     gradient_clip=0.1,
 )
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
-import sys  # noqa: E402
+import argparse
+import sys
 
 parser = argparse.ArgumentParser(
     description="Completion of synthetic tensors.", allow_abbrev=False
@@ -127,6 +118,15 @@ mean = "predict the mean, no noise"
 # closer to the truth.
 
 
+from sktensordp.completion import TuckerCompletion
+from sktensordp.exceptions import AveragesOnlyWarning, UnsoundClaimWarning
+from sktensordp.papers import PublishedCPCompletion, PublishedTuckerCompletion
+
+import warnings
+
+from sklearn.metrics import root_mean_squared_error
+
+
 def realise(missing, seed):
     """Return coordinates and values to fit, and coordinates and truth to predict."""
     made = make_low_rank_tensor(
@@ -163,6 +163,8 @@ def complete(data, params, epsilon, seed):
 # ---------
 # A scenario is a share of missing entries and an epsilon. Fits without noise do not
 # depend on epsilon and are made once for each share.
+
+import numpy as np
 
 over_epsilon = [(0.5, epsilon) for epsilon in options.epsilons]
 over_missing = [(missing, options.epsilon) for missing in options.missing]
@@ -220,6 +222,8 @@ print_table(
 # %%
 # The guarantees, in the words of the fitted models:
 
+import textwrap
+
 print(f"\nWhat each fit guarantees, at epsilon = {options.epsilon:g}:")
 for name, found in guarantees.items():
     statement = f"- {name}: {found[over_missing[0]]}"
@@ -230,6 +234,9 @@ for name, found in guarantees.items():
 # ------------
 # The published algorithms are above, the sound methods below. Dashed lines with hollow
 # markers stand at epsilons that are claimed and do not hold.
+
+import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator, NullLocator
 
 lines = dict(zip((mean, *without_noise), (":", "-.", "-"), strict=True))
 styles = {

@@ -25,33 +25,9 @@ This page shows one split of three data sets; the tables in :doc:`/results` have
 # from people who consent, and then protects every other person's sample.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/task_aware.png"
-import warnings
-from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
+from sktensordp.encoding import TaskAwareEncoder
 
-import matplotlib.pyplot as plt
-import numpy as np
-from joblib import Parallel, delayed
-from matplotlib.ticker import LogLocator
-from scipy.optimize import minimize_scalar
-from scipy.special import softmax
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import log_loss
-from sklearn.model_selection import train_test_split
-from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import StandardScaler
-
-from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
-from sktensordp.exceptions import UnsoundClaimWarning
-from sktensordp.mechanisms import TensorRandomizedResponse
-from sktensordp.papers import (
-    PrivacyAgnosticEncoder,
-    PublishedPrivacyAgnosticEncoder,
-    PublishedTaskAgnosticEncoder,
-    PublishedTaskAwareEncoder,
-)
+from sklearn.datasets import load_diabetes
 
 X, y = load_diabetes(return_X_y=True)
 encoder = TaskAwareEncoder(5.0, random_state=0).fit(X[:300], y[:300])
@@ -64,6 +40,8 @@ print(f"Codes of shape {codes.shape}: {encoder.privacy_guarantee_}\n")
 # Algorithm 1 is what the paper trains for classifiers. It takes up to a minute per fit,
 # so it is left out by default. With ``--algorithm-one once`` it runs at epsilon = 20 on
 # the first split.
+
+from types import SimpleNamespace
 
 EPSILONS = {
     "load": (5, 10, 20, 50),
@@ -80,8 +58,8 @@ arguments = SimpleNamespace(
     random_state=0,
 )
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
-import csv  # noqa: E402
+import argparse
+import csv
 
 parser = argparse.ArgumentParser(
     description="Loss of a task over epsilon, for encoders that know it or not.",
@@ -109,6 +87,16 @@ arguments, _ = parser.parse_known_args()
 # * Diabetes: a ridge regression.
 # * Breast cancer: a perceptron with one hidden layer, as a classifier.
 # * Digits: a logistic regression, as a classifier.
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.preprocessing import StandardScaler
 
 N_DRAWS = 10  # of the noise, for every sample that is tested on
 
@@ -194,6 +182,14 @@ def problem(name, split):
 # If only a label is wanted, a person can also compute the label, and send it by k-ary
 # randomised response.
 
+from sktensordp.encoding import TaskAgnosticEncoder
+from sktensordp.papers import (
+    PrivacyAgnosticEncoder,
+    PublishedPrivacyAgnosticEncoder,
+    PublishedTaskAgnosticEncoder,
+    PublishedTaskAwareEncoder,
+)
+
 # The paper's settings where they are not the defaults.
 SETTINGS = {"breast cancer": {"encoder": "mlp"}, "digits": {"n_components": 10}}
 AWARE, LAPLACE, RESPONSE = "task-aware", "task-aware, Laplace", "k-ary response"
@@ -235,6 +231,16 @@ def approaches(case, epsilon, algorithm_one, seed):
 # for the fitting data with noise. A label sent by k-ary response is scored by its
 # posterior, which follows from the public probabilities of the response and the
 # classifier's probabilities for the fitting data.
+
+
+from sktensordp.exceptions import UnsoundClaimWarning
+from sktensordp.mechanisms import TensorRandomizedResponse
+
+import warnings
+
+from scipy.optimize import minimize_scalar
+from scipy.special import softmax
+from sklearn.metrics import log_loss
 
 
 def linear_loss(case, encoder):
@@ -327,6 +333,8 @@ def measured(name, split, epsilon, algorithm_one, random_state):
 # guarantee of the fitted encoder. The run stops if that guarantee is weaker than the
 # table says.
 
+from joblib import Parallel, delayed
+
 names = [CHOICES[name] for name in arguments.data]
 jobs = [
     (
@@ -404,6 +412,9 @@ if arguments.table is not None:
 # -----------
 # Curves closer to the lower left are better: they have less loss at a smaller epsilon.
 # Hollow grey marks are the published approaches, whose epsilon is only claimed.
+
+import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator
 
 # Marker, line and colour of each curve.
 STYLES = {

@@ -37,44 +37,9 @@ noise is right, beside this package.
 # beside the claim, which is loose.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/which_claims.png"
-import itertools
-import math
-import warnings
-from collections import Counter
-from dataclasses import dataclass
-from types import SimpleNamespace
+from sktensordp.mechanisms import GaussianMechanism
 
-import matplotlib.pyplot as plt
 import numpy as np
-from dp_accounting import GaussianDpEvent
-from dp_accounting.rdp import RdpAccountant
-from matplotlib.lines import Line2D
-from scipy.optimize import brentq
-from scipy.sparse import csr_array
-from sklearn.base import clone
-from sklearn.metrics import root_mean_squared_error
-
-from sktensordp import papers
-from sktensordp.audit import audit_mechanism, audit_one_run
-from sktensordp.completion import CPCompletion, TuckerCompletion
-from sktensordp.datasets import make_ratings
-from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
-from sktensordp.exceptions import PrivacyLeakWarning, UnsoundClaimWarning
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    IndependentDirectionalNoise,
-    MatrixGaussian,
-    MatrixMechanism,
-    TensorRandomizedResponse,
-    TensorVariateGaussian,
-    UnimodalDirectionalNoise,
-)
-from sktensordp.papers import (
-    BiScaler,
-    MatrixVariateGaussian,
-    PrivacyAgnosticEncoder,
-)
-from sktensordp.privacy import compose, gaussian_delta, gaussian_mu
 
 classic = GaussianMechanism(
     1.0, delta=1e-5, sensitivity=1.0, calibration="classic"
@@ -88,9 +53,11 @@ print(f"{classic.privacy_guarantee_}\n")
 # state makes the run repeatable, which is fine for an experiment but not for a real
 # release.
 
+from types import SimpleNamespace
+
 arguments = SimpleNamespace(trials=10_000, ratings=None, random_state=0)
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
+import argparse
 
 parser = argparse.ArgumentParser(
     description="Claims of six papers beside the truth and the results of audits.",
@@ -112,6 +79,8 @@ arguments, _ = parser.parse_known_args()
 # ------------------
 # A row holds a claim, the true guarantee, and the epsilon that the audit proved at the
 # true delta. The true guarantee decides the verdict; the audit is independent evidence.
+
+from dataclasses import dataclass
 
 DELTA = 1e-5
 CONFIDENCE = 0.999
@@ -152,6 +121,20 @@ class Row:
 # For IDN, the journal prints (b - a) / sqrt(I) in Theorem 3, where the proof needs
 # (b - a) sqrt(I). Both readings are audited: that of the proof as "IDN", that of the
 # journal as "IDN as printed".
+
+
+from sktensordp.mechanisms import (
+    IndependentDirectionalNoise,
+    MatrixGaussian,
+    MatrixMechanism,
+    TensorVariateGaussian,
+    UnimodalDirectionalNoise,
+)
+from sktensordp.papers import MatrixVariateGaussian
+
+import math
+
+from sklearn.base import clone
 
 
 def directional():
@@ -197,6 +180,12 @@ def as_printed(idn, size):
 # -------------------------------------------
 # Randomised response is audited on corners of the box, too. The encoders are fitted to
 # some people and audited on two others who are far from all of them.
+
+
+from sktensordp import papers
+from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
+from sktensordp.mechanisms import TensorRandomizedResponse
+from sktensordp.papers import PrivacyAgnosticEncoder
 
 
 def responses():
@@ -256,6 +245,9 @@ def variants(name, estimator):
 # epsilon. Where the noise is Gaussian it bounds mu instead, which proves more.
 
 
+from sktensordp.audit import audit_mechanism
+
+
 def transformed(paper, name, mechanism, neighbours, n_trials, seed):
     """Claim, truth, and the epsilon that many outputs of `transform` prove."""
     data = neighbours[0][np.newaxis]
@@ -288,6 +280,11 @@ def transformed(paper, name, mechanism, neighbours, n_trials, seed):
 # A completion is fitted once, to a tensor with many canaries: entries whose value is 0
 # or 1 by the toss of a coin. The auditor guesses the tosses from the fitted model. The
 # more guesses are right, the larger epsilon must be.
+
+
+from sktensordp.completion import CPCompletion, TuckerCompletion
+from sktensordp.papers import BiScaler
+from sktensordp.privacy import compose
 
 
 def published_fit(model, n_canaries):
@@ -381,6 +378,12 @@ def completions(n_canaries, seeds):
 # The numbers of ratings and the Gram matrices are counted right, if a user's
 # regularisation depends on nobody else, as here. Neither point concerns the code's runs
 # on choices: there every value is 1, and no mean is subtracted.
+
+from sktensordp.privacy import gaussian_delta, gaussian_mu
+
+from dp_accounting import GaussianDpEvent
+from dp_accounting.rdp import RdpAccountant
+from scipy.optimize import brentq
 
 LOWEST, HIGHEST, MEAN = 0.5, 5.0, 3.5
 
@@ -575,6 +578,13 @@ def proved_by(scores, gaussian, confidence=CONFIDENCE):
 # since that is the point of this page.
 
 
+from sktensordp.audit import audit_one_run
+from sktensordp.exceptions import PrivacyLeakWarning, UnsoundClaimWarning
+
+import itertools
+import warnings
+
+
 def all_rows(n_trials, random_state):
     """Rows of all claims, paper by paper, and what audits of the factors prove."""
     seeds = itertools.count(1000 * random_state)
@@ -620,6 +630,9 @@ with warnings.catch_warnings():
 # ---------
 # Pairs are (epsilon, delta). "Audited" is a lower bound on epsilon, at the delta of the
 # true pair.
+
+
+from collections import Counter
 
 
 def rounded(value, up):
@@ -671,6 +684,9 @@ print(
 # a triangle the lower bound that the audit proved. An orange triangle to the right of
 # the line refutes a published claim. No blue circle is right of it: the sound variants
 # keep what they promise. All but the last are this package's.
+
+import matplotlib.pyplot as plt
+from matplotlib.lines import Line2D
 
 # Powers of ten on the axis; beyond its breaks lie smaller values and infinity.
 LEAST, MOST = -2, 2
@@ -741,6 +757,11 @@ plt.show()
 # the films with the most ratings, by the noisy numbers. We try all settings below and
 # show the best on the held-out ratings. This favours least squares: such a choice would
 # cost budget.
+
+from sktensordp.datasets import make_ratings
+
+from scipy.sparse import csr_array
+from sklearn.metrics import root_mean_squared_error
 
 EPSILONS = (1.0, 4.0, 16.0)
 

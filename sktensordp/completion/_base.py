@@ -95,8 +95,8 @@ class BaseCompletion(DenseMixin, RegressorMixin, RankingEstimator):
     epsilon : float, default=1.0
         Budget of one unit. ``float("inf")`` adds no noise.
     delta : float, default=1e-6
-        The delta of the same budget. It is used only with Gaussian noise: in
-        "gradient", and if `unit` is a mode.
+        Not used with `unit="entry"`, whose noise is pure, except by "gradient".
+        Otherwise the delta of the same budget: the noise is Gaussian.
     perturbation : {"auto", "input", "gradient", "output", "statistics", "sums"}, \
 default="auto"
         What is randomised. With ``unit="entry"``:

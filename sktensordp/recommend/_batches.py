@@ -224,6 +224,9 @@ class RowsOfBatches:
                 column.keep(self._count(k, len(column)) > 0)
         users, others = self._columns[: self._first], self._columns[self._first :]
         times = [rows.times for rows in self._rows if rows.times is not None]
+        if self._encoder.freq is not None:
+            # The first and the last time decide which calendar bins there are.
+            times = [np.array([t.min(), t.max()]) for t in times if len(t)]
         joined = np.concatenate(times) if times else None
         ids = [distinct_ids(column.ids) for column in others]
         learn(self._encoder, ids, joined, self.n_rows)

@@ -29,6 +29,7 @@ from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of
 from tests.support.callbacks import HAS_CALLBACKS
 from tests.support.choices import KINDS_OF_CHOICES
 from tests.support.noise import source_of
+from tests.support.points import POINTS
 from tests.support.public import methods_of
 from tests.support.refusing import refused
 from tests.support.replaying import accounted, recorded
@@ -39,8 +40,7 @@ from tests.support.seams import (
     ItemModel,
     ItemSums,
     Population,
-    assemble,
-    centred_sums,
+    add_products,
     centred_weights,
     measure_products,
     measure_sums,
@@ -272,36 +272,32 @@ SHARES = {
 
 
 def assembled(chosen, shares, scale, least, block, diagonal):
-    m = len(shares)
-    products, sums = np.zeros((m, m), np.int64), np.zeros(m, np.int64)
-    total, (high, low) = np.zeros(1, np.int64), np.zeros((2, m * (m + 1) // 2), int)
-    n = len(chosen.users)
-    weights, lengths = np.empty(n, np.int64), np.empty(n)
-    centred_weights(
-        chosen.starts, chosen.items, shares, 2**14, diagonal, scale, least, weights,
-        lengths,
-    )  # fmt: skip
+    m, n = len(shares), len(chosen.users)
+    limbs = np.zeros((2, m * (m + 1) // 2), np.int64)
+    weights, lengths = centred_weights(chosen, shares, 2**14, diagonal, scale, least)
     # Rounding the weight down by one may be all of it.
     assert np.all((lengths <= scale * (1 + 1e-12)) & (lengths >= 0))
     for first in range(0, n, block):
         last = min(first + block, n)
-        centred_sums(
-            first, last, chosen.starts, chosen.items, weights, products, sums, total
+        add_products(
+            limbs, chosen.chunk(first, last), weights[first:last], shares, 2**14
         )
-        assemble(products, sums, total, shares, 2**14, high, low)
-    return [int(h) * 2**32 + int(p) for h, p in zip(high, low, strict=True)]
+    return [int(h) * 2**32 + int(p) for h, p in zip(*limbs, strict=True)]
 
 
 @pytest.mark.parametrize("m", [*range(1, 10), 40])
 @pytest.mark.parametrize("kind", SHARES)
 @pytest.mark.parametrize("diagonal", [0.5, 1.0])
-def test_integers_are_those_of_python_and_no_user_is_longer_than_one(m, kind, diagonal):
+def test_integers_are_those_of_python_and_no_user_is_longer_than_one(
+    m, kind, diagonal, monkeypatch
+):
     chosen, shares = extremes(m), SHARES[kind](m).astype(np.int64)
     scale = 2.0**20 * BELOW_ONE
     for least in (0.05, 1.0, 30.0):
         expected, lengths = big_integers(chosen, shares, scale, least, diagonal)
         upper = expected[np.triu_indices(m)].tolist()
-        for block in (1, 5, 10**6):
+        for block, cells in ((1, 1), (5, 3 * m), (10**6, 10**6)):
+            monkeypatch.setattr(*POINTS["pairs of items at once"], cells)
             assert assembled(chosen, shares, scale, least, block, diagonal) == upper
         # Exactly, in units of 2^-48.
         assert max(length for length, _ in lengths) <= 4 * 2**96

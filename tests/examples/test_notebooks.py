@@ -90,6 +90,13 @@ def test_the_first_cell_of_an_example_uses_the_library(text):
 
 
 @each_script
+def test_an_example_begins_with_the_library(text):
+    first = ast.parse(text.split("# %%\n")[1]).body[0]
+    assert isinstance(first, ast.ImportFrom)
+    assert first.module.startswith("sktensordp.")
+
+
+@each_script
 def test_an_example_has_a_thumbnail_of_its_own(script, text):
     line = r'^# sphinx_gallery_thumbnail_path = "(.*)"$'
     found = re.findall(line, text, flags=re.MULTILINE)

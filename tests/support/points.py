@@ -46,6 +46,7 @@ PLACES = {
     # Units.
     "entries of units": "Entries.by_unit",
     "chunk of entries": "tensor_unit_entries._CHUNK",
+    "pairs of items at once": "tensor_choices._CELLS",
     "noise of a release": "measure.Releases._noisy",
     "long vectors": "measure_sums.without_long",
     "bounding": "measure.BoundedSums._weighed",

@@ -111,7 +111,7 @@ PLACES = {
     # io
     "io._classes": "class_of TABLE",
     # measure
-    "measure._kernels as measure_kernels": "",
+    "measure._centred": "add_products centred_weights",
     "measure._messages": "message read_message",
     "measure._noise_shares": "_LEAST_SCALE _RHO _ROUNDING",
     "measure._noisy_sums as measure_noisy_sums": "",
@@ -214,7 +214,7 @@ PLACES = {
     "recommend._scoring": "ranking_scores",
     # tensor
     "tensor._chain": "path_eigenvalues solve_chain",
-    "tensor._choices": "Choices",
+    "tensor._choices as tensor_choices": "Choices",
     "tensor._cp_rows as tensor_cp_rows": (
         "Fit started with_terms with_terms_that_stand_out"
     ),
@@ -234,11 +234,10 @@ PLACES = {
     "tensor._threads as tensor_threads": "",
     "tensor._tucker as tensor_tucker": "",
     "tensor._unit_entries as tensor_unit_entries": "UnitEntries",
+    "tensor._unit_rows": "rows_of_units",
     # tensor.kernels
-    "tensor.kernels._choices": "assemble centred_sums centred_weights",
     "tensor.kernels._drawn": "draw_items",
     "tensor.kernels._stacks": "factorise invert solve STACK",
-    "tensor.kernels._units": "solve_units",
 }
 
 

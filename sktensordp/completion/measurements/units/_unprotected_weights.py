@@ -70,19 +70,14 @@ def pair_weights(choices: Choices, weights: NDArray[np.float64]) -> NDArray[np.f
         Symmetric and, but for the rounding of its cells to single precision, positive
         semidefinite: sums of whole weights are exact, in any order.
     """
-    from ....tensor.kernels._choices import pair_sums
-
     n_items, sizes = choices.n_items, choices.sizes
-    sums = np.zeros((n_items, n_items), np.int32)
     of_items = np.bincount(choices.items, np.repeat(weights, sizes), n_items)
     # No cell is larger than the largest one of the diagonal.
     unit = 2.0**31 * (1 - 2.0**-20) / float(of_items.max())
     whole = np.floor(unit * np.where(sizes > 0, weights, 0.0)).astype(np.int32)
-    pair_sums(choices.starts, choices.items, whole, sums)
-    # The floats take the memory of the integers.
-    floats = sums.view(np.float32)
-    for row in range(n_items):
-        floats[row] = sums[row] / unit
+    floats = np.empty((n_items, n_items), np.float32)
+    for first, sums in choices.pair_sums(whole):
+        floats[first : first + len(sums), first:] = sums / unit
     _mirror(floats)
     return floats
 
@@ -125,10 +120,7 @@ def _best(choices: Choices, counts: NDArray[np.float64]) -> tuple[float, float]:
 
 def _rows(choices: Choices, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Which items the users in some rows chose."""
-    ones = np.ones(len(choices.items), bool)
-    shape = len(choices.users), choices.n_items
-    matrix = sparse.csr_array((ones, choices.items, choices.starts), shape=shape)
-    return matrix[rows].toarray()
+    return choices.matrix(np.ones(len(choices.items), bool))[rows].toarray()
 
 
 def _rarity(counts: NDArray[np.float64], exponent: float) -> NDArray[np.float32]:
