@@ -28,6 +28,7 @@ from sktensordp.completion import (
     ImplicitCompletion,
     Recommender,
 )
+from sktensordp.datasets import make_choices
 from sktensordp.mechanisms import LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.moments import MultilinearPCA, MultilinearRidge
@@ -38,7 +39,7 @@ RNG = np.random.default_rng(0)
 ROWS, TARGETS = RNG.random((60, 3)), RNG.random(60)
 WHERE, STARS = np.argwhere(np.ones((10, 6))), np.arange(60) % 5 + 1.0
 
-CHOICES = np.argwhere(RNG.random((40, 6)) < 0.4)
+CHOICES = make_choices(200, 300, 3000, random_state=0).data
 
 
 def ridge(**changes):
@@ -163,7 +164,7 @@ SILENT = {
         n_trials=40, random_state=0,
     ),
     "an audit of people": lambda: audit_recommender(
-        Recommender(ImplicitCompletion(), CoordinateEncoder([None, range(6)])),
+        ImplicitCompletion(),
         CHOICES, canaries="planted", n_canaries=20, random_state=0,
     ),
     "other units": lambda: [clone(model).set_params(unit=unit).fit(WHERE, STARS)
