@@ -8,7 +8,7 @@ without small text; both grounds, light and dark, show through.
 """
 
 import numpy as np
-from make_pages import claim_rows
+from make_pages import statements
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import (
@@ -498,8 +498,8 @@ def task_aware(board):
 
 
 def which_claims(board):
-    """How many published claims are true, loose or false."""
-    found = [row[-1].split(",")[0] for row in claim_rows("published")]
+    """How many of the papers' statements are true, loose or false."""
+    found = list(statements().values())
     for y, kind, color in (
         (11, "holds", GREEN),
         (7, "loose", BLUE),

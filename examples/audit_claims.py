@@ -91,10 +91,10 @@ def range_from_the_data(rng):
 
 # %%
 # The last two are from papers. TLDP (Yuan, Tang, Huang and Wang) keeps each entry with
-# a small probability, and adds noise otherwise, as if a tensor had a single entry. IDN
-# (Yang, Xiang, Chen, Li and Li 2021, Theorem 3) divides the sensitivity by the root of
-# the number of entries instead of multiplying by it; this may be a misprint in the copy
-# that we read.
+# a small probability, and adds noise otherwise, as if a tensor had a single entry. The
+# last divides a sensitivity by the root of the number of entries instead of multiplying
+# by it. Our copy of Yang, Xiang, Chen, Li and Li (2021) prints IDN so, in Theorem 3;
+# this may be a slip of the copy.
 
 
 def published_tldp(rng, n_entries=16, epsilon=1.0):
@@ -110,7 +110,7 @@ def published_tldp(rng, n_entries=16, epsilon=1.0):
     return mechanism
 
 
-def idn_as_printed(rng, shape=(4, 5, 5), epsilon=1.0):
+def idn_with_a_quotient(rng, shape=(4, 5, 5), epsilon=1.0):
     """IDN with the sensitivity (b - a) / sqrt(I) in the place of (b - a) sqrt(I)."""
     size, log_term = math.prod(shape), math.log(1 / DELTA)
     zeta = math.sqrt(size + 2 * math.sqrt(size * log_term) + 2 * log_term)
@@ -141,7 +141,7 @@ CLAIMS = {
     "twice the sensitivity": (twice_the_sensitivity, HUNDREDTHS, (1.0, 0.0), 256),
     "noise shared by two calls": (shared_noise, HUNDREDTHS, (1.0, 0.0), 64),
     "TLDP as published": (published_tldp, ENTRIES_16, (1.0, 0.0), 64),
-    "IDN as printed": (idn_as_printed, ENTRIES_100, (1.0, DELTA), 64),
+    "IDN with a quotient": (idn_with_a_quotient, ENTRIES_100, (1.0, DELTA), 64),
     "range read off the data": (range_from_the_data, RANGES, (1.0, 0.0), 128),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import math
@@ -26,7 +27,10 @@ MALFORMED = {
     "coordinates": (
         "coordinates that are fractional, negative or outside of the declared shape"
     ),
-    "ids": "ids that are missing or cannot be compared, such as lists",
+    "ids": (
+        "ids that are missing or cannot be compared, such as lists, and ids of "
+        "synthetic users in `fold_in`"
+    ),
     "categories": (
         "ids that are not among the declared `categories` of a `CoordinateEncoder` "
         "outside of a recommender"
@@ -48,15 +52,9 @@ MALFORMED = {
 _COMPLEX = complex, np.complexfloating
 _PLAIN = {bool, float, int, str}
 _TIMES = np.datetime64, np.timedelta64
-# Words in the names of data frame columns that hold values instead of coordinates, and
-# words in the names of those that do not.
-_VALUE_WORDS = {"rating", "ratings", "score", "scores", "stars", "value", "values"}
-_VALUE_WORDS |= {"vote", "votes", "note", "bewertung", "wertung", "nota", "puntuacion"}
-_ID_WORDS = {"id", "ids", "key", "code", "date", "day", "time", "type", "name"}
-_PASS_AS_Y = (
-    ", which would become a mode of the tensor. Pass the values as y: "
-    "fit(X.drop(columns=[{0}]), X[{0}])."
-)
+# Queries by the name of their type or of their library, and the method that runs them.
+_LOADED_BY = {"LazyFrame": "collect", "DuckDBPyRelation": "df"}
+_LOADED_BY |= {"pyspark": "toPandas", "ibis": "execute"}
 _INSIDE = __name__.split(".")[0], "joblib", "sklearn"
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
@@ -91,6 +89,15 @@ def words_of(name: str) -> set[str]:
     return set(re.findall(r"[^\W\d_]+", apart.lower()))
 
 
+def with_names(X: Any) -> Any:
+    """A table of pyarrow as a data frame, whose columns have names and types."""
+    is_arrow = type(X).__module__.split(".")[0] == "pyarrow"
+    if is_arrow and hasattr(X, "column_names") and hasattr(X, "to_pandas"):
+        with contextlib.suppress(ImportError):  # without pandas, it stays as it is
+            return X.to_pandas()
+    return X
+
+
 def names_of(X: object) -> Any:
     """Names of the columns of a data frame; None for anything else.
 
@@ -99,11 +106,22 @@ def names_of(X: object) -> Any:
     return X.columns if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
 
 
+def check_loaded(values: object, name: str) -> None:
+    """Refuse queries that have no values yet, and name the call that loads them."""
+    kind = type(values)
+    library = kind.__module__.split(".")[0]
+    call = _LOADED_BY.get(kind.__name__) or _LOADED_BY.get(library)
+    if call:
+        raise TypeError(
+            f"{name} is a {kind.__name__}, which holds no values yet. Load it first: "
+            f"{name}.{call}()."
+        )
+
+
 def check_container(values: object, name: str) -> None:
     """Refuse containers of data that are neither arrays nor data frames."""
     kind = type(values)
-    if kind.__name__ == "LazyFrame":
-        raise TypeError(f"{name} is a LazyFrame. Collect it first: {name}.collect().")
+    check_loaded(values, name)
     if isinstance(values, dict) and not issparse(values):
         raise TypeError(
             f"{name} is a dict. Pass an array, or a data frame, such as "
@@ -111,18 +129,6 @@ def check_container(values: object, name: str) -> None:
         )
     if isinstance(values, Set | Iterator):
         raise TypeError(f"{name} is a {kind.__name__}. Pass an array, list or frame.")
-
-
-def check_columns(X: object, advice: str = _PASS_AS_Y) -> None:
-    """Refuse a data frame with a column of values beside the coordinates."""
-    check_container(X, "X")
-    for name in getattr(X, "columns", ()):
-        words = words_of(name) if isinstance(name, str) else set()
-        if words & _VALUE_WORDS and not words & _ID_WORDS:
-            raise ValueError(
-                f"X has a column {name!r}{advice.format(repr(name))} "
-                f"If it holds ids, rename it."
-            )
 
 
 def check_coordinates(
@@ -457,6 +463,7 @@ def declared_array(values: object, name: str) -> NDArray[Any]:
 
 def check_ordered(values: object, name: str) -> None:
     """Where order counts, refuse what is not a list or an array (a set, a dict)."""
+    check_loaded(values, name)
     unordered = dict, Iterator, MappingView, Set, str
     if isinstance(values, unordered) or issparse(values):
         kind = type(values).__name__
@@ -505,6 +512,15 @@ def check_bounds(
         raise ValueError(f"{name} must be finite with low < high, got {bounds!r}.")
     _check_magnitude((low, high), name)
     return low, high
+
+
+def adds_noise(epsilon: object) -> bool:
+    """Whether an `epsilon`, which may not be checked yet, asks for noise.
+
+    Tags and displays are asked for before a fit checks the parameters, so they must not
+    compute with them.
+    """
+    return not (isinstance(epsilon, Real) and math.isinf(epsilon))
 
 
 def is_integer(value: object) -> bool:

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "base": MIDDLE | {"__version__"},
     "_client": MIDDLE | {"base"},
     "_noise_only": MIDDLE,
-    "mechanisms": MIDDLE | {"base", "_noise_only"},
+    "mechanisms": MIDDLE | {"ids", "base", "_noise_only"},
     "measure": UPPER,
     "moments": UPPER | {"measure"},
     "counts": UPPER | {"measure"},

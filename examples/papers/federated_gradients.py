@@ -51,11 +51,12 @@ arguments = SimpleNamespace(
 )
 # sphinx_gallery_start_ignore
 import argparse
+import sys
 
 parser = argparse.ArgumentParser(
     description="Accuracy of a model that learns from noisy gradients of parties.",
-    formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-)
+    formatter_class=argparse.ArgumentDefaultsHelpFormatter, allow_abbrev=False,
+)  # fmt: skip
 parser.add_argument("--epsilons", nargs="+", type=float, help="of a record")
 parser.add_argument("--parties", type=int)
 parser.add_argument("--rounds", type=int)
@@ -66,7 +67,9 @@ parser.add_argument("--data", metavar="NPZ", help="X (n, ...) and y (n,)")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="also save the picture here")
 parser.set_defaults(**vars(arguments))
-arguments, _ = parser.parse_known_args()
+arguments, others = parser.parse_known_args()
+if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
+    parser.error(f"unknown arguments: {' '.join(others)}")
 # sphinx_gallery_end_ignore
 
 # %%

@@ -45,6 +45,7 @@ options = SimpleNamespace(
     tries=10,
     completions=["Algorithm 1", "default"],
     max_iter=10,
+    random_state=0,
 )
 # sphinx_gallery_start_ignore
 import argparse
@@ -65,6 +66,7 @@ parser.add_argument(
     "--completions", nargs="+", choices=["Algorithm 1", "default"],
 )  # fmt: skip
 parser.add_argument("--max-iter", type=int, help="iterations of a fit")
+parser.add_argument("--random-state", type=int, help="seed of the splits")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
 parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
@@ -86,7 +88,8 @@ else:
     shape = encoder.shape_
 
 data = []
-for seed in range(options.repeats):
+first = options.random_state
+for seed in range(first, first + options.repeats):
     test = np.random.default_rng(seed).random(len(y)) < 0.2
     data.append(((X[~test], y[~test]), (X[test], y[test])))
 mean = np.mean(
@@ -225,7 +228,8 @@ def study(model, grid):
     results = {}
     for total in options.epsilons:
         runs = [
-            compare(model, grid, total, each, seed) for seed, each in enumerate(data)
+            compare(model, grid, total, each, seed)
+            for seed, each in enumerate(data, start=options.random_state)
         ]
         rows = {name: [found[name] for found, _ in runs] for name in runs[0][0]}
         alone = list(zip(*[outcomes for _, outcomes in runs], strict=True))

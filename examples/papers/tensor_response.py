@@ -57,11 +57,12 @@ arguments = SimpleNamespace(
 )
 # sphinx_gallery_start_ignore
 import argparse
+import sys
 
 parser = argparse.ArgumentParser(
     description="What a server learns from randomised images, features and models.",
-    formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-)
+    formatter_class=argparse.ArgumentDefaultsHelpFormatter, allow_abbrev=False,
+)  # fmt: skip
 parser.add_argument(
     "--type", nargs="+", type=int, choices=[1, 2, 3],
     help="of the experiment",
@@ -75,7 +76,9 @@ parser.add_argument(
 parser.add_argument("--splits", type=int, help="random splits")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.set_defaults(**vars(arguments))
-arguments, _ = parser.parse_known_args()
+arguments, others = parser.parse_known_args()
+if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
+    parser.error(f"unknown arguments: {' '.join(others)}")
 # sphinx_gallery_end_ignore
 
 # %%

@@ -7,17 +7,17 @@ The database has the tables `films(film)`, `ratings(user, film, stars)` and
 it once, with `PrivacyBudget(..., path="budget.db", create=True)`.
 """
 
+from sktensordp import io
+from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
+from sktensordp.exceptions import BudgetExceededError
+from sktensordp.privacy import PrivacyBudget
+
 import argparse
 import sqlite3
 import sys
 from contextlib import closing
 
 import numpy as np
-
-from sktensordp import io
-from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
-from sktensordp.exceptions import BudgetExceededError
-from sktensordp.privacy import PrivacyBudget
 
 
 def fitted(database, budget, epsilon=1.0):

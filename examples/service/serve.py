@@ -7,6 +7,8 @@ SHA-256 is in the database beside the user's id. No path and no parameter names 
 so nobody can ask for somebody else. Put a server that speaks TLS in front of it.
 """
 
+from sktensordp import io
+
 import argparse
 import hashlib
 import sqlite3
@@ -16,8 +18,6 @@ from typing import Annotated
 
 import uvicorn
 from fastapi import Depends, FastAPI, Header, HTTPException, Query
-
-from sktensordp import io
 
 
 class Service:

@@ -18,8 +18,16 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import is_dask
+from .._docstrings import with_texts
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
-from .._validation import check_aligned, check_modes, r2_of_any_size
+from .._validation import (
+    adds_noise,
+    as_numpy,
+    check_aligned,
+    check_modes,
+    check_same_length,
+    r2_of_any_size,
+)
 from ..base import NoiseBy, exchanged, recorded_fit, recorded_update
 from ..measure import PartySums, SharedNoise, left_of
 from ..privacy import PrivacyGuarantee, PrivacyTags
@@ -35,7 +43,7 @@ from ._checks import (
 )
 from ._client import CompletionClient
 from ._dense import DenseMixin
-from ._entries import check_values, digests_of
+from ._entries import check_values, digests_of, is_observed
 from ._fitted import Fitted, FittedToUnits, fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_before, warn_if_empty
 from ._own_rows import UnitModel, with_own_answers
@@ -45,19 +53,22 @@ from ._problem import (
     check_parameters,
     declared_shape,
     domain_of,
+    finds_scale,
     unit_of,
 )
 from ._ranking import RankingEstimator
 from ._requests import UnitTerms
 from ._sources import EntrySource
 from ._synthetic import Request, sample_entries
+from ._used_parameters import table_of_parameters
 from ._values import plan_entry_randomizer
+from .measurements._checked_scale import check_enough_to_count
 from .measurements._choice import (
     choose_measurement,
     expected_by_epsilon,
     planned_guarantee,
 )
-from .measurements._found_scale import MOST_SPENT
+from .measurements._found_scale import MOST_SPENT, check_enough_to_find
 from .measurements._measurement import Measurement
 
 if TYPE_CHECKING:
@@ -74,6 +85,7 @@ _if_clients_may_randomize = only_if(
 )
 
 
+@with_texts({"used_parameters": table_of_parameters()})
 class BaseCompletion(DenseMixin, RegressorMixin, RankingEstimator):
     """Base class of completions; a subclass defines the decomposition.
 
@@ -143,7 +155,7 @@ default="auto"
     level_prior : array-like of shape (n_levels,), default=None
         Public guess of the probabilities of up to 32 levels; the table has the least
         variance for this guess. Uniform by default. It must not come from the values
-        that you fit.
+        that you fit. A Series is looked up by its index, if it holds the levels.
     shape : tuple of int, default=None
         Sizes of the modes. By default they are the largest coordinates plus one.
         Declare the shape to cross-validate on coordinates: a fold may lack the largest
@@ -157,7 +169,8 @@ or list of these and None, default=None
         Public features of the rows of one mode, such as genres of films. That mode must
         be mode 1 or, if `unit` is a mode, the first of the others. Every row of mode 0,
         or every unit, has its own weights for the features, around a mean that all rows
-        share. Features cost no budget.
+        share. Features cost no budget. Rows of a data frame are looked up by its index,
+        if it holds the indices of the mode, or through a `Recommender` its ids.
     biases : bool, default=True
         Whether to fit a bias for every index of every mode.
     n_pattern_components : "auto" or int, default="auto"
@@ -176,6 +189,15 @@ or list of these and None, default=None
         Largest number of sweeps over the modes in "input", and number of iterations in
         "gradient". CPs of two modes stop when their terms have settled. Small CPs of
         three or more modes compare several starts, in further sweeps.
+    missing_values : float, default=None
+        A number in the values that stands for "not rated" or "not measured", such as 0,
+        -1 or 99. Entries with this value are not observed, as if their rows had been
+        left out: by `fit`, `fit_batches`, `partial_fit`, `fold_in` and `score`, in any
+        form of input. **With** ``unit="entry"`` **this makes public who has that
+        value**, since which entries are observed is public. Set it only if the number
+        says nothing but that there is no value. If `unit` is a mode, it reveals
+        nothing: a unit's entries are left out before anything is computed. Clients
+        refuse it, since they send every value that they get.
     check_scale : bool, default=False
         With ``unit="entry"``, whether to count the values off the declared scale, and
         warn if there are many. The count of n values has noise, and spends min(200 / n,
@@ -238,6 +260,12 @@ or list of these and None, default=None
     everything that other people learn is (`epsilon`, `delta`)-differentially private
     too (joint differential privacy).
 
+    **What a fit uses.** The perturbations that use a parameter are these; all use those
+    that are not listed. A fit warns of a parameter that you set and that its
+    `perturbation` does not use, unless this is "auto".
+
+    $used_parameters
+
     The guarantee of "input" is Theorem 1 of [1]_ with a public range; exact samplers of
     discrete distributions replace floating-point noise. The guarantee of "sums",
     "statistics" and "output" is that of the Laplace mechanism, composed over releases
@@ -285,6 +313,7 @@ or list of these and None, default=None
         ],
         "smooth_modes": ["array-like", None],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "missing_values": [Real, None],
         "check_scale": ["boolean"],
         "personal": ["boolean"],
         "random_state": [Interval(Integral, 0, None, closed="left"), None],
@@ -315,6 +344,7 @@ or list of these and None, default=None
         n_pattern_components: int | str = "auto",
         smooth_modes: Sequence[int] | None = None,
         max_iter: int = 25,
+        missing_values: float | None = None,
         check_scale: bool = False,
         personal: bool = False,
         random_state: int | None = None,
@@ -333,6 +363,7 @@ or list of these and None, default=None
         self.n_pattern_components = n_pattern_components
         self.smooth_modes = smooth_modes
         self.max_iter = max_iter
+        self.missing_values = missing_values
         self.check_scale = check_scale
         self.personal = personal
         self.random_state = random_state
@@ -341,7 +372,7 @@ or list of these and None, default=None
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
-        tags.non_deterministic = math.isfinite(self.epsilon)
+        tags.non_deterministic = adds_noise(self.epsilon)
         tags.regressor_tags.poor_score = True
         return tags
 
@@ -414,6 +445,15 @@ or list of these and None, default=None
     _received: frozenset[bytes] = frozenset()
     """Digests of the clients' values that were fitted, which count once."""
 
+    def __privacy_unprotected__(self) -> list[str]:
+        found = super().__privacy_unprotected__()
+        if self.missing_values is not None and unit_of(self) is None:
+            found.append(
+                f"Entries with the value {float(self.missing_values):g} count as not "
+                f"observed (missing_values), so who has this value is public."
+            )
+        return found
+
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()
         tags.protects = "Xy" if self._dense else "y"
@@ -425,6 +465,12 @@ or list of these and None, default=None
                 f"several releases may then add up to less.",
             )
         return tags
+
+    def __privacy_check_rows__(self, n_rows: int) -> None:
+        if finds_scale(self):
+            check_enough_to_find(n_rows, float(self.epsilon))
+        elif self.check_scale and math.isfinite(self.epsilon):
+            check_enough_to_count(n_rows, float(self.epsilon))
 
     def _fit(self, entries: EntrySource[Any], perturbation: str | None = None) -> Self:
         """Fit to entries in memory, in partitions, or with parties that add noise."""
@@ -675,7 +721,8 @@ or list of these and None, default=None
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        # Models that were stored before there was this parameter left nothing out.
+        super().__setstate__({**state, "missing_values": state.get("missing_values")})
         if self.__sklearn_is_fitted__():
             # A shallow copy keeps the rows.
             self._state_who_may_see()
@@ -771,6 +818,7 @@ or list of these and None, default=None
         """
         self._validate_params()
         self._check_declared()
+        self._check_sent()
         client = CompletionClient._of_domain(
             float(self.epsilon), domain_of(self), random_state
         )
@@ -809,6 +857,7 @@ or list of these and None, default=None
             go unnoticed.
         """
         self._check_declared()
+        self._check_sent()
         if unit_of(self) is None and self.personal:
             raise ValueError(
                 "personal=True computes the rows of users from raw values, which "
@@ -824,6 +873,15 @@ or list of these and None, default=None
         with keeping_names_if_refused(self):
             entries = check(self, X, y, declared_shape(self))
             return self._fit(replace(entries, received=True), "input")
+
+    def _check_sent(self) -> None:
+        """Refuse `missing_values` where clients randomise whatever they get."""
+        if self.missing_values is not None:
+            raise ValueError(
+                "Clients send every value that they get, so missing_values has no "
+                "place here. Pass only observed values to privatize, and set "
+                "missing_values=None."
+            )
 
     def _check_declared(self) -> None:
         if self.value_bounds is self.levels is None:
@@ -904,7 +962,8 @@ or list of these and None, default=None
         X : array-like of shape (n_entries, n_modes)
             Coordinates, as for `predict`.
         y : array-like of shape (n_entries,)
-            The values there. The score is not private: it is computed from them.
+            The values there; `missing_values` are left out. The score is not private:
+            it is computed from them.
         sample_weight : array-like of shape (n_entries,), default=None
             Weights of the entries.
 
@@ -927,8 +986,12 @@ or list of these and None, default=None
                 "these are X, y = entries_from_sparse(X), also for cross-validation."
             )
         check_aligned(X, y=y, sample_weight=sample_weight)
-        values = check_values(y).astype(float)
-        return r2_of_any_size(values, self.predict(X), sample_weight)
+        values, predicted = check_values(y).astype(float), self.predict(X)
+        check_same_length(predicted, values)
+        kept = is_observed(values, self.missing_values)
+        if sample_weight is not None and not np.all(kept):
+            sample_weight = as_numpy(sample_weight, "sample_weight")[kept]
+        return r2_of_any_size(values[kept], predicted[kept], sample_weight)
 
     @property
     def decomposition_(self) -> CPTensor | TuckerTensor:

@@ -22,7 +22,7 @@ from .._extras import imported
 from .._validation import (
     as_numpy,
     check_aligned,
-    check_columns,
+    check_container,
     check_coordinates,
     check_numeric,
     check_same_length,
@@ -30,11 +30,12 @@ from .._validation import (
     checked,
     malformed,
     names_of,
+    with_names,
 )
 from ..tensor import as_coordinates
 from ..tensor._choices import Choices
 from ..tensor._observations import places_of
-from ._entries import Entries, check_values, extent
+from ._entries import Entries, check_values, extent, is_observed, without_missing
 from ._likely_mistakes import (
     check_extent,
     in_columns_with_missing,
@@ -132,6 +133,7 @@ def entries_at(
             _check_extent(estimator, sizes, len(X))
         shape = sizes
     where, values = check_entries(estimator, X, y, shape, reset=reset)
+    _check_any(estimator, values)
     return Entries(where, values, shape or _extent(estimator, where))
 
 
@@ -182,7 +184,14 @@ def entries_of_batches(
     parts_of_where, parts_of_values = map(list, zip(*checked_batches, strict=True))
     checked_batches.clear()
     where, values = _joined(parts_of_where), _joined(parts_of_values)
+    _check_any(estimator, values)
     return Entries(where, values, shape or _extent(estimator, where))
+
+
+def _check_any(estimator: BaseEstimator, values: NDArray[np.floating]) -> None:
+    """Refuse entries of which none is observed; no count and no value is shown."""
+    if not (len(values) or may_be_empty(estimator)):
+        raise ValueError("There is no observed entry: all values are `missing_values`.")
 
 
 def _extent(estimator: BaseEstimator, where: NDArray[np.integer]) -> tuple[int, ...]:
@@ -225,10 +234,13 @@ def entries_of_tensor(
         )
     frame_names = None if names_of(X) is None else tuple(names_of(X))
     X = check_tensor(estimator, X, shape)
-    mask = ~np.isnan(X)
+    missing_values = getattr(estimator, "missing_values", None)
+    mask = ~np.isnan(X) & is_observed(X, missing_values)
     values = X[mask]
     if not (values.size or may_be_empty(estimator)):
-        raise ValueError("No entry of the tensor is observed: all are NaN.")
+        raise ValueError(
+            "No entry of the tensor is observed: all are NaN or `missing_values`."
+        )
     _learn_no_names(estimator, X.ndim)
     # If few entries are observed, sums over coordinates are faster than over the array.
     is_mask_best = values.size >= 0.05 * mask.size
@@ -249,8 +261,10 @@ def check_input(
     estimator: BaseEstimator, X: ArrayLike, *y: ArrayLike, **options: object
 ) -> Any:
     """Return `X`, or `X` and a `y` that is numeric, as arrays of finite numbers."""
-    check_columns(X)
-    (X,) = loaded(X)  # as pandas, a Dask frame keeps the names of its columns
+    check_container(X, "X")
+    (X,) = loaded(
+        with_names(X)
+    )  # as pandas, a Dask frame keeps the names of its columns
     if is_sparse(X):
         raise TypeError(
             "X is sparse, but coordinates are expected. Convert it first: "
@@ -291,7 +305,10 @@ def check_entries(
     reset: bool = True,
     allow_unknown: bool = False,
 ) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
-    """Return coordinates, inside `shape` if it is given, and their finite values."""
+    """Return coordinates, inside `shape` if it is given, and their finite values.
+
+    Entries with the value `missing_values` of the estimator are left out.
+    """
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, got None."
@@ -314,7 +331,8 @@ def check_entries(
     where = check_coordinates(
         given, shape=shape, allow_unknown=allow_unknown, name=type(estimator).__name__
     )
-    return where, check_values(y)
+    missing_values = getattr(estimator, "missing_values", None)
+    return without_missing(where, check_values(y), missing_values)
 
 
 def check_request(
@@ -408,7 +426,8 @@ def _distributed_entries(
     options = {"reset": True, "skip_check_array": True}
     checked(validate_data, estimator, named_columns(X), **options)
     unit = None if estimator.unit == "entry" else int(estimator.unit)
-    entries = partitioned_entries(X, y, shape, type(estimator).__name__, unit)
+    name, missing = type(estimator).__name__, estimator.missing_values
+    entries = partitioned_entries(X, y, shape, name, unit, missing)
     if not (entries.n_entries or may_be_empty(estimator)):
         raise ValueError("There is nothing to fit: X holds no entry.")
     return entries
@@ -483,11 +502,7 @@ def check_choices(
         raise TypeError(
             f"{name} does not support Dask input. Pass batches to fit_batches."
         )
-    check_columns(
-        X,
-        ", but choices have no values. Keep the rows that count as choices, and drop "
-        "the column: X.drop(columns=[{0}]).",
-    )
+    check_container(X, "X")
     if is_sparse(X):
         check_same_shape(X, shape)
         where, values = entries_from_sparse(X)
@@ -526,12 +541,19 @@ def choices_of_batches(
     return Choices.from_keys(_joined(chunks), shape[1])
 
 
+CHOICES_HAVE_NO_VALUES = (
+    "Choices have no values: leave out columns of counts, amounts or times, and the "
+    "rows that are no choices. For values, use CPCompletion, with the values as y."
+)
+
+
 def _check_width(input_shape: tuple[int, ...], shape: tuple[int, int]) -> None:
     if len(input_shape) == 2 and input_shape[1] != 2:
         raise malformed(
             "arrays",
             f"X must have two columns, since a choice is a pair of a user and an item. "
-            f"Pass X of shape (n_choices, 2), or a sparse array of shape {shape}.",
+            f"Pass X of shape (n_choices, 2), or a sparse array of shape {shape}. "
+            f"{CHOICES_HAVE_NO_VALUES}",
         )
 
 

@@ -31,7 +31,7 @@ from scipy import sparse
 
 from .._extras import imported
 from .._random import NoiseStreams
-from .._validation import malformed, range_of
+from .._validation import range_of
 from ..measure import Question
 from ..privacy._conditions import CLIENTS
 from ..tensor._leading_terms import product, scaled_gram, with_random_signs
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 DaskCollection = Any
 """A frame, series or array of Dask, whose methods have no annotations."""
 
-_Checks = tuple[tuple[int, ...] | None, str, bytes]
+_Checks = tuple[tuple[int, ...] | None, str, float | None, bytes]
 # A function that reads columns of the entries of a partition.
 _Columns = Callable[..., tuple[NDArray[Any], ...]]
 # The split mode, a function of rows and a chunk, the rows, and further arguments.
@@ -105,6 +105,7 @@ def partitioned_entries(
     shape: tuple[int, ...] | None,
     name: str,
     unit: int | None = None,
+    missing_values: float | None = None,
 ) -> PartitionedEntries:
     """Check all entries of Dask collections, and count them.
 
@@ -119,12 +120,15 @@ def partitioned_entries(
         Name of the estimator, for messages.
     unit : int, default=None
         The mode of protected units; None protects entries.
+    missing_values : float, default=None
+        See `is_observed`.
 
     Returns
     -------
     entries : PartitionedEntries
     """
-    partitions, checks = paired_partitions(X, y), (shape, name, secrets.token_bytes(16))
+    partitions = paired_partitions(X, y)
+    checks = shape, name, missing_values, secrets.token_bytes(16)
     described = computed(*map_partitions(partitions, "_described", _described, checks))
     lasts = [
         max((int(rows[-1]) for rows, _ in of_mode if len(rows)), default=-1)
@@ -157,6 +161,7 @@ def _read(
     partition: DataFrame | list[ArrayLike],
     shape: tuple[int, ...] | None,
     name: str,
+    missing_values: float | None,
     key: bytes,
 ) -> tuple[NDArray[np.int32], NDArray[np.floating], bytes]:
     """Checked coordinates and values of a partition, and their digest."""
@@ -164,11 +169,7 @@ def _read(
         X, y = partition
     else:
         X, y = partition.drop(columns=_VALUE), partition[_VALUE]
-    where, values = entries_of(X, y, shape, name)
-    if len(where) != len(values):
-        raise malformed(
-            "arrays", "A partition of X has another length than its partition of y."
-        )
+    where, values = entries_of(X, y, shape, name, missing_values)
     digest = blake2b(np.ascontiguousarray(where).data, key=key, digest_size=16)
     digest.update(np.ascontiguousarray(values).data)
     return where, values, digest.digest()
@@ -183,7 +184,7 @@ class PartitionedEntries:
     partitions : dask.dataframe.DataFrame or list of pairs of Delayed
         Coordinates and values.
     checks : tuple
-        Declared shape, name of the estimator, and key of the digests.
+        Declared shape, name of the estimator, `missing_values`, and key of the digests.
     described : sequence of _Description
     counts : list by mode of ndarray of shape (size of the mode,), int
         Number of entries of every row.

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._random import BLOCK
 from .._validation import check_bounds, check_level_prior, check_levels
-from ..ids import check_in_order
+from ..ids import in_order_of
 
 # Most levels that one table randomises.
 LARGEST_TABLE = 32
@@ -38,7 +38,7 @@ def declared_domain(
                 "Leave level_prior=None."
             )
         assert levels is not None
-        check_in_order(level_prior, levels, "level_prior", "levels")
+        level_prior = in_order_of(level_prior, levels, "level_prior", "levels")
         prior = check_level_prior(level_prior, levels)
     if value_bounds is None:
         return None if scale is None else Domain((scale[0], scale[-1]), scale, prior)

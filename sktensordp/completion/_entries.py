@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -184,12 +185,65 @@ def check_values(y: ArrayLike) -> NDArray[np.floating]:
     return values
 
 
+def is_observed(
+    values: NDArray[Any], missing_values: float | None
+) -> NDArray[np.bool_]:
+    """Which values are other than the number that stands for "not observed".
+
+    **Guarantee.** Leaving out the entries with this number is a function of each entry
+    alone. If units are protected, neighbouring data sets differ by all entries of one
+    unit, and so do the data sets that are left. If entries are protected, the pattern
+    of those that are left is public, as the coordinates are: neighbouring data sets
+    differ in a value that is another number in both.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        Finite numbers, or text of such numbers.
+    missing_values : float or None
+        None leaves nothing out.
+    """
+    if missing_values is None:
+        return np.ones(values.shape, dtype=bool)
+    if values.dtype.kind not in "biuf":
+        values = values.astype(float)
+    return values != missing_values
+
+
+def check_missing_values(missing_values: Any) -> float | None:
+    """Refuse what is neither None nor a finite number; True would stand for 1."""
+    if missing_values is None:
+        return None
+    is_number = isinstance(missing_values, Real) and math.isfinite(missing_values)
+    if isinstance(missing_values, bool | np.bool_) or not is_number:
+        raise ValueError(
+            "missing_values must be one finite number that stands for 'not observed', "
+            "such as 0, or None. (NaN marks what was not observed in a tensor; leave "
+            "out the rows with NaN in y.)"
+        )
+    return float(missing_values)
+
+
+def without_missing(
+    where: NDArray[np.int32],
+    values: NDArray[np.floating],
+    missing_values: float | None,
+) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
+    """Coordinates and values of the observed entries; see `is_observed`."""
+    if missing_values is None:
+        return where, values
+    observed = is_observed(values, missing_values)
+    return np.asfortranarray(where[observed]), values[observed]
+
+
 def entries_of(
-    X: ArrayLike, y: ArrayLike, shape: tuple[int, ...] | None, name: str
+    X: ArrayLike,
+    y: ArrayLike,
+    shape: tuple[int, ...] | None,
+    name: str,
+    missing_values: float | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.floating]]:
     """Check coordinates and values on behalf of no estimator.
-
-    Their lengths may differ.
 
     Parameters
     ----------
@@ -198,6 +252,8 @@ def entries_of(
         Shape of the tensor, if it is declared.
     name : str
         Name of the estimator, for messages.
+    missing_values : float, default=None
+        See `is_observed`.
     """
     check_aligned(X, y=y)
     where: NDArray[Any] = checked(
@@ -211,7 +267,12 @@ def entries_of(
         raise ValueError(
             f"X has {where.shape[1]} feature(s), but a tensor has two or more modes."
         )
-    return check_coordinates(where, shape=shape, name=name), check_values(y)
+    where, values = check_coordinates(where, shape=shape, name=name), check_values(y)
+    if len(where) != len(values):
+        raise malformed(
+            "arrays", "X and y, or their partitions, must have the same length."
+        )
+    return without_missing(where, values, missing_values)
 
 
 # --- what was drawn for them ----------------------------------------------------------

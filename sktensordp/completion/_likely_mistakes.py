@@ -21,6 +21,7 @@ from .._noise_only import is_one_of_many
 from .._validation import names_of, warn, words_of
 from ..base import LOGGER
 from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
+from ._used_parameters import warn_of_unused
 
 if TYPE_CHECKING:
     from ._domain import Domain
@@ -40,6 +41,13 @@ _ITEMS |= {"iid", "isbn", "item", "joke", "libro", "livre", "manga", "movie", "p
 _ITEMS |= {"podcast", "product", "producto", "produit", "produkt", "recipe"}
 _ITEMS |= {"restaurant", "show", "sku", "song", "title", "track", "venue", "video"}
 _ITEMS |= {"wine"}
+_VALUES = {"bewertung", "nota", "note", "puntuacion", "rating", "score", "stars"}
+_VALUES |= {"value", "vote", "wertung"}
+# Words in the names of columns that hold something else, whatever the other words are.
+_NO_VALUES = {"band", "code", "date", "day", "device", "group", "id", "key", "kind"}
+_NO_VALUES |= {"name", "region", "round", "segment", "source", "time", "type"}
+# A scale of values has no more numbers, and is no wider.
+_MOST_OF_SCALE = 101
 _TIMES = {"date", "datetime", "datum", "epoch", "fecha", "time", "timestamp", "when"}
 # With fewer rows, values or units there is no warning: the few ids of a column then
 # often repeat.
@@ -169,12 +177,45 @@ def warn_of_levels(
     )
 
 
-def check_is_value(name: object) -> None:
-    """Refuse a column of values whose name is that of users, items or times."""
-    if _stems(name) & (_USERS | _ITEMS | _TIMES):
-        raise ValueError(
-            f"The last column of a batch holds the values, but it is named {name!r}. "
-            f"Put the values last, or pass pairs (X, y)."
+def warn_of_values(ids: NDArray[Any], names: Sequence[str] | None, number: int) -> None:
+    """Warn if a column seems to hold values, by its name and by its public ids.
+
+    The ids must be numbers like those of a scale: few, and close to each other. A name
+    alone says nothing.
+
+    Parameters
+    ----------
+    ids : ndarray of shape (n_ids,)
+        The distinct public ids, or indices, of one column.
+    names : sequence of str or None
+        Names of all columns.
+    number : int
+        Number of the column.
+    """
+    name = "" if names is None else str(names[number])
+    words = words_of(name)
+    words |= {word.removesuffix("s") for word in words}
+    numbers = _as_numbers(ids) if ids.dtype.kind in "biufO" else None
+    if not words & _VALUES or words & _NO_VALUES or numbers is None:
+        return
+    if not 2 <= len(numbers) <= _MOST_OF_SCALE or np.ptp(numbers) >= _MOST_OF_SCALE:
+        return
+    warn(
+        f"Column {name!r} may hold the values, by its name and its numbers. It becomes "
+        f"a mode of the tensor, and public. If it holds them, pass them as y: "
+        f"fit(X.drop(columns=[{name!r}]), X[{name!r}]).",
+        PrivacyLeakWarning,
+    )
+
+
+def warn_if_no_value(name: object) -> None:
+    """Warn if a column of values has a name as of users, items or times."""
+    stems = _stems(name)
+    if stems & (_USERS | _ITEMS | _TIMES) and not stems & _VALUES:
+        warn(
+            f"The last column of a batch is read as the values, but it is named "
+            f"{name!r}. If it holds something else, put the values last, or pass pairs "
+            f"(X, y)."
         )
 
 
@@ -406,6 +447,7 @@ def warn_of_coordinates(
     for k, (size, indices) in enumerate(zip(entries.shape, used, strict=True)):
         column = column_name(names, k)
         if n_modes > 2:
+            warn_of_values(indices, names, k)
             warn_of_levels(indices, levels, column, "declare `shape`")
         if size >= _LEAST_UNUSED and size > 2 * len(indices):
             warn(
@@ -441,6 +483,8 @@ def warn_before(
         The chosen measurement.
     """
     _warn_of_two_levels(estimator.levels)
+    if not is_one_of_many():
+        warn_of_unused(estimator)
     if estimator.unit == "entry":
         entries = cast("ObservedEntries", entries)  # others hold whole units
         if entries.is_dense:
@@ -551,5 +595,5 @@ def _warn_of_no_gap(entries: ObservedEntries) -> None:
     warn(
         "X has no NaN, so there is nothing to complete: every entry counts as "
         "observed, and 0 as a value like any other. Put NaN where nothing was "
-        "observed."
+        "observed or, if a number stands for it, pass it as missing_values."
     )

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._sklearn_compat import validate_params
-from .._validation import check_same_length
 from ..measure import PartySums, SharedNoise
 from ..tensor._unit_entries import UnitEntries
 from ._checks import is_empty_list
@@ -100,6 +99,6 @@ def units_of(
     if y is None:
         raise ValueError("y is missing: pass the values of the entries.")
     X = np.zeros((0, len(shape))) if is_empty_list(X) else X
-    where, own = entries_of(X, y, shape, type(completion).__name__)
-    check_same_length(where, own)
+    name, missing = type(completion).__name__, completion.missing_values
+    where, own = entries_of(X, y, shape, name, missing)
     return Entries(where, own, shape).by_unit(domain_of(completion), unit)

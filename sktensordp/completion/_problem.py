@@ -12,11 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from .._sklearn_compat import effective_n_threads
 from .._validation import check_modes, check_shape, declared_array, warn
 from ..exceptions import PrivacyLeakWarning
-from ..ids import check_in_order
+from ..ids import in_order_of
 from ..tensor import CPForm, Pattern, TuckerForm
 from ..tensor._average_row import average_row
 from ..tensor._pattern import FIRST_COMPONENTS
 from ._domain import TO_BE_FOUND, Domain, declared_domain
+from ._entries import check_missing_values
 from ._own_rows import TIED
 from ._sources import CompletionParameters, EntrySource, HasUnit, ObservedEntries
 
@@ -247,6 +248,7 @@ def check_combination(
         raise ValueError(
             f'perturbation="{perturbation}" does not support smooth_modes; pass None.'
         )
+    check_missing_values(estimator.missing_values)
     if estimator.check_scale and unit is not None:
         raise ValueError('check_scale=True needs unit="entry".')
     if estimator.check_scale and finds_scale(estimator):
@@ -355,7 +357,8 @@ def side_features(
     rows = np.zeros((0 if shape is None else shape[mode], 0))
     if mode in declared:
         name, given = f"side_information of mode {mode}", declared.pop(mode)
-        check_in_order(given, None, name, "range(len(rows))")
+        size = np.shape(given)[0] if shape is None else shape[mode]
+        given = in_order_of(given, int(size), name, f"range({size})")
         given = declared_array(given, name)
         try:
             rows = given.astype(float)

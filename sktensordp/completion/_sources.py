@@ -192,6 +192,7 @@ class CompletionParameters(Protocol):
     smooth_modes: Sequence[int] | None
     max_iter: int
     personal: bool
+    missing_values: float | None
     check_scale: bool
     _may_find_scale: bool
 

@@ -35,6 +35,12 @@ _N_BYTES = 2**24  # bytes that are decoded at a time
 _MOST_COLUMNS = 20  # of a table that has one rating in a row
 EARLIEST = 1e8  # seconds since 1970: larger numbers are times, not ratings
 
+# Members of an archive that is a spreadsheet: Excel's, and others.
+_OF_SHEETS = {"[Content_Types].xml", "xl/workbook.xml", "content.xml"}
+_SHEET = (
+    "{} is a spreadsheet, such as of Excel. Save its sheet as CSV, or pass what "
+    "pandas.read_excel reads of it to fit."
+)
 # Errors of a damaged archive, depending on which of its bytes are.
 # A RuntimeError says that it is encrypted.
 _DAMAGED = (BadZipFile, EOFError, OSError, RuntimeError, struct.error, zlib.error)
@@ -96,6 +102,8 @@ def opened(path: Path, encoding: str) -> Iterator[IO[str]]:
 
 @contextmanager
 def _decompressed(path: Path) -> Iterator[IO[bytes]]:
+    if begins_with(path, b"\xd0\xcf\x11\xe0"):  # as of Excel before 2007
+        raise ValueError(_SHEET.format(path.name))
     is_gzip, is_zip = begins_with(path, b"\x1f\x8b"), begins_with(path, b"PK\x03\x04")
     if not is_gzip and not is_zip:
         with path.open("rb") as file:
@@ -108,6 +116,8 @@ def _decompressed(path: Path) -> Iterator[IO[bytes]]:
             return
         with ZipFile(path) as archive:
             files = [info for info in archive.infolist() if not info.is_dir()]
+            if _OF_SHEETS & {info.filename for info in files}:
+                raise ValueError(_SHEET.format(path.name))
             if len(files) != 1:
                 raise ValueError(
                     f"{path.name} holds {len(files)} files. Unzip it, and pass the one "

@@ -21,6 +21,7 @@ from .._validation import (
     checked,
     malformed,
     names_of,
+    with_names,
 )
 from ._folds import columns_of
 
@@ -45,6 +46,7 @@ def one_each(values: object, name: str) -> NDArray[Any]:
     """
     check_container(values, name)
     check_unmasked(values, name)
+    values = with_names(values)
     table = f"{name} should be a 1d array, got a table of several columns."
     if names_of(values) is not None:
         columns = columns_of(values)

@@ -97,6 +97,57 @@ def index_of(known: NDArray[Any], values: NDArray[Any]) -> NDArray[np.int64]:
     return Known(known).find(values)
 
 
+def in_order_of(rows: Any, known: object, name: str, of_known: str) -> Any:
+    """Declared rows in the order of the known ids, if their labels say whose they are.
+
+    Only objects with an index, such as those of pandas, have labels. A default index,
+    and labels of which none is a known id, say nothing: the rows are in order then. So
+    do labels of which some are known, if the ids are the numbers from 0 on: they may be
+    those of a file from which rows were chosen.
+
+    Parameters
+    ----------
+    rows : array-like
+        One row for each known id, and perhaps more.
+    known : array-like of shape (n,) or int
+        An integer n stands for the numbers from 0 to n - 1.
+    name, of_known : str
+        What the rows and the known ids are called in messages.
+
+    Returns
+    -------
+    rows : array-like
+
+    Raises
+    ------
+    ValueError
+        If some known ids are among the labels and others are not, or twice.
+    """
+    labels = getattr(rows, "index", None)
+    if not (hasattr(labels, "equals") and hasattr(rows, "iloc")):
+        return rows
+    # An index that counts rows is written as a range.
+    ends = getattr(labels, "start", None), getattr(labels, "step", None)
+    if ends == (0, 1) or getattr(labels, "nlevels", 1) > 1:
+        return rows
+    column, is_number = one_each(labels, f"index of {name}"), isinstance(known, int)
+    ids = np.arange(known) if isinstance(known, int) else one_each(known, of_known)
+    of_label = index_of(ids, column)
+    counts = np.bincount(of_label[of_label >= 0], minlength=len(ids))
+    if not counts.any() or (is_number and not counts.all()):
+        return rows
+    if not np.all(counts == 1):
+        what = "some twice" if counts.all() else "not all"
+        raise ValueError(
+            f"The index of {name} holds some of {of_known}, but {what}. Give each "
+            f"exactly one row, such as by rows.reindex(...), or pass rows.to_numpy() "
+            f"if the rows are in order."
+        )
+    places = np.full(len(ids), -1)
+    places[of_label[of_label >= 0]] = np.flatnonzero(of_label >= 0)
+    return rows.iloc[places]
+
+
 def check_in_order(rows: object, known: object, name: str, of_known: str) -> None:
     """Refuse declared rows whose labels are the known ids in another order.
 
@@ -107,8 +158,7 @@ def check_in_order(rows: object, known: object, name: str, of_known: str) -> Non
     ----------
     rows : array-like
         One row for each known id, in their order.
-    known : array-like of shape (n,) or None
-        None if the known ids are the numbers from 0 on.
+    known : array-like of shape (n,)
     name, of_known : str
         What the rows and the known ids are called in messages.
 
@@ -121,8 +171,7 @@ def check_in_order(rows: object, known: object, name: str, of_known: str) -> Non
     if not hasattr(labels, "equals") or getattr(labels, "nlevels", 1) > 1:
         return
     column = one_each(labels, f"index of {name}")
-    ids = np.arange(len(column)) if known is None else one_each(known, of_known)
-    places = index_of(ids, column)
+    places = index_of(one_each(known, of_known), column)
     if np.all(places >= 0) and not np.array_equal(places, np.arange(len(places))):
         raise ValueError(
             f"The index of {name} holds {of_known} in another order. Pass "

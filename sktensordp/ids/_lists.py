@@ -6,7 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._validation import as_numpy, check_ordered, check_unmasked, names_of
+from .._validation import (
+    as_numpy,
+    check_loaded,
+    check_ordered,
+    check_unmasked,
+    names_of,
+    with_names,
+)
 from ._each import has_a_type, one_each
 
 
@@ -20,10 +27,12 @@ def one_or_each(values: Any, name: str) -> tuple[bool, NDArray[Any]]:
     ValueError
         If it has no order (a set), or more than one axis.
     """
+    values = _single_of_arrow(values)
     if values is None or isinstance(values, str | bytes):
         return True, _objects([values])
     check_ordered(values, name)
     check_unmasked(values, name)
+    values = _column_of(values, name)
     if isinstance(values, list):
         n_axes = 1 + any(map(_is_list, values))
     else:
@@ -55,9 +64,9 @@ def lists_of(values: object, n_lists: int, name: str) -> list[NDArray[Any]]:
     ValueError
         If it is neither one list nor `n_lists` lists.
     """
+    check_loaded(values, name)
     check_unmasked(values, name)
-    if names_of(values) is not None:
-        return [one_each(values, name)]
+    values = _column_of(values, name)
     if np.iterable(values) and not isinstance(values, str | bytes | Mapping):
         if has_a_type(values) and as_numpy(values, name).ndim == 1:
             return [one_each(values, name)]
@@ -72,6 +81,17 @@ def lists_of(values: object, n_lists: int, name: str) -> list[NDArray[Any]]:
         f"{name} must be a list of items for all units, or a list of such lists, one "
         f"for each unit."
     )
+
+
+def _column_of(values: Any, name: str) -> Any:
+    """The column of a frame that has one; anything else as it is."""
+    values = with_names(values)
+    return values if names_of(values) is None else one_each(values, name)
+
+
+def _single_of_arrow(value: Any) -> Any:
+    """A scalar of pyarrow as an object of Python; anything else as it is."""
+    return value.as_py() if hasattr(value, "as_py") else value
 
 
 def _listed(values: object, name: str) -> NDArray[Any]:

@@ -73,6 +73,7 @@ _HOMES = {
         "PublishedTensorVariateGaussian PublishedTuckerCompletion "
         "PublishedUnimodalDirectionalNoise",
         "papers._algorithm_one": "LogisticMap OpenChannel",
+        "papers._declared_box": "BoxedRandomizer",
         "papers._yuan_2025": "_Response",
         "privacy": "PrivacyGuarantee",
         "privacy.accounting._events": "GroupDpEvent LatticeLaplaceDpEvent "

@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from .._noise_only import errors_exceed, warn_of_noise
-from .._validation import check_numeric, checked
+from .._validation import check_numeric, checked, names_of
 from ..privacy.calibration._sensitivity import declared_set
+from ._samples import check_labels
 
 _NOISE = (
     "The mean holds little but noise: most of its standard errors are larger than the "
@@ -134,6 +135,8 @@ def estimate_mean(
         ensure_min_samples=2,
         input_name="released",
     )
+    if names_of(released) is not None:
+        check_labels({"bounds": bounds}, names_of(released))
     shape = samples.shape[1:]
     if samples.size == 0:
         raise ValueError(

@@ -1,7 +1,7 @@
 """Samples as arrays: what estimators of whole samples accept."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from .._validation import (
     described,
     is_integer,
 )
+from ..ids import check_in_order
 from ._chunks import AS_SAMPLES
 
 
@@ -31,11 +32,30 @@ def validated(
         # C order: the result must not depend on the layout in memory.
         options = {**AS_SAMPLES, **options}
         array = checked(validate_data, estimator, X, reset=reset, **options)
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None:
+        check_labels(estimator.get_params(deep=False), names)
     if not math.prod(array.shape[1:]):
         raise ValueError(
             f"The samples of X have shape {array.shape[1:]}, which has no entries."
         )
     return array
+
+
+def check_labels(parameters: Mapping[str, object], names: ArrayLike) -> None:
+    """Refuse parameters whose labels are the names of features in another order.
+
+    Parameters
+    ----------
+    parameters : mapping of str to object
+        Such as `bounds`, `utility` or `weights`: arrays, or pairs or lists of them.
+    names : array-like of shape (n_features,)
+    """
+    for name, value in parameters.items():
+        for part in value if isinstance(value, list | tuple) else (value,):
+            check_in_order(part, names, name, "X.columns")
+            if hasattr(part, "columns") and hasattr(part, "T"):  # a matrix
+                check_in_order(part.T, names, name, "X.columns")
 
 
 def shape_of_sample(

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, ParameterSampler, RandomizedSearchCV
-from sklearn.utils import check_array, check_random_state, indexable
+from sklearn.utils import Tags, check_array, check_random_state, indexable
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
@@ -303,7 +303,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             Before any noise is drawn: if epsilon or delta is searched, if the splits
             may depend on values, if the score is not a mean over rows or has no
             declared range, if the guarantee of a fit is not known, if users would be
-            answered from their raw values (``personal=True``), if a step learns from
+            answered from their raw values (``personal=True``), if the rows of a split
+            are too few for what a fit has to find, if a step learns from
             raw X, if metadata would reach a step before the noise, if `groups` and
             `cv` do not match, or if a candidate would have another guarantee than the
             estimator. (With distributions, or more than 1000 combinations of lists,
@@ -311,6 +312,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             fitted, but after budgets have recorded the search.)
         """
         _refuse_choices(self.estimator)
+        self._refuse_missing_values()
         if y is None:
             raise ValueError(
                 "y is None, but a search scores predictions of y. Pass the target as y."
@@ -332,6 +334,9 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         if kept is not None and group_of_row is not None:
             group_of_row = safe_indexing(group_of_row, kept)
         check_groups(units, self.cv, X, y, group_of_row)
+        if isinstance(units, Rows):
+            how = self.cv, float(self.test_size), group_of_row
+            self._check_enough_for_all(units.fewest(where, y, *how))
         for step in steps_of(self.estimator):
             if isinstance(step, PrivateEstimatorMixin):
                 check_seed_of(step)
@@ -608,6 +613,23 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             return X, y, where, None
         return X, y, X, None
 
+    def _refuse_missing_values(self) -> None:
+        """Refuse a completion that would leave out rows that a score counts."""
+        grids = self.param_distributions
+        grids = [grids] if isinstance(grids, Mapping) else list(grids)
+        names = {str(name).rpartition("__")[2] for grid in grids for name in grid}
+        declared = [
+            getattr(step, "missing_values", None)
+            for step in steps_of(self.estimator)
+            if isinstance(step, BaseCompletion)
+        ]
+        if "missing_values" in names or any(one is not None for one in declared):
+            raise ValueError(
+                "PrivateSearchCV scores every row, so it does not support "
+                "missing_values. Leave out the rows with this value before the search, "
+                "and set missing_values=None."
+            )
+
     def _check_searched(self) -> None:
         grids = self.param_distributions
         grids = [grids] if isinstance(grids, Mapping) else list(grids)
@@ -658,6 +680,13 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             candidates += map(self._candidate, combinations)
         return candidates
 
+    def _check_enough_for_all(self, n_rows: int) -> None:
+        """Refuse what the fit of a candidate to so few rows would refuse."""
+        for candidate in self._known_candidates():
+            for step in steps_of(candidate):
+                if isinstance(step, PrivateEstimatorMixin):
+                    step.__privacy_check_rows__(n_rows)
+
     def _check_candidate(
         self,
         candidate: object,
@@ -697,6 +726,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             "The guarantee of a private search depends on the shape of its data, and "
             "is known only after its fit."
         )
+
+    def __sklearn_tags__(self) -> Tags:
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            return super().__sklearn_tags__()
+        return BaseEstimator.__sklearn_tags__(self)  # A fit refuses it.
 
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()

@@ -1,7 +1,7 @@
 """Yang, Xiang, Chen, Li and Li (2021): directional noise for tensor-valued queries.
 
-The claims of these theorems are true, the third with the constant of its proof. But the
-noise is larger than the claims need, so the guarantees state the true epsilon, by the
+The claims of these theorems are true, the third with the constant (b - a) sqrt(I). But
+the noise is larger than the claims need, so guarantees state the true epsilon, by the
 exact curve of Gaussian noise (Balle and Wang 2018, Theorem 8), next to the claim.
 """
 
@@ -148,10 +148,10 @@ class PublishedIndependentDirectionalNoise(
     :class:`~sktensordp.mechanisms.IndependentDirectionalNoise`, but you must pass
     `bounds`: the widest range counts for all entries. The variances are those of
     Theorem 3 of [1]_, for I entries in [a, b]. Its constant s is (b - a) sqrt(I) here,
-    as its proof needs; the journal prints (b - a) / sqrt(I), which is too small by a
-    factor I. With the right constant the claim is true, but the noise is larger than
-    the claim needs: `privacy_guarantee_` states
-    the true epsilon next to the claimed one.
+    as in the paper on matrices by the same authors. Our copy of [1]_ prints
+    (b - a) / sqrt(I), which is too small by a factor I, and may be a slip of that copy.
+    The claim is true, but the noise is larger than the claim needs:
+    `privacy_guarantee_` states the true epsilon next to the claimed one.
 
     References
     ----------

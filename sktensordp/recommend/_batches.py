@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._extras import imported
-from .._validation import check_columns, malformed, names_of
+from .._validation import malformed, names_of
 from ..completion._entries import check_values
-from ..completion._likely_mistakes import check_is_value
+from ..completion._likely_mistakes import warn_if_no_value
 from ..ids import Known, kinds_of, kinds_of_type
 from ._encoder import (
     CoordinateEncoder,
@@ -76,8 +76,7 @@ def table_and_values(batch: Any, *, has_values: bool) -> tuple[Any, ArrayLike | 
             "whose last column holds the values.",
         )
     *ids, value = list(names)
-    check_columns(frame[ids], ". The last column of a batch holds the values: {0}?")
-    check_is_value(value)
+    warn_if_no_value(value)
     return frame[ids], frame[value]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from functools import partial
 from numbers import Integral
@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
     as_numpy,
-    check_columns,
+    check_container,
     check_coordinates,
     check_numeric,
     check_ordered,
@@ -32,6 +32,7 @@ from .._validation import (
     malformed,
     names_of,
     warn,
+    with_names,
 )
 from ..base import EstimatorMixin, StorableMixin
 from ..completion._likely_mistakes import (
@@ -41,6 +42,7 @@ from ..completion._likely_mistakes import (
     contexts,
     in_columns_with_missing,
     warn_of_times,
+    warn_of_values,
 )
 from ..completion._local import Lookups
 from ..ids import Known, kinds_of, kinds_of_type
@@ -256,6 +258,8 @@ class CoordinateEncoder(
         for k, (catalogue, column) in enumerate(zip(declared, ids, strict=True)):
             if catalogue is None:
                 check_whole(column, column_name(names, k))
+                if len(ids) > 2:
+                    warn_of_values(column, names, k)
                 if k in others and not (is_time and k == len(ids) - 1):
                     warn_of_times(column, n_rows, names, k)
                 known = column if first else _extended(self.categories_[k], column)
@@ -480,8 +484,9 @@ class CoordinateEncoder(
     @property
     def _publishes_ids(self) -> bool:
         """Whether `fit` learns ids or times from the data, and so publishes them."""
-        learned = self.categories is None or any(c is None for c in self.categories)
-        return learned or self._has_time
+        # Tags are asked for before a fit refuses what is no list.
+        declared = self.categories if isinstance(self.categories, Iterable) else [None]
+        return any(c is None for c in declared) or self._has_time
 
     @property
     def _has_time(self) -> bool:
@@ -576,7 +581,7 @@ def indices_of(
     """Encode ids or times of one column of a fitted encoder; -1 if unknown."""
     if column < len(encoder.categories_):
         return index_of_ids(encoder._known(column), values)
-    return encoder._bins_of(seconds_of(values))
+    return encoder._bins_of(seconds_of(values, "context"))
 
 
 def known_kinds(encoder: CoordinateEncoder, column: int) -> set[str]:
@@ -616,8 +621,8 @@ def checked_ids(
         If an id or a time is missing, or public ids are tuples or other containers.
     """
     check_unmasked(X, "X")
-    check_columns(X)
-    missing = False
+    check_container(X, "X")
+    X, missing = with_names(X), False
     try:
         columns = _checked_columns(check, X, is_public)
         kinds = {kind for c in columns if c.dtype == object for kind in map(type, c)}
@@ -705,7 +710,8 @@ def check_kinds(known: set[str], passed: set[str], number: int) -> None:
     differing = passed - known
     if differing:
         advice = (
-            "Convert them: X.astype(str)."
+            "Convert them to text: X.astype(str) of an array or a frame, or str(id) of "
+            "an id."
             if known == {"text"}
             else "Convert them. (In an array or a list of lists, numbers next to text "
             "become text; in a data frame, they stay numbers.)"
@@ -810,8 +816,10 @@ def index_of_ids(known: Known, column: NDArray[Any]) -> NDArray[np.int64]:
     return np.where(_are_distinct(column), known.find(column), -1)
 
 
-def seconds_of(column: NDArray[Any]) -> NDArray[np.float64]:
-    """Times as seconds since 1970."""
+def seconds_of(
+    column: NDArray[Any], name: str = "The last column"
+) -> NDArray[np.float64]:
+    """Times as seconds since 1970; messages name their column, or parameter."""
     times, has_complex = None, is_complex(column)
     try:
         if column.dtype == object and any(getattr(t, "tzinfo", None) for t in column):
@@ -830,10 +838,13 @@ def seconds_of(column: NDArray[Any]) -> NDArray[np.float64]:
     except (AttributeError, OverflowError, TypeError, ValueError):
         pass
     # Raised outside the handler, so that the context does not show a time.
-    if times is None:
+    if times is None and "text" in kinds_of(column):
         raise ValueError(
-            "The last column must hold times: seconds since 1970 or datetimes."
+            f"{name} holds text, but needs times: seconds since 1970 or datetimes. "
+            f"Convert it, such as by pandas.to_datetime."
         )
+    if times is None:
+        raise ValueError(f"{name} must hold times: seconds since 1970 or datetimes.")
     if not np.all(np.isfinite(times)):
         raise ValueError("Some times are missing or infinite.")
     return times

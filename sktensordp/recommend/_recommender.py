@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +29,7 @@ from .._sklearn_compat import (
 from .._validation import (
     as_numpy,
     check_aligned,
-    check_columns,
+    check_container,
     check_numeric,
     check_same_length,
     check_unmasked,
@@ -36,6 +37,7 @@ from .._validation import (
     malformed,
     names_of,
     warn,
+    with_names,
 )
 from ..base import (
     EstimatorMixin,
@@ -45,7 +47,13 @@ from ..base import (
     time_is_public,
 )
 from ..completion._base import BaseCompletion
-from ..completion._checks import check_entries, is_empty_list, is_sparse
+from ..completion._checks import (
+    CHOICES_HAVE_NO_VALUES,
+    check_entries,
+    is_empty_list,
+    is_sparse,
+)
+from ..completion._entries import is_observed
 from ..completion._fitted import keeping_names_if_refused
 from ..completion._implicit import ImplicitCompletion
 from ..completion._likely_mistakes import (
@@ -60,7 +68,7 @@ from ..completion._local import N_RESERVED, LocalUsers
 from ..completion._problem import unit_of
 from ..completion._ranking import hide_users
 from ..completion._sources import HasUnit
-from ..ids import check_in_order, kinds_of, kinds_of_type, lists_of, one_or_each
+from ..ids import in_order_of, kinds_of, kinds_of_type, lists_of, one_or_each
 from ..privacy import PrivacyGuarantee
 from ..privacy._protocol import privacy_tags
 from ._batches import Batches, RowsOfBatches, opened, table_and_values
@@ -79,6 +87,12 @@ from ._encoder import (
 )
 
 _NAME = "side_information of mode {}"
+_SPELT = "Check the order of the columns, and how ids are spelt."
+_SWAPPED = "The first column holds ids of items: users come first."
+# Ids of synthetic users: functions of the row's number alone. Numbers that no user has
+# would tell which ones users have.
+_SYNTHETIC = "synthetic-"
+_IS_SYNTHETIC = re.compile(_SYNTHETIC + r"\d+", re.ASCII)
 
 
 class _Completion(HasUnit, Protocol):
@@ -132,7 +146,9 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
     handle_unknown : {"drop", "error"}, default="drop"
         What `fit` and `fold_in` do with a row if one of its ids is not among the
         `categories` of its column: leave the row out, or refuse the table. Users of
-        `fold_in` may be new. If entries are protected, the warning or error states how
+        `fold_in` may be new. With "error", `predict`, `score`, `recommend` and
+        `similar_items` refuse unknown ids, too; None stands for an unknown user or item
+        in any case. If entries are protected, the warning or error states how
         many such rows there are. If `unit` is a mode, only "drop" is possible, since an
         error would reveal that somebody has such an id; the fit then warns if its
         release shows that hardly any row is left.
@@ -225,13 +241,16 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         self.handle_unknown = handle_unknown
 
     def __sklearn_tags__(self) -> Tags:
-        tags, inner = super().__sklearn_tags__(), get_tags(self.completion)
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        if not hasattr(self.completion, "__sklearn_tags__"):
+            return tags  # A fit refuses it.
+        inner = get_tags(self.completion)
         tags.estimator_type = inner.estimator_type
         tags.regressor_tags = inner.regressor_tags
         tags.target_tags = inner.target_tags
         tags.non_deterministic = inner.non_deterministic
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
         return tags
 
     @property
@@ -326,10 +345,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             local, kinds, frame, fit = read(encoder, completion)
             if completion.unit == "entry":
                 self._warn_of_levels(encoder, getattr(completion, "levels", None))
-                known = dict(enumerate(encoder.categories_))
-                for mode, rows in _features_of(self.completion):
-                    ids, name = known.get(mode, ()), _NAME.format(mode)
-                    check_in_order(rows, ids, name, f"sorted(ids of column {mode})")
+                named = dict(enumerate(encoder.categories_))
+                _declare_features(completion, self.completion, named)
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, even with an int seed.
             with counting_for(self, completion):
@@ -412,13 +429,17 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         kept : ndarray of int
             Their numbers in `X`.
         """
-        table, values = self._table_and_values(X, y, completion, reset=True)
+        table, values, observed = self._observed_rows(X, y, completion, reset=True)
+        if not len(observed) and completion.unit == "entry":
+            raise ValueError(
+                "There is nothing to fit: X has no row with an observed value."
+            )
         users, others = _split(table, completion.unit == 0)
         by_type = completion.unit != "entry"
         declared = declares(encoder, others, len(users), by_type=by_type)
         self._warn_of_columns(completion, _counts_of(encoder, others, completion))
         kept = self._kept(declared, completion)
-        return safe_indexing(table, kept), _rows(values, kept), kept
+        return safe_indexing(table, kept), _rows(values, kept), observed[kept]
 
     def _warn_of_columns(
         self, completion: HasUnit, counts: Sequence[NDArray[np.int64]]
@@ -478,7 +499,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         """
         check_is_fitted(self)
         fitted = self._fitted
-        where = self._where(fitted, X)
+        where = self._known_where(fitted, X)
         if return_std:
             return fitted.completion.predict(where, return_std=True)
         return fitted.completion.predict(where)
@@ -544,13 +565,15 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         asked = _without_missing(asked, "units", "user")
         fitted.warn_if_lost(any(id_ is not None for id_ in asked))
         where = fitted.rows_of(asked)
+        self._check_known(where[_are_ids(asked)], "units")
         warn_of_items(fitted.has_items_among(asked, where))
         n_users = len(where)
-        options: dict[str, object] = {
-            "candidates": fitted.items_in(candidates, n_users, "candidates"),
-            "exclude": fitted.items_in(exclude, n_users, "exclude"),
-            "exclude_observed": exclude_observed,
-        }
+        options: dict[str, Any] = {"exclude_observed": exclude_observed}
+        for name, values in (("candidates", candidates), ("exclude", exclude)):
+            lists = fitted.items_in(values, n_users, name, self._check_known)
+            if name == "candidates" and lists and all(map(_are_unknown, lists)):
+                warn("No candidate is known, so nothing is recommended. " + _SPELT)
+            options[name] = lists[0] if lists and len(lists) == 1 else lists
         if context is not None:
             options["context"] = fitted.context_of(context)
         found = fitted.completion.recommend(
@@ -593,7 +616,14 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         fitted = self._fitted
         is_single, asked = one_or_each(items, "items")
         asked = _without_missing(asked, "items", "item")
-        found = fitted.completion.similar_items(fitted.indices_of(asked), k)
+        indices = fitted.indices_of(asked)
+        self._check_known(indices[_are_ids(asked)], "items")
+        if np.any(indices[_are_ids(asked)] < 0):
+            warn(
+                "Some of these items are unknown, so no item is similar to them. "
+                + _SPELT
+            )
+        found = fitted.completion.similar_items(indices, k)
         similar = fitted.encoder.ids(found, fitted.item_column)
         if self._wants_frame:
             return self._framed([self._names_of_columns[1], "similar"], asked, similar)
@@ -680,18 +710,29 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         Raises
         ------
         ValueError
-            As `fit`.
+            As `fit`; and if an id is one of `sample_users`, such as "synthetic-0":
+            there is nothing to learn about synthetic users.
         """
+        return self._folded_in(X, y, synthetic=False)
+
+    def _folded_in(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, synthetic: bool = True
+    ) -> Self:
+        """The same; scorers may also test on synthetic users."""
         check_is_fitted(self)
         with self._count_releases().lock:
             fitted = self._fitted
             self._check_unknown(fitted.completion)
-            table, y = self._table_and_values(X, y, fitted.completion)
+            table, y, _ = self._observed_rows(X, y, fitted.completion)
             warn_if_empty(table)
+            if not synthetic:
+                _refuse_synthetic(_users_in(table))
             users, where = fitted.encoded(table)
             # Unknown users are new users.
             must_be_known = where[:, int(fitted.users_may_join) :]
-            kept = self._kept(np.all(must_be_known >= 0, axis=1), fitted.completion)
+            known, declared = np.all(must_be_known >= 0, axis=1), self.encoder
+            is_declared = declared is not None and declared.categories is not None
+            kept = self._kept(known, fitted.completion, is_declared=is_declared)
             if not len(kept):
                 return self
             where, y = where[kept], _rows(y, kept)
@@ -769,8 +810,9 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         Parameters
         ----------
         n_users : int, default=None
-            Number of synthetic users. They are numbered from 0, so that nobody takes
-            them for real users. None takes the released number of users.
+            Number of synthetic users. Their ids are "synthetic-0", "synthetic-1" and so
+            on, whatever the ids of real users are, so that nobody takes them for real
+            users. None takes the released number of users.
         items_per_user : array-like of int, default=None
             Numbers of items; each user's number is drawn from these. They must be
             public; `privacy_of` then lists them. None draws from the released
@@ -797,7 +839,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             n_users, items_per_user=items_per_user, random_state=random_state
         )
         where, *values = drawn if isinstance(drawn, tuple) else (drawn,)
-        columns = [where[:, 0]]
+        columns = [np.char.add(_SYNTHETIC, where[:, 0].astype(str))]
         columns += [
             names_of_column(fitted.encoder, k)[of_column]
             for k, of_column in enumerate(where[:, 1:].T)
@@ -839,7 +881,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         check_is_fitted(self)
         fitted = self._fitted
         check_aligned(X, y=y, sample_weight=sample_weight)
-        return fitted.completion.score(self._where(fitted, X), y, sample_weight)
+        where = self._known_where(fitted, X)
+        return fitted.completion.score(where, y, sample_weight)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in vars(self)
@@ -890,7 +933,12 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         encoder = self._passed_on(CoordinateEncoder())
         if self.encoder is not None:
             encoder = clone(self.encoder)
-        _declare_features(completion, encoder)
+        named = {
+            mode: ids
+            for mode, ids in enumerate(encoder.categories or ())
+            if ids is not None
+        }
+        _declare_features(completion, completion, named)
         if completion.unit == "entry":
             return encoder, completion
         self._check_unknown(completion)
@@ -918,10 +966,14 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         if isinstance(completion, ImplicitCompletion) and len(shape) != 2:
             raise ValueError(
                 f"A choice is a pair of a user and an item, but the encoder declares "
-                f"{len(shape)} columns. Pass two."
+                f"{len(shape)} columns. Pass two. {CHOICES_HAVE_NO_VALUES}"
             )
         _declare_shape(completion, shape)
         return encoder, completion
+
+    def _read_as_in_fit(self, X: ArrayLike) -> Any:
+        """The table as an array or a frame; what is malformed for a fit is refused."""
+        return self._checked(X, self._steps()[1], reset=True)
 
     def _as_table(self, X: ArrayLike) -> Any:
         """A list of rows as an array in which each id keeps its type, if necessary."""
@@ -963,20 +1015,33 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             raise malformed("numbers", "Some values in y are NaN, infinite or missing.")
         return values
 
-    def _table_and_values(
+    def _observed_rows(
         self,
         X: ArrayLike,
         y: ArrayLike | None,
         completion: _Completion,
         *,
         reset: bool = False,
-    ) -> tuple[Any, NDArray[Any] | None]:
-        """Check a table and its values; see `_checked` and `_checked_y`."""
+    ) -> tuple[Any, NDArray[Any] | None, NDArray[np.intp]]:
+        """Check a table and its values; see `_checked` and `_checked_y`.
+
+        Returns
+        -------
+        table, values : ndarray or data frame, and ndarray or None
+            Without the rows of `missing_values`; see `is_observed`.
+        observed : ndarray of int
+            Numbers of these rows in `X`.
+        """
         check_aligned(X, y=y)
         table, values = self._checked(X, completion, reset=reset), self._checked_y(y)
-        if values is not None:
-            check_same_length(table, values)
-        return table, values
+        missing = getattr(completion, "missing_values", None)
+        if values is None:
+            return table, None, np.arange(table.shape[0])
+        check_same_length(table, values)
+        if missing is None:
+            return table, values, np.arange(table.shape[0])
+        observed = np.flatnonzero(is_observed(values.ravel(), missing))
+        return safe_indexing(table, observed), values[observed], observed
 
     def _checked(
         self, X: ArrayLike, completion: _Completion, *, reset: bool = False
@@ -990,8 +1055,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 f"sparse array, X, y = entries_from_sparse(X) makes one."
             )
         check_unmasked(X, "X")
-        check_columns(X)
-        X = _table_of(X, completion)
+        check_container(X, "X")
+        X = _table_of(with_names(X), completion)
         if names_of(X) is not None:
             checked(validate_data, self, X, reset=reset, skip_check_array=True)
         else:
@@ -1012,6 +1077,12 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 f"X has {self.n_features_in_} feature(s), but a table needs a column "
                 f"of users and a column of items.",
             )
+        if isinstance(completion, ImplicitCompletion) and self.n_features_in_ > 2:
+            raise malformed(
+                "arrays",
+                f"X has {self.n_features_in_} columns, but a choice is a pair of a "
+                f"user and an item. Pass these two columns. {CHOICES_HAVE_NO_VALUES}",
+            )
         return X
 
     def _check_unknown(self, completion: HasUnit) -> None:
@@ -1023,32 +1094,74 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 f"protects. Set handle_unknown='drop'."
             )
 
-    def _kept(self, known: NDArray[np.bool_], completion: HasUnit) -> NDArray[np.intp]:
+    def _kept(
+        self,
+        known: NDArray[np.bool_],
+        completion: HasUnit,
+        *,
+        is_declared: bool = True,
+    ) -> NDArray[np.intp]:
         """Numbers of the rows whose ids are known; others are dropped or refused."""
         kept = np.flatnonzero(known)
-        self._check_left_out(len(known) - len(kept), completion)
+        n_unknown = len(known) - len(kept)
+        self._check_left_out(n_unknown, completion, is_declared=is_declared)
         return kept
 
-    def _check_left_out(self, n_unknown: int, completion: HasUnit) -> None:
+    def _check_left_out(
+        self, n_unknown: int, completion: HasUnit, *, is_declared: bool = True
+    ) -> None:
         """Warn of rows whose ids are unknown, or refuse them, if ids are public."""
         if not n_unknown or completion.unit != "entry":
             return
+        what = (
+            "is not among the declared `categories`"
+            if is_declared
+            else "the fit has not seen"
+        )
         if self.handle_unknown == "error":
             raise ValueError(
-                f"{n_unknown} rows have an id that is not among the declared "
-                f"`categories`. Declare it, leave the rows out, or set "
-                f"handle_unknown='drop'."
+                f"{n_unknown} rows have an id that {what}. Declare it in `categories`, "
+                f"leave the rows out, or set handle_unknown='drop'."
             )
-        warn(
-            f"{n_unknown} rows are left out: they have an id that is not among the "
-            f"declared `categories`."
-        )
+        warn(f"{n_unknown} rows are left out: they have an id that {what}.")
 
-    def _where(self, fitted: _Fitted, X: ArrayLike) -> NDArray[np.int64]:
+    def _known_where(self, fitted: _Fitted, X: ArrayLike) -> NDArray[np.int64]:
+        """Coordinates of a request, after a word about ids of which none is known."""
+        if is_empty_list(X):
+            return self._where(fitted, X)
+        table = self._checked(X, fitted.completion)
+        where = self._where(fitted, table, is_checked=True)
+        n_ids = len(fitted.encoder.categories_) + fitted.hides_users  # times may be new
+        self._check_known(where[:, :n_ids], "X")
+        # If users are protected, nothing here depends on which of them are known.
+        asked = where[:, 1:2] if fitted.hides_users else where[:, :2]
+        if len(where) and np.all(asked < 0):
+            swapped = fitted.has_items_among(_users_in(table), where[:, 0])
+            warn(
+                "No item of X is known"
+                + ", nor is a user" * (not fitted.hides_users)
+                + ", so all predictions are those of average ones. "
+                + (_SWAPPED if swapped else _SPELT)
+            )
+        return where
+
+    def _check_known(self, indices: NDArray[np.int64], name: str) -> None:
+        """Refuse unknown ids with ``handle_unknown="error"``; ids are public then."""
+        is_asked = self.handle_unknown == "error" and self._fitted.unit is None
+        if is_asked and np.any(indices < 0):
+            raise ValueError(
+                f"Some ids of {name} are unknown, which handle_unknown='error' "
+                f"refuses. Set handle_unknown='drop' to get answers for average ones."
+            )
+
+    def _where(
+        self, fitted: _Fitted, X: Any, *, is_checked: bool = False
+    ) -> NDArray[np.int64]:
         """Coordinates of the rows of a table; -1 for unknown ids."""
         if is_empty_list(X):
             return np.zeros((0, self.n_features_in_), dtype=np.int64)
-        _, where = fitted.encoded(self._checked(X, fitted.completion))
+        table = X if is_checked else self._checked(X, fitted.completion)
+        _, where = fitted.encoded(table)
         fitted.warn_if_lost(len(where) > 0)
         return where
 
@@ -1176,7 +1289,7 @@ class _Fitted:
         """Row of each user; -1 for None and for an unknown id."""
         if self.hides_users:
             rows = np.full(len(users), -1, dtype=np.int64)
-            is_id = np.array([id_ is not None for id_ in users], dtype=bool)
+            is_id = _are_ids(users)
             if self.kinds:
                 check_kinds(self.kinds, kinds_of(users[is_id]), 0)
         else:
@@ -1203,20 +1316,28 @@ class _Fitted:
         return self._indices_of(items, self.item_column)
 
     def items_in(
-        self, values: object, n_users: int, name: str
-    ) -> list[NDArray[np.int64]] | NDArray[np.int64] | None:
-        """One list of items for all users, or one for each, as lists of indices."""
+        self,
+        values: object,
+        n_users: int,
+        name: str,
+        check: Callable[[NDArray[np.int64], str], None],
+    ) -> list[NDArray[np.int64]] | None:
+        """One list of items for all users, or one for each, as lists of indices.
+
+        The indices of what is not None are checked.
+        """
         if values is None:
             return None
-        lists = [
-            self.indices_of(_without_missing(ids, name, "item"))
-            for ids in lists_of(values, n_users, name)
-        ]
-        return lists if len(lists) > 1 else lists[0]
+        found = []
+        for listed in lists_of(values, n_users, name):
+            ids = _without_missing(listed, name, "item")
+            found.append(self.indices_of(ids))
+            check(found[-1][_are_ids(ids)], name)
+        return found
 
     def _indices_of(self, ids: NDArray[Any], column: int) -> NDArray[np.int64]:
         """Index of each id in a column of the encoder; -1 for None or unknown ids."""
-        is_id = np.array([id_ is not None for id_ in ids], dtype=bool)
+        is_id = _are_ids(ids)
         indices = np.full(len(ids), -1, dtype=np.int64)
         if np.any(is_id):
             self._check_kinds(kinds_of(ids[is_id]), column)
@@ -1266,24 +1387,34 @@ def _features_of(completion: object) -> list[tuple[Any, Any]]:
     return [(mode, rows) for mode, rows in pairs if rows is not None]
 
 
-def _declare_features(completion: _Completion, encoder: CoordinateEncoder) -> None:
-    """Compare the labels of features with declared ids, and drop the labels in a clone.
+def _declare_features(
+    clone: _Completion, completion: object, named: Mapping[int, Any]
+) -> None:
+    """Look features up by the ids of their modes, and drop their labels in a clone.
 
     The features of the clone are in the order of the ids, whatever the labels were.
+
+    Parameters
+    ----------
+    clone : completion
+    completion : completion
+        Has the features with their labels.
+    named : mapping of int to array-like
+        The ids of modes, by index.
     """
-    catalogues = dict(enumerate(encoder.categories or ()))
     features: dict[int, ArrayLike] = {}
     for mode, rows in _features_of(completion):
-        if (ids := catalogues.get(mode)) is not None:
-            check_in_order(rows, ids, _NAME.format(mode), f"categories[{mode}]")
+        if mode in named:
+            of_known = f"the ids of column {mode}"
+            rows = in_order_of(rows, named[mode], _NAME.format(mode), of_known)
         is_labelled = hasattr(rows, "index") and hasattr(rows, "to_numpy")
         features[mode] = rows.to_numpy() if is_labelled else rows
     given = getattr(completion, "side_information", None)
     if isinstance(given, list | tuple):
         in_order = [features.get(mode) for mode in range(len(given))]
-        completion.set_params(side_information=in_order)
+        clone.set_params(side_information=in_order)
     elif features:
-        completion.set_params(side_information=features)
+        clone.set_params(side_information=features)
 
 
 def _declare_shape(completion: _Completion, shape: tuple[int, ...]) -> None:
@@ -1350,9 +1481,30 @@ def _table_of(X: object, completion: _Completion) -> Any:
     return table.reshape(-1, n_columns)
 
 
+def _refuse_synthetic(users: NDArray[Any]) -> None:
+    """Refuse ids of `sample_users`; each is looked at by itself."""
+    if any(isinstance(id_, str) and _IS_SYNTHETIC.fullmatch(id_) for id_ in users):
+        raise malformed(
+            "ids",
+            "Some users are synthetic: their ids are those of sample_users. There is "
+            "nothing to learn about them. Leave them out, or rename them if the model "
+            "was fitted to synthetic users.",
+        )
+
+
 def _rows(values: NDArray[Any] | None, kept: NDArray[np.intp]) -> NDArray[Any] | None:
     """Some of the values; None stays None."""
     return None if values is None else values[kept]
+
+
+def _are_unknown(indices: NDArray[np.int64]) -> bool:
+    """Whether there are ids, of which none is known."""
+    return len(indices) > 0 and bool(np.all(indices < 0))
+
+
+def _are_ids(asked: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which elements of a request are ids, and not None."""
+    return np.array([id_ is not None for id_ in asked], dtype=bool)
 
 
 def _without_missing(ids: NDArray[Any], name: str, what: str) -> NDArray[np.object_]:

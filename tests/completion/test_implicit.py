@@ -134,9 +134,15 @@ def unprotected_reference(counts, x):
     return weights * (counts / np.exp(np.mean(np.log(counts)))) ** -EXPONENT
 
 
+def only(monkeypatch, ridges, exponents):
+    """Fits without noise compare these values, and keep the first if none is better."""
+    monkeypatch.setattr(unprotected_weights, "_RIDGES", ridges)
+    monkeypatch.setattr(unprotected_weights, "_EXPONENTS", exponents)
+    monkeypatch.setattr(unprotected_weights, "_USUAL", (ridges[0], exponents[0]))
+
+
 def test_without_noise_it_is_the_dense_reference(monkeypatch):
-    monkeypatch.setattr(unprotected_weights, "_RIDGES", (RIDGE,))
-    monkeypatch.setattr(unprotected_weights, "_EXPONENTS", (EXPONENT,))
+    only(monkeypatch, (RIDGE,), (EXPONENT,))
     model = make(epsilon=FREE).fit(X)
     counts, items, q, x = reference()
     assert_allclose(model.item_counts_, counts, rtol=1e-9)
@@ -175,7 +181,11 @@ def test_weights_of_released_products_are_those_of_the_dense_reference():
 
 @pytest.mark.parametrize(
     ("ridges", "exponents", "best"),
-    [((1e9, 20.0), (0.0,), (20.0, 0.0)), ((20.0,), (5.0, 0.0), (20.0, 0.0))],
+    [
+        ((1e9, 20.0), (0.0,), (20.0, 0.0)),
+        ((20.0,), (5.0, 0.0), (20.0, 0.0)),
+        ((20.0, 1e9), (0.0,), (20.0, 0.0)),
+    ],
 )
 def test_the_ridge_and_the_exponent_that_find_most_hidden_choices_are_taken(
     ridges, exponents, best, monkeypatch
@@ -186,9 +196,22 @@ def test_the_ridge_and_the_exponent_that_find_most_hidden_choices_are_taken(
     order = np.argsort(-counts)
     chosen = Choices.from_keys(keys, 60).among(order)
     monkeypatch.setattr(unprotected_weights, "_N_WANTED", 5)
-    monkeypatch.setattr(unprotected_weights, "_RIDGES", ridges)
-    monkeypatch.setattr(unprotected_weights, "_EXPONENTS", exponents)
+    only(monkeypatch, ridges, exponents)
     assert unprotected_weights._best(chosen, counts[order]) == best
+
+
+def test_what_finds_more_by_less_than_a_standard_error_is_not_taken(monkeypatch):
+    data = make_choices(1000, 60, 12_000, item_exponent=0.3, random_state=0)
+    counts = np.bincount(data.data[:, 1], minlength=60)
+    order = np.argsort(-counts)
+    keys = data.data[:, 0] * 60 + data.data[:, 1]
+    chosen = Choices.from_keys(keys, 60).among(order)
+    monkeypatch.setattr(unprotected_weights, "_N_WANTED", 5)
+    taken = []
+    for first, second in [(20.0, 20.5), (20.5, 20.0)]:
+        only(monkeypatch, (first, second), (0.0,))
+        taken.append(unprotected_weights._best(chosen, counts[order] / 4)[0])
+    assert taken == [20.0, 20.5]
 
 
 def test_two_fits_without_noise_and_a_clone_are_the_same_model():

@@ -304,7 +304,8 @@ def test_lists_of_ids_are_those_of_indices(recommenders, name):
     found = model.recommend(asked[0], 20, exclude=["item 03", "unheard of"])
     plain = fitted.completion.recommend(where[0], 20, exclude=[3])
     assert_array_equal(found, named[plain])
-    similar = model.similar_items(["item 03", None, "unheard of"], 4)
+    with pytest.warns(match="Some of these items are unknown"):
+        similar = model.similar_items(["item 03", None, "unheard of"], 4)
     assert_array_equal(similar, named[fitted.completion.similar_items([3, -1, -1], 4)])
     assert_array_equal(model.similar_items("item 03", 4), similar[0])
     with pytest.raises(ValueError, match="known ids of column 1 are text"):

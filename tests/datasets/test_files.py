@@ -105,6 +105,19 @@ def test_an_archive_of_several_files(tmp_path):
         read_ratings(path)
 
 
+def test_a_spreadsheet_is_refused_by_name(tmp_path):
+    path = tmp_path / "ratings.xlsx"
+    for members in (["[Content_Types].xml", "xl/workbook.xml"], ["content.xml"]):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in members:
+                archive.writestr(name, "<xml/>")
+        with pytest.raises(ValueError, match=r"spreadsheet.*Save its sheet as CSV"):
+            read_ratings(path)
+    path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500))
+    with pytest.raises(ValueError, match="is a spreadsheet"):
+        read_ratings(path)
+
+
 def test_parquet(tmp_path):
     path = tmp_path / "file"
     frame = pd.DataFrame(

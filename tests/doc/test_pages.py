@@ -94,7 +94,9 @@ def misaligned(printed, shown):
 @pytest.mark.usefixtures("restored_filters")
 # Other tests fit few entries, and a page has no reason to.
 @pytest.mark.filterwarnings("error::sktensordp.exceptions.AveragesOnlyWarning")
+@pytest.mark.filterwarnings("error:Clones of one .* have released:UserWarning")
 @pytest.mark.filterwarnings("error:delta = .* lets a release reveal:UserWarning")
+@pytest.mark.filterwarnings("error:perturbation=.* does not use:UserWarning")
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=marks_of(page), id=page.stem) for page in PAGES],

@@ -120,7 +120,11 @@ DOORS = {
         [None, None] if isinstance(model, Recommender) else [0, 1], 4, exclude=values
     ),
 }  # fmt: skip
-pytestmark = pytest.mark.filterwarnings("ignore:Some of these ids are ids of items")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Some of these ids are ids of items"),
+    pytest.mark.filterwarnings("ignore:Some of these items are unknown"),
+    pytest.mark.filterwarnings("ignore:No candidate is known"),
+]
 doors = pytest.mark.parametrize("door", DOORS)
 models = pytest.mark.parametrize("name", MODELS)
 

@@ -17,7 +17,12 @@ from sktensordp.completion import (
     ImplicitCompletion,
     TuckerCompletion,
 )
-from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.mechanisms import (
+    LaplaceMechanism,
+    TensorRandomizedResponse,
+    TensorVariateGaussian,
+    estimate_mean,
+)
 from sktensordp.moments import (
     MultilinearPCA,
     MultilinearRidge,
@@ -120,57 +125,161 @@ def recommender(features, catalogue=FILMS, *, in_list=False):
     return Recommender(completion, encoder)
 
 
-def test_priors_in_the_order_of_other_levels_are_refused():
-    def fit(prior):
-        return entries(levels=LEVELS, level_prior=prior, perturbation="input")
-
-    by_frequency = PRIOR.sort_values(ascending=False)
-    with refused("index of level_prior holds levels in another order"):
-        fit(by_frequency)
-    expected = fit(PRIOR.tolist()).predict(WHERE)
-    for prior in (PRIOR, by_frequency.loc[LEVELS], PRIOR.set_axis([*"abc"])):
-        assert_array_equal(fit(prior).predict(WHERE), expected)
-    fit(by_frequency.to_numpy())
+CATALOGUE = [3, 1, 0, 2, 5, 4]
+BY_NUMBER = pd.DataFrame(
+    {"user": WHERE[:, 0], "item": np.array(CATALOGUE)[WHERE[:, 1]]}
+)
+USERS = {"unit": 0, "shape": (N_USERS, N_ITEMS)}
 
 
-def test_features_in_another_order_are_refused():
-    numbered = FEATURES.reset_index(drop=True)
-    mixed = numbered.sample(frac=1, random_state=1)
-    message = "index of side_information of mode 1 holds range"
-    with refused(message):
-        entries(side_information={1: mixed})
-    with refused(message):
-        entries(side_information=[None, mixed], unit=0, shape=(N_USERS, N_ITEMS))
-    # The advice, and labels of something else.
-    chosen = numbered.set_axis([3, 7, 8, 11, 15, 16])
-    for rows in (mixed.loc[range(len(mixed))], numbered, FEATURES, chosen):
-        found = entries(side_information={1: rows})
-        assert_array_equal(found.predict(WHERE), TRUTH)
-    entries(side_information={1: mixed.to_numpy()})
+def predicted(rows, model, table=TABLE):
+    model = model(rows).fit(table, Y)
+    assert clone(model).get_params()["completion__side_information"] is not None
+    return model.predict(table)
 
 
-@pytest.mark.parametrize("in_list", [False, True])
-@pytest.mark.parametrize("catalogue", [FILMS, None], ids=["declared", "learned"])
-def test_features_of_ids_in_another_order_are_refused(catalogue, in_list):
-    model = recommender(FEATURES.iloc[::-1], catalogue, in_list=in_list)
-    of = r"categories\[1\]" if catalogue else r"sorted\(ids of column 1\)"
-    with refused(f"index of side_information of mode 1 holds {of} in another order"):
-        model.fit(TABLE, Y)
-    # The order of the catalogue counts, and no numbers of rows.
-    renumbered = FEATURES.set_axis([5, 4, 3, 2, 1, 0])
-    for rows in (FEATURES, FEATURES.iloc[::-1].loc[FILMS], renumbered):
-        found = recommender(rows, catalogue, in_list=in_list).fit(TABLE, Y)
-        assert_array_equal(found.predict(TABLE), TRUTH)
-    plain = recommender(FEATURES.to_numpy(), catalogue, in_list=in_list).fit(TABLE, Y)
-    assert_array_equal(plain.predict(TABLE), TRUTH)
-    assert clone(plain).get_params()["completion__side_information"] is not None
+# Rows with the labels of what they are for, and the predictions of a fit with them.
+# The rows are in the order in which a fit uses them.
+LOOKED_UP = {
+    "prior": (
+        PRIOR,
+        lambda rows: entries(
+            levels=LEVELS, level_prior=rows, perturbation="input", epsilon=1.0,
+            random_state=0,
+        ).predict(WHERE),
+    ),
+    "features": (
+        FEATURES.set_axis(list(range(N_ITEMS))),
+        lambda rows: entries(side_information={1: rows}).predict(WHERE),
+    ),
+    "features, numbered": (
+        FEATURES.reset_index(drop=True),
+        lambda rows: entries(side_information={1: rows}).predict(WHERE),
+    ),
+    "features in a list": (
+        FEATURES.set_axis(list(range(N_ITEMS))),
+        lambda rows: entries(side_information=[None, rows]).predict(WHERE),
+    ),
+    "features of users' entries": (
+        FEATURES.set_axis(list(range(N_ITEMS))),
+        lambda rows: entries(side_information={1: rows}, **USERS).predict(WHERE),
+    ),
+    "features of a core": (
+        FEATURES.set_axis(list(range(N_ITEMS))),
+        lambda rows: entries(TuckerCompletion, side_information={1: rows})
+        .predict(WHERE),
+    ),
+    "features of declared ids": (
+        FEATURES, lambda rows: predicted(rows, recommender),
+    ),
+    "features of declared ids in a list": (
+        FEATURES,
+        lambda rows: predicted(rows, lambda rows: recommender(rows, in_list=True)),
+    ),
+    "features of learned ids": (
+        FEATURES, lambda rows: predicted(rows, lambda rows: recommender(rows, None)),
+    ),
+    "features of ids that are numbers": (
+        FEATURES.set_axis(CATALOGUE),
+        lambda rows: predicted(
+            rows, lambda rows: recommender(rows, CATALOGUE), BY_NUMBER
+        ),
+    ),
+}  # fmt: skip
 
 
-def test_features_of_numbered_ids_are_those_of_their_catalogue():
-    catalogue = [3, 1, 0, 2, 5, 4]
-    ids = pd.DataFrame({"user": WHERE[:, 0], "item": np.array(catalogue)[WHERE[:, 1]]})
-    rows = FEATURES.set_axis(catalogue)
-    found = recommender(rows, catalogue).fit(ids, Y)
-    assert_array_equal(found.predict(ids), TRUTH)
-    with refused("in another order"):
-        recommender(rows.sort_index(), catalogue).fit(ids, Y)
+@pytest.mark.parametrize("door", LOOKED_UP)
+def test_labelled_rows_are_looked_up(door):
+    rows, fit = LOOKED_UP[door]
+    expected = fit(rows)
+    assert_array_equal(fit(rows.to_numpy()), expected)
+    for mixed in (rows.iloc[::-1], rows.sample(frac=1, random_state=1)):
+        assert_array_equal(fit(mixed), expected)
+        # Without labels, the order is another.
+        assert not np.allclose(fit(mixed.to_numpy()), expected)
+    # Labels of something else say nothing.
+    for labels in ([f"row {k}" for k in range(len(rows))], range(7, 7 + len(rows))):
+        assert_array_equal(fit(rows.set_axis(labels)), expected)
+
+
+@pytest.mark.parametrize("door", LOOKED_UP)
+def test_labels_of_some_are_refused_where_they_are_ids(door):
+    rows, fit = LOOKED_UP[door]
+    labels = [*rows.index[:-1], "another"]
+    twice = pd.concat([rows, rows.iloc[:1]])
+    if door == "features, numbered":
+        return
+    with refused("index of .* holds some of .*, but (not all|some twice).*to_numpy"):
+        fit(twice)
+    if door.startswith("features") and "ids" not in door:
+        return  # numbers of rows, of which a file may keep some
+    with refused("index of .* holds some of .*, but not all"):
+        fit(rows.set_axis(labels))
+
+
+def test_further_rows_are_left_out():
+    further = pd.concat([FEATURES.iloc[::-1], FEATURES.iloc[:2].set_axis(["A", "B"])])
+    found = recommender(further).fit(TABLE, Y).predict(TABLE)
+    assert_array_equal(found, TRUTH)
+
+
+def test_a_default_index_says_nothing():
+    """Numbers that count rows are no ids, even where ids are numbers, too."""
+    rows = FEATURES.set_axis(pd.RangeIndex(N_ITEMS))
+    expected = recommender(FEATURES.to_numpy(), CATALOGUE).fit(BY_NUMBER, Y)
+    found = recommender(rows, CATALOGUE).fit(BY_NUMBER, Y)
+    assert_array_equal(found.predict(BY_NUMBER), expected.predict(BY_NUMBER))
+
+
+# --- parameters with the names of features
+
+NAMES = [*"abcd"]
+NAMED = pd.DataFrame(RNG.uniform(-1, 1, size=(30, 4)), columns=NAMES)
+LOW, HIGH = pd.Series([-1.0, -2, -3, -4], NAMES), pd.Series([1.0, 2, 3, 4], NAMES)
+OF_FEATURES = {
+    "bounds": (
+        HIGH, lambda v: LaplaceMechanism(1.0, bounds=(LOW.to_numpy(), v)).fit(NAMED)
+    ),
+    "bounds of a mean": (
+        HIGH,
+        lambda v: estimate_mean(
+            NAMED, bounds=(LOW.to_numpy(), v)
+        ),
+    ),
+    "utility": (
+        HIGH,
+        lambda v: TensorVariateGaussian(
+            1.0, norm_bound=1.0, utility=[v], tensor_shape=(4,)
+        ).fit(NAMED),
+    ),
+    "columns of utility": (
+        pd.DataFrame([HIGH]).T,
+        lambda v: TensorVariateGaussian(
+            1.0, norm_bound=1.0, utility=[v.T], tensor_shape=(4,)
+        ).fit(NAMED),
+    ),
+    "weights": (
+        HIGH.rank() / 4,
+        lambda v: TensorRandomizedResponse(
+            1.0, bounds=(-1, 1), n_levels=3, weights=v
+        ).fit(NAMED),
+    ),
+    "offset": (
+        HIGH,
+        lambda v: MultilinearPCA(offset=v, tensor_shape=(4,), **FREE).fit(NAMED),
+    ),
+    "scale": (
+        HIGH, lambda v: MultilinearPCA(scale=v, tensor_shape=(4,), **FREE).fit(NAMED)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("door", OF_FEATURES)
+def test_parameters_of_features_in_another_order_are_refused(door):
+    values, fit = OF_FEATURES[door]
+    with refused("holds X.columns in another order. Pass rows.loc"):
+        fit(values.iloc[::-1])
+    # The advice, another set of labels, and a default index.
+    for named in (values.iloc[::-1].loc[NAMES], values.set_axis([*"wxyz"])):
+        fit(named)
+    fit(values.reset_index(drop=True))

@@ -63,7 +63,7 @@ class TestReferences:
         close(gaussian_mu(truth, delta), mu)
         assert gaussian_delta(truth, mu) == pytest.approx(delta, rel=1e-7)
         assert truth < epsilon
-        # With the constant that the journal prints, the claim is false.
+        # With the constant that our copy prints, the claim would be false.
         printed = first * published_bound(n, epsilon, delta, width / math.sqrt(n))
         close(printed, case["B_IDN_000_unsound"])
         (variances,) = published_variances([np.ones(first)], printed)

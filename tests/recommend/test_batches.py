@@ -257,11 +257,6 @@ BAD = {
         "seen at fit time",
     ),
     "other names": (with_last(lambda t: t.rename(columns={"film": "x"})), "names"),
-    "values are not last": (
-        [PAIRS[["user", "stars", "film"]]],
-        "'stars'. The last column of a batch holds the values",
-    ),
-    "no values": ([PAIRS.rename(columns={"stars": "time"})], "it is named 'time'"),
     "NaN": (with_last(lambda t: t.assign(stars=np.nan)), "NaN, infinite or missing"),
     "text": (with_last(lambda t: t.assign(stars="secret")), "must hold numbers"),
     "a missing id": (with_last(lambda t: t.assign(film=None)), "missing"),
@@ -280,6 +275,13 @@ def test_a_bad_batch_is_refused_before_anything_is_drawn(name):
     with refused(message, (ValueError, TypeError), secret=["secret", "somebody"]):
         model.fit_batches(batches)
     assert not hasattr(model, "privacy_guarantee_")
+
+
+def test_a_column_that_is_not_named_as_values_is_warned_of():
+    for batch in (PAIRS.rename(columns={"stars": "time"}), PAIRS.iloc[:, ::-1]):
+        with pytest.warns(match=f"is read as the values.*named '{batch.columns[-1]}'"):
+            for_entries().fit_batches([batch.assign(**{batch.columns[-1]: 1.0})])
+    for_entries().fit_batches([PAIRS.rename(columns={"stars": "film_rating"})])
 
 
 BAD_TABLES = {

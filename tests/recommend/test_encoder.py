@@ -63,7 +63,7 @@ def test_calendar_bins(freq, moments, bins):
     [
         ({"time_bins": 2, "freq": "D"}, [["a", 1]], "not both"),
         ({"freq": "fortnight"}, [["a", 1]], "'freq' parameter"),
-        ({"freq": "D"}, [["a", "noon"]], "must hold times"),
+        ({"freq": "D"}, [["a", "noon"]], "holds text, but needs times"),
         ({"freq": "D"}, [["a"]], r"1 feature\(s\)"),
         ({}, np.array([["a", 1], [2, 1]], dtype=object), "all strings or all numb"),
         ({"freq": "D"}, np.array([["a", None]], dtype=object), "times|NaN|missing"),
@@ -133,7 +133,7 @@ def test_quantile_bins_are_those_of_the_first_batch():
 def test_a_wrong_batch_changes_nothing():
     encoder = CoordinateEncoder(freq="D").partial_fit([["a", 0], ["b", DAY]])
     for wrong, message in (
-        ([["c", "noon"]], "must hold times"),
+        ([["c", "noon"]], "holds text, but needs times"),
         ([["c", "d", 0]], "3 features"),
         (np.array([["c", None]], dtype=object), "missing|NaN"),
     ):

@@ -234,6 +234,7 @@ def _cases():
         "task agnostic": TaskAgnosticEncoder(**TASK),
         "privacy agnostic": PrivacyAgnosticEncoder(**TASK),
         "published, aware": papers.PublishedTaskAwareEncoder(**TASK),
+        "published, box": papers.PublishedTaskAwareEncoder(**BOX, **TASK),
         "published, agnostic": papers.PublishedTaskAgnosticEncoder(**TASK),
         "published, without noise": papers.PublishedPrivacyAgnosticEncoder(**TASK),
     }  # fmt: skip

@@ -102,7 +102,7 @@ PLACES = {
         "clipped_code linear_problem LinearProblem noise_shares scaled_basis "
         "unclipped_code"
     ),
-    "encoding._maps": "MapShape",
+    "encoding._maps": "CodeMap MapShape",
     "encoding._search": "best_clip loss_and_gradient refined search_scaling",
     "encoding._task_models": "task_of",
     "encoding._tasks": "check_gradient linearised NetworkTask",
@@ -152,8 +152,11 @@ PLACES = {
     "noise._lattice as noise_lattice": "_dense_uniform _LEAST_STEPS",
     "noise._piecewise": "hybrid_distribution HYBRID_FROM HybridDistribution subsets",
     # papers
-    "papers._algorithm_one": "_adam l1_diameter LogisticMap published_encoder",
+    "papers._algorithm_one": (
+        "_adam l1_diameter LogisticMap published_encoder Training"
+    ),
     "papers._cheng_2022 as papers_cheng_2022": "",
+    "papers._declared_box": "StandardBox",
     "papers._descent": "descend",
     "papers._matrix_variate": "matrix_variate_bound",
     "papers._wei_2022 as papers_wei_2022": "",
