@@ -38,7 +38,7 @@ extensions = [
 ]
 source_suffix = [".rst", ".md"]
 exclude_patterns = [
-    "_build", "_templates", "auto_examples/*.ipynb", "auto_examples/papers/index.rst",
+    "_build", "_templates", "auto_examples/*.ipynb", "auto_examples/*/index.rst",
 ]  # fmt: skip
 templates_path = ["_templates"]
 default_role = "literal"
@@ -83,6 +83,8 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"\.py$" if WITH_PAPERS else r"examples/\w+\.py$",
+    # The programs of examples/service, which are no pages.
+    "ignore_pattern": r"^(fit|serve)\.py$",
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "modules/backreferences",
     "doc_module": ("sktensordp",),

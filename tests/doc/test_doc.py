@@ -47,7 +47,7 @@ def site(tmp_path_factory):
     recipes = Path("tests", "benchmarks", "audit_recipes.py")  # a page shows them
     (source / recipes).parent.mkdir(parents=True)
     shutil.copy(ROOT / recipes, source / recipes)
-    for page in ROOT.glob("*.md"):
+    for page in [*ROOT.glob("*.md"), ROOT / "pyproject.toml"]:
         shutil.copy(page, source)
     trees = tmp_path_factory.mktemp("trees")
     command = "-m", "sphinx", "-q", "-W", "--keep-going", "-D", "plot_gallery=0"

@@ -9,7 +9,11 @@ import pytest
 from tests import DOC, EXAMPLES
 
 pytestmark = pytest.mark.thorough
-SCRIPTS = [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.rglob("*.py"))]
+SCRIPTS = [
+    path.relative_to(EXAMPLES)
+    for path in sorted(EXAMPLES.rglob("*.py"))
+    if path.parent.name != "service"  # programs to copy
+]
 # Examples outside papers/ that are commands, too.
 COMMANDS = {"complete_ratings.py", "recommend_from_choices.py", "user_privacy.py"}
 
