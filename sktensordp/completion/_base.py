@@ -324,6 +324,7 @@ or list of these and None, default=None
     n_features_in_: int
     _folds_in = True
     _may_find_scale = True
+    _may_ignore_parameters = True
 
     def __init__(
         self,

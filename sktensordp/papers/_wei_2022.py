@@ -243,6 +243,7 @@ class _PublishedCompletion(BaseCompletion):
     clamp: bool
     _folds_in = False
     _may_find_scale = False
+    _may_ignore_parameters = False
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
         **BaseCompletion._parameter_constraints,

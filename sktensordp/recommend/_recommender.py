@@ -390,7 +390,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         for batch in opened(batches):
             X, y = table_and_values(batch, has_values=has_values)
             is_first, n_read = n_read == 0, n_read + 1
-            table, values = self._table_and_values(X, y, completion, reset=is_first)
+            table, values, _ = self._observed_rows(X, y, completion, reset=is_first)
             frame = _frame_of(table) if is_first else frame
             # If ids are private, whether there are rows is, too.
             if len(table) or not is_public:

@@ -19,8 +19,8 @@ from scipy.linalg import lapack
 
 from ....tensor._choices import Choices
 
-# Values of kappa and c that are compared. Those of `_USUAL` are taken unless others find
-# more, by `_SURELY` standard errors of the difference.
+# Values of kappa and c that are compared. Those of `_USUAL` are taken unless others
+# find more, by `_SURELY` standard errors of the difference.
 _RIDGES, _EXPONENTS, _USUAL = (5.0, 10.0, 20.0, 40.0), (0.0, 0.1, 0.2), (20.0, 0.1)
 _SURELY = 1.0
 # They are compared on this share of the choices of this many users, who have two or
