@@ -137,10 +137,10 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Examples
     --------
+    >>> import tempfile
     >>> from sktensordp import io
-    >>> with open("not_a_model", "wb") as file:
-    ...     _ = file.write(b"something else")
-    >>> io.load("not_a_model")
+    >>> with tempfile.NamedTemporaryFile() as other:
+    ...     io.load(other.name)
     Traceback (most recent call last):
     ...
     ValueError: This is not a file of sktensordp.io, or it is damaged: ...
