@@ -138,9 +138,12 @@ def load(path: str | os.PathLike[str]) -> Any:
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> from sktensordp import io
-    >>> with tempfile.NamedTemporaryFile() as file:
-    ...     io.load(file.name)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     other = Path(folder, "other")
+    ...     _ = other.write_bytes(b"something else")
+    ...     io.load(other)
     Traceback (most recent call last):
     ...
     ValueError: This is not a file of sktensordp.io, or it is damaged: ...

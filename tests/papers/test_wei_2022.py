@@ -404,3 +404,11 @@ def test_what_the_papers_lack_is_refused():
     X, y = dask.array.from_array(WHERE[3]), dask.array.from_array(VALUES)
     with refused("do not support Dask"):
         make("input").fit(X, y)
+
+
+@pytest.mark.parametrize("perturbation", ["input", "gradient", "output"])
+def test_no_parameter_is_said_to_be_unused(perturbation):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UnsoundClaimWarning)
+        make(perturbation, shape=SHAPES[2], rank=1, max_iter=3).fit(WHERE[2], VALUES)
