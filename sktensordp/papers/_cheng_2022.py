@@ -206,6 +206,13 @@ class PublishedTaskAgnosticEncoder(_PublishedEncoder, TaskAgnosticEncoder):
     $task_matrix
     $shapes
 
+    Notes
+    -----
+    $encoder_differs
+    Every entry is standardised by itself; the paper standardises those of a time series
+    jointly. For tasks that are not linear, the paper trains the decoder (Section
+    A.7.4), which this class does not.
+
     References
     ----------
     .. [1] Cheng, Tang and Chinchali, "Task-aware privacy preservation for
@@ -268,6 +275,13 @@ class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder)
     $task_variance
     $task_matrix
     $shapes
+
+    Notes
+    -----
+    $encoder_differs
+    Corollary 3 leaves the scales sigma_i open. Here sigma_i^2 is lambda_i, so the code
+    holds the principal components of the task's output. For tasks that are not linear,
+    the paper trains encoder and decoder (Section A.7.4), which this class does not.
 
     References
     ----------
@@ -352,6 +366,21 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     task_ : ndarray of shape (m, n) or None
         Matrix K of a linear task; None for other tasks.
     $shapes
+
+    Notes
+    -----
+    $encoder_differs
+
+    For a linear task, the radius r may be an upper bound (for boxes of more than 14
+    entries), `n_components` may limit the code, and the decoder is that of Proposition
+    1 for the final noise, which the recipe after Theorem 1 leaves open.
+
+    Algorithm 1 leaves some things open. Here the parameters start from uniform numbers
+    of a fixed seed, as layers of PyTorch do. Each step uses all samples, standardised,
+    each with its own noise, which is drawn anew in every epoch. The targets are the
+    outputs of the task if it has a method `outputs`, otherwise `y`; the paper's
+    experiments take labels. Hidden layers have logistic units, as in the experiment on
+    breast cancer; Section A.10 has rectified ones.
 
     References
     ----------

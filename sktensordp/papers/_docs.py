@@ -53,6 +53,14 @@ Predictions are clipped to the range. A descent whose model may overflow ends be
 that pass, with a warning. The defaults are those of Section 5.2, except
 for the rate of Tucker models, 0.003 there. Section 5.1 has smaller penalties for Tucker
 tensors (0.001 and 0.0001), and the rate 0.005.""",
+        "of_queries": """\
+**How it differs from the paper.** A sample is the value of a query, and may be replaced
+by any other in the declared domain; in the paper, two data sets differ in one record.
+Samples are clipped to the domain. The noise is drawn on a lattice, and the true epsilon
+includes the lattice's distance from Gaussian noise.""",
+        "least_cost": """\
+Where an error costs nothing, the published variance would be infinite: costs below a
+millionth of the largest one in a mode are raised to that.""",
         "random_state": RANDOM_STATE,
         "attributes": """\
 privacy_guarantee_ : PrivacyGuarantee
@@ -82,6 +90,11 @@ distance between two codes of X, which you declare as a box by `bounds`: then th
 holds. Without `bounds`, the distance is that of the fitting data. `fit` then warns with
 ``UnsoundClaimWarning``, since no finite epsilon holds for the samples of other people,
 and `privacy_guarantee_` states this next to the claim.""",
+        "encoder_differs": """\
+**How it differs from the paper.** Mean and covariance are those of the fitting data,
+and the covariance may be singular; the paper has those of the distribution, and a
+positive definite one. X is a box, or without `bounds` the fitting data; in the paper,
+it is any compact set. The noise is drawn on a lattice.""",
         "box": """\
 bounds : tuple of (low, high), default=None
     The box X of all samples, which is public: numbers, or arrays of the shape of a
