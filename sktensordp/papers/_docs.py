@@ -56,8 +56,8 @@ tensors (0.001 and 0.0001), and the rate 0.005.""",
         "of_queries": """\
 **How it differs from the paper.** A sample is the value of a query, and may be replaced
 by any other in the declared domain; in the paper, two data sets differ in one record.
-Samples are clipped to the domain. The noise is drawn on a lattice, and the true epsilon
-includes the lattice's distance from Gaussian noise.""",
+Samples are clipped to `bounds` and `norm_bound`. The noise is drawn on a lattice, and
+the true epsilon includes the lattice's distance from Gaussian noise.""",
         "least_cost": """\
 Where an error costs nothing, the published variance would be infinite: costs below a
 millionth of the largest one in a mode are raised to that.""",

@@ -134,7 +134,7 @@ class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian)
     scale is the least that the theorem allows. Yang et al. find the directions of the
     noise by a differentially private SVD or PCA. A sample is the value of a query, and
     may be replaced by any other in the declared domain, whose largest norm is gamma.
-    Samples are clipped to the domain. The noise is drawn on a lattice, and the true
+    Samples are clipped to it. The noise is drawn on a lattice, and the true
     epsilon includes the lattice's distance from Gaussian noise.
 
     References

@@ -11,9 +11,9 @@ class PublishedMatrixGaussian(PublishedTensorVariateGaussian, MatrixGaussian):
 
     Parameters and attributes are those of
     :class:`~sktensordp.mechanisms.MatrixGaussian`. The variances are those of Theorem 1
-    with Equation 25 of [1]_. Its claim, (epsilon, delta), is true, but the noise is larger than the
-    claim needs: `privacy_guarantee_` states
-    the true epsilon next to the claimed one.
+    with Equation 25 of [1]_. Its claim, (epsilon, delta), is true, but the noise is
+    larger than the claim needs: `privacy_guarantee_` states the true epsilon next to
+    the claimed one.
 
     Notes
     -----

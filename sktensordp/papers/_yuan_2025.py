@@ -168,9 +168,9 @@ class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
     **How it differs from the paper.** Samples are clipped to `bounds`; the paper takes
     them to lie in a range of width Delta. The noise is drawn on a lattice, and p is
     rounded down to a multiple of 2^-60. `delta` and `n_levels` are ours: [1]_ claims
-    that delta is 0, and rounds no values. `weights` may be any array for the first
-    modes of a sample, where [1]_ has a matrix. Unchanged is that p depends on the unit
-    of the values: the formula of [1]_ sets e^(epsilon - I epsilon) beside 2 b.
+    pure epsilon, and rounds no values. `weights` may be any array for the first modes
+    of a sample, where [1]_ has a matrix. As printed, p depends on the unit of the
+    values: its denominator adds a scale in that unit to a number without one.
 
     References
     ----------

@@ -340,7 +340,7 @@ def test_a_transformer_of_its_own(capsys):
     X = np.zeros((5, 3), dtype=bool)
     with PrivacyBudget(epsilon=2.0) as budget:
         answers = NoisyAnswers(3, 2.0).fit(X)
-        assert budget.spent.epsilon == 0
+        assert budget.spent is None
         answers.set_params(epsilon=9.0).transform(X)
         assert budget.spent.epsilon == pytest.approx(2)
         with pytest.raises(BudgetExceededError):
