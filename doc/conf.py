@@ -68,9 +68,8 @@ html_theme_options = {
     "show_prev_next": False,
     "show_toc_level": 2,
 }
-html_sidebars = dict.fromkeys(
-    ["index", "getting_started", "changelog", "search", "genindex"], []
-)
+_without_sidebar = "index", "getting_started", "changelog", "search", "genindex"
+html_sidebars = {page: [] for page in _without_sidebar}
 copybutton_exclude = ".linenos, .gp, .go"
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
