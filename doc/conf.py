@@ -56,6 +56,7 @@ html_theme_options = {
         "image_light": "images/logo.svg",
         "image_dark": "images/logo_dark.svg",
         "text": html_title,
+        "alt_text": "Home",
     },
     "header_links_before_dropdown": 6,
     # As long as the address is a placeholder, there is no link to the repository.
@@ -67,7 +68,8 @@ html_theme_options = {
     "show_prev_next": False,
     "show_toc_level": 2,
 }
-html_sidebars = {"index": [], "getting_started": [], "search": [], "genindex": []}
+_without_sidebar = "index", "getting_started", "changelog", "search", "genindex"
+html_sidebars = {page: [] for page in _without_sidebar}
 copybutton_exclude = ".linenos, .gp, .go"
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]

@@ -195,7 +195,8 @@ def test_pages_of_classes_begin_with_methods_and_parameters(answer):
             if title in shown:
                 places.setdefault(title, top)
         assert list(places) == sorted(places, key=shown.index), name
-        if places and name.endswith("1280"):
+        # Pages for maintainers begin with a table of what they show.
+        if places and name.endswith("1280") and "inside_" not in name:
             # Within the first screen.
             assert min(places.values()) < 800, name
             seen += 1
