@@ -198,6 +198,7 @@ PLACES = {
     ),
     # privacy.budgets
     "privacy.budgets._budget as budgets_budget": "",
+    "privacy.budgets._clones": "on_its_own",
     "privacy.budgets._file as budgets_file": "FileLedger",
     "privacy.budgets._filter as budgets_filter": (
         "AdaptiveFilter _largest_renyi _squared_mu Totals"
