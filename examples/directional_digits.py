@@ -75,6 +75,8 @@ mechanisms = {
 # centre of the image is cleaner, and the left and right edges, which matter least, get
 # nearly all of the noise.
 
+from sktensordp.privacy import PrivacyBudget
+
 import matplotlib.pyplot as plt
 from sklearn.base import clone
 
@@ -85,7 +87,9 @@ for title, name in (
     ("with weights of pixels", "UDN, weights of pixels"),
 ):
     mechanism = clone(mechanisms[name]).set_params(epsilon=160)
-    pictures[title] = mechanism.fit_transform(image)
+    # The budget counts the releases of clones, without a limit.
+    with PrivacyBudget(epsilon=np.inf):
+        pictures[title] = mechanism.fit_transform(image)
 figure, axes = plt.subplots(2, 2, figsize=(5.2, 5.6), layout="constrained")
 limits = [(None, None), (0, 16), (-16, 32), (-16, 32)]
 for axis, (title, values), (low, high) in zip(
@@ -102,7 +106,6 @@ plt.show()
 # folds. An infinite epsilon gives the accuracy without noise.
 
 from sktensordp.plotting import PrivacyUtilityDisplay
-from sktensordp.privacy import PrivacyBudget
 
 from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import StratifiedKFold
@@ -112,7 +115,6 @@ classifiers = {
     name: make_pipeline(mechanism, RidgeClassifier(alpha=1e4))
     for name, mechanism in mechanisms.items()
 }
-# The budget counts the releases of all folds, without a limit.
 with PrivacyBudget(epsilon=np.inf):
     display = PrivacyUtilityDisplay.from_estimator(
         classifiers,
