@@ -206,7 +206,7 @@ for name, model in models.items():
 private = {
     "declared range": {"perturbation": "input", **bounds},
     "optimal table": {"perturbation": "input", "levels": levels},
-    "sums": {"perturbation": "sums", "levels": levels},
+    "sums": {"perturbation": "sums", "rank": None, "levels": levels},
     "statistics": {"perturbation": "statistics", "levels": levels},
     "own ratings": {"personal": True, "levels": levels},
     "auto": {"levels": levels},

@@ -166,15 +166,16 @@ report("Fargo joins")
 
 import matplotlib.pyplot as plt
 
+same = {"rank": rank, "max_iter": max_iter}
 references = {
-    "trusted server, same method": {"epsilon": epsilon, "perturbation": "input"},
+    "trusted server, same method": {
+        "epsilon": epsilon, "perturbation": "input", **same,
+    },
     "trusted server, best method": {"epsilon": epsilon, "perturbation": "sums"},
-    "no noise": {"epsilon": np.inf},
-}
+    "no noise": {"epsilon": np.inf, **same},
+}  # fmt: skip
 for name, params in references.items():
-    model = CPCompletion(
-        rank, levels=levels, shape=shape, max_iter=max_iter, random_state=0, **params
-    )
+    model = CPCompletion(levels=levels, shape=shape, random_state=0, **params)
     references[name] = error_of(model.fit(X[~test], y[~test]))
     print(f"{name:64}{references[name]:8.3f}")
 

@@ -55,7 +55,7 @@ _TIMES = np.datetime64, np.timedelta64
 # Queries by the name of their type or of their library, and the method that runs them.
 _LOADED_BY = {"LazyFrame": "collect", "DuckDBPyRelation": "df"}
 _LOADED_BY |= {"pyspark": "toPandas", "ibis": "execute"}
-_INSIDE = __name__.split(".")[0], "joblib", "sklearn"
+_INSIDE = __name__.split(".")[0], "contextlib", "joblib", "sklearn"
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
 # Messages of scikit-learn that state numbers of rows, and their replacements.
@@ -551,7 +551,8 @@ def callers_level() -> int:
     """The `stacklevel` of a warning that points to the caller's code.
 
     That is the first frame outside this package, scikit-learn (whose pipelines and
-    searches call this package) and joblib (through which they call it).
+    searches call this package), joblib (through which they call it) and contextlib
+    (which ends the blocks of this package).
     """
     frame, level = inspect.currentframe(), 0
     while (frame := frame and frame.f_back) is not None:

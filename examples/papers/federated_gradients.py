@@ -274,7 +274,6 @@ for epsilon in arguments.epsilons:
 from functools import reduce
 from operator import or_
 
-from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
 
@@ -303,7 +302,8 @@ def accuracies(mechanism, limit, clips_sum):
             rows = train[k :: arguments.parties]
             # Each party has noise of its own in every run.
             own = 10**6 * seed + 10**3 * run + k
-            noise = fitted(clone(mechanism).set_params(random_state=own), shape)
+            params = {**mechanism.get_params(), "random_state": own}
+            noise = fitted(type(mechanism)(**params), shape)
             parties.append(Party(X[rows], labels[rows], noise, clips_sum, limit))
             parties[-1].join(arguments.rate, arguments.rounds)
         model = learn(parties, np.random.default_rng((seed, run)))

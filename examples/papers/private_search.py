@@ -297,6 +297,8 @@ for name in options.completions:
         # epsilons, only averages can be learned.
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", AveragesOnlyWarning)
+        # The column "spent" adds up the releases of clones.
+        warnings.filterwarnings("ignore", "Clones of one")
         results[name] = study(completions[name], grids[name])
     print_table(results[name])
 

@@ -207,6 +207,8 @@ def complete(train, test, method, epsilon, seed):
             y = scaler.fit(X, y).scale_values(X, y)
             values = {"value_bounds": scaler.value_bounds_}
         params = {"rank": options.rank, **params, **values, **common}
+        if params.get("perturbation") == "sums":
+            del params["rank"]  # which sums do not use
         model = forms[is_published](epsilon=budget, **params).fit(X, y)
     predicted, guarantee = model.predict(test), model.privacy_guarantee_
     if scaler is not None:

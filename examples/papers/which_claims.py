@@ -177,8 +177,6 @@ from sktensordp.papers import MatrixVariateGaussian
 
 import math
 
-from sklearn.base import clone
-
 
 def directional():
     """Mechanisms with Gaussian noise."""
@@ -269,13 +267,21 @@ AS_PUBLISHED = {
 }
 
 
+def anew(estimator, **params):
+    """The same estimator, or with other parameters.
+
+    A clone would be taken for another release about the same people.
+    """
+    return type(estimator)(**{**estimator.get_params(deep=False), **params})
+
+
 def variants(estimator):
     """The mechanism as published and as it should be; some have only one variant.
 
     A statement stands beside a variant if it depends on it.
     """
     if isinstance(estimator, GaussianMechanism):
-        yield PUBLISHED, None, clone(estimator).set_params(calibration="classic")
+        yield PUBLISHED, None, anew(estimator, calibration="classic")
     elif type(estimator) in AS_PUBLISHED:
         published = AS_PUBLISHED[type(estimator)]()
         params = published.get_params().keys() & estimator.get_params()
@@ -284,11 +290,11 @@ def variants(estimator):
             # The papers claim delta = 0, at which no epsilon holds.
             published.set_params(delta=DELTA)
         if hasattr(published, "privatize"):
-            yield PUBLISHED, OVER_X, clone(published).set_params(bounds=(-4, 4))
+            yield PUBLISHED, OVER_X, anew(published, bounds=(-4, 4))
             yield PUBLISHED, OVER_FIT, published
         else:
             yield PUBLISHED, None, published
-    yield SOUND, None, clone(estimator)
+    yield SOUND, None, anew(estimator)
 
 
 # %%

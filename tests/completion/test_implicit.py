@@ -852,7 +852,8 @@ WRONG = {
     "text": ({}, ([["ann", "up"]],), "use Recommender"),
     "values beside": ({}, (np.ones((4, 3)),), "pair of a user and an item"),
     "ratings": (
-        {}, (pd.DataFrame(np.ones((2, 3)), columns=["u", "i", "rating"]),), "'rating'",
+        {}, (pd.DataFrame(np.ones((2, 3)), columns=["u", "i", "rating"]),),
+        "Choices have no values: leave out columns .* For values, use CPCompletion",
     ),
     "another shape": ({}, (sparse.coo_array((3, 3)),), "another shape than"),
     "dislikes": ({}, (stored(-1.0),), "are negative, NaN or infinite"),

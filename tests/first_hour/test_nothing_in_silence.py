@@ -689,10 +689,15 @@ SCALES = {
 MEASURED = [("entry", "input"), ("entry", "sums"), ("entry", "statistics"), (0, "sums")]
 
 
+def for_large(unit, perturbation, **params):
+    options = {"shape": LARGE.shape, "epsilon": 16.0} | params
+    if perturbation == "input":  # The others have no sweeps.
+        options["max_iter"] = 2
+    return cp(unit=unit, perturbation=perturbation, **options)
+
+
 def of_large(values, unit, perturbation, **params):
-    options = {"shape": LARGE.shape, "max_iter": 2, "epsilon": 16.0} | params
-    model = cp(unit=unit, perturbation=perturbation, **options)
-    return model.fit(LARGE.data, values)
+    return for_large(unit, perturbation, **params).fit(LARGE.data, values)
 
 
 @pytest.mark.parametrize(("unit", "perturbation"), MEASURED)
@@ -708,8 +713,7 @@ def test_declared_another_scale_than_that_of_the_values(
 def test_a_warning_that_is_an_error_leaves_the_fitted_model(unit, perturbation):
     """It comes last, so what the budget was spent on is there."""
     scale, values, _ = SCALES["stars in a range of tens"]
-    options = {"shape": LARGE.shape, "max_iter": 2, "epsilon": 16.0, **scale}
-    model = cp(unit=unit, perturbation=perturbation, **options)
+    model = for_large(unit, perturbation, **scale)
     with (
         warnings.catch_warnings(action="error"),
         pytest.raises(UserWarning, match="are at the lower end"),

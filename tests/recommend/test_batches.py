@@ -278,7 +278,8 @@ def test_a_bad_batch_is_refused_before_anything_is_drawn(name):
 
 
 def test_a_column_that_is_not_named_as_values_is_warned_of():
-    for batch in (PAIRS.rename(columns={"stars": "time"}), PAIRS.iloc[:, ::-1]):
+    backwards = PAIRS.assign(stars=1).iloc[:, ::-1]
+    for batch in (PAIRS.rename(columns={"stars": "time"}), backwards):
         with pytest.warns(match=f"is read as the values.*named '{batch.columns[-1]}'"):
             for_entries().fit_batches([batch.assign(**{batch.columns[-1]: 1.0})])
     for_entries().fit_batches([PAIRS.rename(columns={"stars": "film_rating"})])

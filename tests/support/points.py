@@ -71,7 +71,6 @@ PLACES = {
     # The papers.
     "generator of a start": "papers_wei_2022._generator",
     "spherical rows": "papers_wei_2022._spherical",
-    "published encoder": "papers_cheng_2022.published_encoder",
     # Data.
     "cost of drawing a cell": "datasets_cells._COST_OF_DRAW",
     "least batch of cells": "datasets_cells._MIN_BATCH",
