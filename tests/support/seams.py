@@ -155,7 +155,6 @@ PLACES = {
     "papers._algorithm_one": (
         "_adam l1_diameter LogisticMap published_encoder Training"
     ),
-    "papers._cheng_2022 as papers_cheng_2022": "",
     "papers._declared_box": "StandardBox",
     "papers._descent": "descend",
     "papers._matrix_variate": "matrix_variate_bound",
