@@ -95,7 +95,7 @@ if options.ratings is not None:
         parser.error(str(error))
     print(f"{options.ratings}: {ratings.DESCR}")
     print("first row: " + ", ".join(str(value) for value in ratings.frame.iloc[0]))
-    X = ratings.data.iloc[:, :2].astype(str).to_numpy()
+    X = ratings.data.iloc[:, :2].astype(str).to_numpy(dtype="U")
     y = ratings.target.to_numpy()
     if options.levels is None:
         finder = CPCompletion(
