@@ -262,9 +262,8 @@ def check_input(
 ) -> Any:
     """Return `X`, or `X` and a `y` that is numeric, as arrays of finite numbers."""
     check_container(X, "X")
-    (X,) = loaded(
-        with_names(X)
-    )  # as pandas, a Dask frame keeps the names of its columns
+    # As pandas, a Dask frame keeps the names of its columns.
+    (X,) = loaded(with_names(X))
     if is_sparse(X):
         raise TypeError(
             "X is sparse, but coordinates are expected. Convert it first: "

@@ -237,11 +237,10 @@ class BoundedSums(StepSums):
     def _add(
         self, totals: NDArray[np.float64], weights: NDArray[np.float64], *data: Any
     ) -> None:
-        vectors = _Vectors.summed(*data)
-        if not weights.all():
-            vectors = vectors.only_of(weights > 0)
-            weights = weights[weights > 0]
-        vectors.weighted(weights, self.step).add_to(totals)
+        # Numbers of people without weight may be infinite. They are left out in the
+        # same lines, whether there are such people or not.
+        vectors = _Vectors.summed(*data).only_of(weights > 0)
+        vectors.weighted(weights[weights > 0], self.step).add_to(totals)
 
     def add_entries(
         self,

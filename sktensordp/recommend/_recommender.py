@@ -402,7 +402,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 "function that returns a new one; if there are no rows, pass a table "
                 "without rows.",
             )
-        self._warn_of_columns(completion, rows.counts())
+        self._warn_of_columns(completion, rows.counts() if is_public else [])
         self._check_left_out(rows.drop_unknown(), completion)
         if is_public and not rows.n_rows:
             raise ValueError("There is nothing to fit: no batch holds a row.")

@@ -87,12 +87,12 @@ def make_fold_in_scorer(
         )
     from sklearn.metrics import get_scorer
 
-    return _FoldInScorer(get_scorer(scoring), fold_in_fraction, random_state)
+    return FoldInScorer(get_scorer(scoring), fold_in_fraction, random_state)
 
 
 @dataclass(frozen=True)
-class _FoldInScorer:
-    """A scorer that can be pickled."""
+class FoldInScorer:
+    """A scorer that can be pickled; see `make_fold_in_scorer`."""
 
     scorer: Callable[..., float]
     fold_in_fraction: float
