@@ -75,7 +75,7 @@ def measure(folder, n_rows, way, unit):
     if is_private:
         encoder = CoordinateEncoder(categories=[None, films])
     model = CPCompletion(
-        0, levels=np.arange(1, 6), perturbation="sums", max_iter=2, random_state=0,
+        0, levels=np.arange(1, 6), perturbation="sums", random_state=0,
         unit=0 if is_private else "entry",
     )  # fmt: skip
     model = Recommender(model, encoder)
