@@ -34,6 +34,8 @@ _OTHER_TYPE = (
     "A column has ids of another type in this batch than in the first. Convert it to "
     "the same type, such as text, in all batches."
 )
+# Rows of a block. Arrays of so many rows have over 16 MB.
+_BLOCK = 2**22
 Batches = Iterable[Any] | Callable[[], Iterable[Any]]
 
 
@@ -93,7 +95,7 @@ def _frame(table: Any) -> Any:
 
 
 class _Rows(NamedTuple):
-    """Rows of a batch.
+    """Rows of batches.
 
     Attributes
     ----------
@@ -113,6 +115,62 @@ class _Rows(NamedTuple):
         times = None if self.times is None else self.times[kept]
         values = None if self.values is None else self.values[kept]
         return _Rows(np.asfortranarray(self.numbers[kept]), times, values)
+
+
+class _Block:
+    """Rows that come one batch after the other, in arrays that are large.
+
+    The system takes the memory of large arrays back as soon as they are freed. That of
+    many small ones stays with the process, beside the memory of the fit.
+
+    Parameters
+    ----------
+    like : _Rows
+        Rows of the same columns and types.
+    capacity : int
+        Largest number of rows. Memory that holds none is not used.
+    """
+
+    def __init__(self, like: _Rows, capacity: int) -> None:
+        numbers, times, values = like
+        self._all = _Rows(
+            np.empty((capacity, numbers.shape[1]), np.int32, order="F"),
+            None if times is None else np.empty(capacity, times.dtype),
+            None if values is None else np.empty(capacity, values.dtype),
+        )
+        self._n = 0
+
+    @property
+    def rows(self) -> _Rows:
+        """The rows so far."""
+        return self._between(0, self._n)
+
+    def _between(self, first: int, last: int) -> _Rows:
+        numbers, times, values = self._all
+        part = slice(first, last)
+        return _Rows(
+            numbers[part],
+            None if times is None else times[part],
+            None if values is None else values[part],
+        )
+
+    def has_room(self, rows: _Rows) -> bool:
+        """Whether there is room for more rows, of these types."""
+        ours, theirs = self._all.values, rows.values
+        are_alike = ours is None or theirs is None or ours.dtype == theirs.dtype
+        return are_alike and self._n + len(rows.numbers) <= len(self._all.numbers)
+
+    def append(self, rows: _Rows) -> None:
+        """Copy further rows, for which there is room."""
+        first, self._n = self._n, self._n + len(rows.numbers)
+        for array, more in zip(self._between(first, self._n), rows, strict=True):
+            if array is not None and more is not None:
+                array[:] = more
+
+    def keep(self, kept: NDArray[np.bool_]) -> None:
+        """Leave out all other rows."""
+        only, self._n = self.rows.only(kept), 0
+        self.append(only)
 
 
 class RowsOfBatches:
@@ -135,7 +193,7 @@ class RowsOfBatches:
         self._first, self._by_type = int(hides_users), by_type
         self._columns: list[_Learned | _Declared] = []
         self._kinds: list[set[str]] = []
-        self._rows: list[_Rows] = []
+        self._blocks: list[_Block] = []
 
     @property
     def kinds_of_users(self) -> set[str]:
@@ -146,6 +204,10 @@ class RowsOfBatches:
     def n_rows(self) -> int:
         """Number of rows."""
         return sum(len(rows.numbers) for rows in self._rows)
+
+    @property
+    def _rows(self) -> list[_Rows]:
+        return [block.rows for block in self._blocks]
 
     def add(
         self,
@@ -185,9 +247,12 @@ class RowsOfBatches:
                 passed = kinds[k] if self._by_type else kinds_of(column)
                 check_kinds(known.kinds, passed, k)
             numbers[:, k] = known.numbers_of(column)
-        # A copy, since the caller may use the memory again.
-        kept = None if values is None else check_values(values).copy()
-        self._rows.append(_Rows(numbers, times, kept))
+        rows = _Rows(numbers, times, None if values is None else check_values(values))
+        if not (self._blocks and self._blocks[-1].has_room(rows)):
+            # One table is copied once, and no more memory is reserved.
+            capacity = max(len(numbers), _BLOCK if self._blocks else 0)
+            self._blocks.append(_Block(rows, capacity))
+        self._blocks[-1].append(rows)
 
     def counts(self) -> list[NDArray[np.int64]]:
         """Numbers of rows of each id, by column; none of a declared column."""
@@ -205,10 +270,10 @@ class RowsOfBatches:
     def drop_unknown(self) -> int:
         """Leave out rows with an id that is not declared; return how many there are."""
         n_rows = self.n_rows
-        for k, rows in enumerate(self._rows):
-            known = np.all(rows.numbers >= 0, axis=1)
+        for block in self._blocks:
+            known = np.all(block.rows.numbers >= 0, axis=1)
             if not np.all(known):
-                self._rows[k] = rows.only(known)
+                block.keep(known)
         return n_rows - self.n_rows
 
     def fit_encoder(self) -> list[NDArray[Any]]:
@@ -243,7 +308,7 @@ class RowsOfBatches:
     def encoded(self, users: list[NDArray[np.int64]]) -> Iterator[Any]:
         """Yield coordinates, and values if there are any, of one batch after the other.
 
-        Each batch is given up when it is yielded.
+        Memory is given up as they are yielded.
 
         Parameters
         ----------
@@ -258,9 +323,9 @@ class RowsOfBatches:
                 else:
                     of_ids = indices_of(self._encoder, column.ids, k - self._first)
                 indices[k] = column.spread(of_ids)
-        self._rows.reverse()
-        while self._rows:
-            where, times, values = self._rows.pop()
+        self._blocks.reverse()
+        while self._blocks:
+            where, times, values = self._blocks.pop().rows
             for k, index in indices.items():
                 where[:, k] = index[where[:, k]]
             if times is not None:
