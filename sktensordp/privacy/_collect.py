@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from .._sklearn_compat import callbacks_of, splitter_of, validate_params
-from ._guarantee import PrivacyGuarantee, unit_name
+from ._guarantee import PrivacyGuarantee, in_words, unit_name
 from ._protocol import (
     CompositeEstimator,
     PrivacyTags,
@@ -242,6 +242,7 @@ def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
     since = () if context.planned else tags.conditions
     for each, count in made.items():
         told, protects = each and each.with_conditions(*since), _protected(tags, each)
+        told = told and in_words(told, protected=tags.unit_in_words)
         findings.releases.append(
             Release(f"{method} of {name}", told, count, in_pass, why, protects)
         )

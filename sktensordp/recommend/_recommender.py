@@ -44,6 +44,7 @@ from ..base import (
     StorableMixin,
     counted_by,
     counting_for,
+    describe_unit,
     time_is_public,
 )
 from ..completion._base import BaseCompletion
@@ -122,6 +123,20 @@ def _has(method: str) -> Callable[[Recommender], bool]:
         return True
 
     return check
+
+
+def protected_rows(unit: int | None, names: Sequence[str] | None) -> str:
+    """The rows that a fit protects, by the name of their column; "" if it is values.
+
+    A name with digits is not shown: it may be an id, of a table without a header.
+    """
+    if unit is None:
+        return ""
+    name = "" if names is None else names[unit]
+    if name and not re.search(r"\d", name):
+        return f"all rows with the same {name!r}"
+    kinds = {0: "all rows of one user", 1: "all rows of one item"}
+    return kinds.get(unit, f"all rows with one value in column {unit}")
 
 
 class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimator):
@@ -215,8 +230,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
     >>> sorted(model.recommend("zoe", k=2).tolist())
     ['Brazil', 'Heat']
     >>> print(model.privacy_guarantee_)
-    (epsilon = 1, delta = 1e-06)-differential privacy for everything at one index of
-    mode 0 (add-or-remove), if answers for a person are shown to that person only.
+    This fit: (epsilon = 1, delta = 1e-06)-differential privacy for all rows of one user
+    (add-or-remove), if answers for a person are shown to that person only.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -349,6 +364,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 _declare_features(completion, self.completion, named)
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, even with an int seed.
+            # Not before: the names of the columns were read just now.
+            describe_unit(completion, self._protected(completion))
             with counting_for(self, completion):
                 fit()
             if self.__sklearn_is_fitted__():
@@ -902,6 +919,11 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         """Guarantee of everything that the fit releases."""
         return self._fitted.completion.privacy_guarantee_
 
+    def _protected(self, completion: HasUnit) -> str:
+        """What is protected, in the words of the table; "" if it is single values."""
+        names = getattr(self, "feature_names_in_", None)
+        return protected_rows(unit_of(completion), names)
+
     @property
     def release_ids_(self) -> tuple[str, ...]:
         """Ids of the releases that the model holds."""
@@ -919,7 +941,11 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             validate_params(step)
 
     def __privacy_steps__(self, *, planned: bool) -> tuple[Any, ...]:
-        return self._steps() if planned else self._fitted_steps()
+        if not planned:
+            return self._fitted_steps()
+        encoder, completion = self._steps()
+        describe_unit(completion, protected_rows(unit_of(completion), None))
+        return encoder, completion
 
     def _steps(self) -> tuple[CoordinateEncoder, Any]:
         """Clones of the encoder and the completion, with all declarations set.
