@@ -425,8 +425,19 @@ def _collect_composite(obj: CompositeEstimator, context: Context) -> Findings:
     except (TypeError, ValueError) as error:
         return Findings([Release(f"fit of {type(obj).__name__}", None, why=str(error))])
     # A fit of this object alone has a guarantee that its steps know exactly.
-    alone = context.like is obj
-    return _collect_steps([(step, step if alone else None) for step in steps], context)
+    like = context.like
+    alone = like is obj
+    pairs = [(step, step if alone else None) for step in steps]
+    findings = _collect_steps(pairs, context)
+    if context.planned and type(like) is type(obj):
+        # What was fitted knows the names of the columns of its table.
+        fitted = like.__privacy_steps__(planned=False)  # type: ignore[union-attr]
+        words = "".join(privacy_tags(step).unit_in_words for step in fitted)
+        findings.releases = [
+            replace(r, guarantee=r.guarantee and in_words(r.guarantee, protected=words))
+            for r in findings.releases
+        ]
+    return findings
 
 
 def _collect_steps(

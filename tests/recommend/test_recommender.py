@@ -761,6 +761,9 @@ def test_a_guarantee_is_in_the_words_of_the_table(unit, names, words, planned, c
     for text in map(str, reports):
         assert f"-differential privacy for {words} (" in text
     assert f", for {words} (" in str(budget)
+    searched = GridSearchCV(model, {"completion__epsilon": [1.0, 2.0]}, cv=2)
+    searched.fit(table, Y)
+    assert f"differential privacy for {words}" in str(privacy_of(searched))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert check_table(model, table, Y)["protected"] == words
