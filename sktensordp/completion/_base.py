@@ -42,7 +42,7 @@ from ._checks import (
 )
 from ._client import CompletionClient
 from ._dense import DenseMixin
-from ._entries import check_values, digests_of, is_observed
+from ._entries import Entries, check_values, digests_of, is_observed
 from ._fitted import Fitted, FittedToUnits, fitted_to, keeping_names_if_refused
 from ._likely_mistakes import warn_before, warn_if_empty
 from ._own_rows import UnitModel, with_own_answers
@@ -55,6 +55,7 @@ from ._problem import (
     unit_of,
 )
 from ._ranking import RankingEstimator
+from ._raw_scale import warn_of_raw_values
 from ._requests import UnitTerms
 from ._sources import EntrySource
 from ._synthetic import Request, sample_entries
@@ -496,6 +497,9 @@ or list of these and None, default=None
             self._fitted = fitted_to(entries, data, problem, outcome, name, guarantee)
         # Warnings come last: if one is raised as an error, the estimator is fitted.
         measurement.warn(released)
+        if math.isinf(problem.epsilon) and isinstance(entries, Entries):
+            # Without noise, all of the values are released.
+            warn_of_raw_values(entries.values, problem.domain)
         return self
 
     # --- sums over several parties: see `Aggregated` ----------------------------------

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,7 @@ from .._validation import (
     checked,
     described,
     is_integer,
+    warn,
 )
 from ..ids import check_in_order
 from ._chunks import AS_SAMPLES
@@ -29,6 +31,8 @@ def validated(
         checked(validate_data, estimator, known, reset=reset, skip_check_array=True)
     else:
         X = check_numeric(X, "X")
+        if reset:
+            warn_of_type(X, getattr(estimator, "bounds", None))
         # C order: the result must not depend on the layout in memory.
         options = {**AS_SAMPLES, **options}
         array = checked(validate_data, estimator, X, reset=reset, **options)
@@ -40,6 +44,28 @@ def validated(
             f"The samples of X have shape {array.shape[1:]}, which has no entries."
         )
     return array
+
+
+def warn_of_type(X: object, bounds: object) -> None:
+    """Warn if the type of samples, which is public, contradicts their bounds."""
+    kind = getattr(X, "dtype", None)
+    if bounds is None or not isinstance(kind, np.dtype) or kind.kind not in "iu":
+        return
+    try:
+        low, high = (np.asarray(end, dtype=float) for end in cast(Any, bounds))
+    except (TypeError, ValueError):
+        return  # which the fit refuses
+    if kind == np.uint8 and np.all(high <= 1):
+        warn(
+            "X holds unsigned bytes, 0 to 255, but bounds end at 1, so all larger ones "
+            "are clipped. Pass X / 255, or bounds=(0, 255). If they are 0 and 1 only, "
+            "pass X.astype(float)."
+        )
+    elif np.all(np.floor(high) - np.ceil(low) < 1):
+        warn(
+            "X holds integers, but bounds have room for at most one of them, so all are "
+            "clipped to it. Scale X, or pass other bounds."
+        )
 
 
 def check_labels(parameters: Mapping[str, object], names: ArrayLike) -> None:

@@ -115,6 +115,7 @@ def check_table(
     missing values                                0
     values below the range                        0
     values above the range                        1
+    range that the values use                     2.5 to 100
     values between levels                         1
     shape                                         any users x 3
     expected seconds                              0.0
@@ -261,6 +262,9 @@ def _of_values(values: NDArray[np.float64], completion: Any) -> dict[str, Any]:
     low, high = domain.bounds
     found["values below the range"] = int(np.sum(finite < low))
     found["values above the range"] = int(np.sum(finite > high))
+    if len(finite):
+        used = (float(np.min(finite)), float(np.max(finite)))
+        found["range that the values use"] = "{:g} to {:g}".format(*used)
     if domain.levels is not None:
         inside = finite[(finite >= low) & (finite <= high)]
         found["values between levels"] = int(np.sum(~np.isin(inside, domain.levels)))

@@ -111,9 +111,7 @@ def test_a_spreadsheet_is_refused_by_name(tmp_path):
         with zipfile.ZipFile(path, "w") as archive:
             for name in members:
                 archive.writestr(name, "<xml/>")
-        with pytest.raises(
-            ValueError, match=r"spreadsheet.*Save its sheet as CSV"
-        ):
+        with pytest.raises(ValueError, match=r"spreadsheet.*Save its sheet as CSV"):
             read_ratings(path)
     path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500))
     with pytest.raises(ValueError, match="is a spreadsheet"):
