@@ -9,9 +9,9 @@ nox.options.sessions = ["lint", "tests"]
 nox.options.reuse_existing_virtualenvs = True
 
 
-def pytest(session: nox.Session, *options: str) -> None:
+def pytest(session: nox.Session, *options: str, extras: str = "test,doc") -> None:
     """Install the package with everything its tests need, and run them."""
-    session.install("--editable", ".[test,doc]")
+    session.install("--editable", f".[{extras}]")
     session.run("python", "-m", "pytest", *options, *session.posargs)
 
 
@@ -24,7 +24,7 @@ def tests(session: nox.Session) -> None:
 @nox.session
 def thorough(session: nox.Session) -> None:
     """Run the tests that a newcomer need not wait for, the slow ones among them."""
-    pytest(session, "-m", "thorough or slow")
+    pytest(session, "-m", "thorough or slow", extras="test,test-files,doc")
 
 
 @nox.session

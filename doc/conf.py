@@ -8,6 +8,8 @@ other builds, their pages show the pictures that were kept.
 import re
 import shutil
 import sys
+import textwrap
+import tomllib
 from pathlib import Path
 
 from docutils import nodes
@@ -36,7 +38,7 @@ extensions = [
 ]
 source_suffix = [".rst", ".md"]
 exclude_patterns = [
-    "_build", "_templates", "auto_examples/*.ipynb", "auto_examples/papers/index.rst",
+    "_build", "_templates", "auto_examples/*.ipynb", "auto_examples/*/index.rst",
 ]  # fmt: skip
 templates_path = ["_templates"]
 default_role = "literal"
@@ -46,14 +48,28 @@ html_title = f"sktensordp {version}"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
+html_favicon = "images/favicon.svg"
+_source = tomllib.loads((HERE.parent / "pyproject.toml").read_text())
+_source = _source["project"]["urls"]["Source"]
 html_theme_options = {
-    "header_links_before_dropdown": 5,
+    "logo": {
+        "image_light": "images/logo.svg",
+        "image_dark": "images/logo_dark.svg",
+        "text": html_title,
+        "alt_text": "Home",
+    },
+    "header_links_before_dropdown": 6,
+    # As long as the address is a placeholder, there is no link to the repository.
+    "icon_links": []
+    if _source.endswith(".invalid")
+    else [{"name": "Repository", "url": _source, "icon": "fa-solid fa-code-branch"}],
     "navbar_align": "left",
     "secondary_sidebar_items": ["page-toc"],
     "show_prev_next": False,
     "show_toc_level": 2,
 }
-html_sidebars = {"index": [], "getting_started": [], "search": [], "genindex": []}
+_without_sidebar = "index", "getting_started", "changelog", "search", "genindex"
+html_sidebars = {page: [] for page in _without_sidebar}
 copybutton_exclude = ".linenos, .gp, .go"
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -69,6 +85,8 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"\.py$" if WITH_PAPERS else r"examples/\w+\.py$",
+    # The programs of examples/service, which are no pages.
+    "ignore_pattern": r"^(fit|serve)\.py$",
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "modules/backreferences",
     "doc_module": ("sktensordp",),
@@ -112,6 +130,18 @@ def name_thumbnails(app, document):
             image["alt"] = f"What the example {name} draws"
 
 
+def wrap_sentences(app, document):
+    """Wrap the sentences that an example printed; rows of tables stay as they are."""
+    for block in document.findall(nodes.literal_block):
+        if "sphx-glr-script-out" in block["classes"] + block.parent["classes"]:
+            lines = [
+                line if "  " in line.strip() else textwrap.fill(line, 88)
+                for line in block.astext().split("\n")
+            ]
+            block[:] = [nodes.Text("\n".join(lines))]
+            block.rawsource = block.astext()
+
+
 def keep_pictures(app, exception):
     """Keep the pictures of the papers' experiments, if they were executed."""
     made = HERE / "auto_examples" / "papers" / "images"
@@ -132,4 +162,7 @@ def setup(app):
     app.connect("missing-reference", reference.link_to_home)
     app.connect("source-read", show_kept_pictures)
     app.connect("doctree-read", name_thumbnails)
+    app.connect("doctree-read", wrap_sentences)
+    app.connect("doctree-read", reference.list_contents, priority=900)
+    app.connect("html-page-context", reference.show_contents)
     app.connect("build-finished", keep_pictures)

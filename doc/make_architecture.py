@@ -32,6 +32,7 @@ PARTS = {
     "_noise_only": (1.26, "what is nothing\nbut noise"),
     "datasets": (0, "data to download\nor generate"),
     "base": (2, "the gate of\nevery release"),
+    "io": (0, "files without code"),
     "audit": (4, "lower bounds\non epsilon"),
     "ids": (3, "what users pass,\none by one"),
     "_show_versions": (4, "for reports\nof errors"),

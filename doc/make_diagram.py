@@ -3,7 +3,7 @@
 
     python doc/make_diagram.py
 
-The data of people get noise, a model learns from what is left, and others see the
+People's data get noise, a model learns from what is left, and others see the
 model: a row for each unit that can be protected. All shapes are plain SVG.
 """
 
@@ -40,9 +40,9 @@ ROWS = [
         "Protect each user", "unit=0", "your server", "row",
         ["on sums over", "all users"],
         [
-            ("everybody", "what it learned of films"),
+            ("everybody", "what it learned about films"),
             ("the user", "their own row"),
-            ("protected", "all that a user rated"),
+            ("protected", "everything a user rated"),
         ],
     ),
     (
@@ -152,7 +152,7 @@ def drawn(theme):
     drawing = Drawing(theme)
     height = TOP + len(ROWS) * (PANEL + GAP)
     for x, title in (
-        (DATA, "data of people"), (NOISE, "noise"), (MODEL, "model"),
+        (DATA, "people's data"), (NOISE, "noise"), (MODEL, "model"),
         (SEEN + 140, "who sees what"),
     ):  # fmt: skip
         drawing.text(

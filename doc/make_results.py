@@ -55,7 +55,8 @@ RUNS = {
     " --data load diabetes breast-cancer digits",
     "published": "tests/benchmarks/bench_published.py"
     " douban.npz flixster.npz yahoo_music.npz",
-    "ratings": f"examples/complete_ratings.py {RATINGS} {SEED} --splits 5",
+    "ratings": f"examples/complete_ratings.py {RATINGS} {SEED} --splits 5"
+    " --levels 0.5 5 0.5",
     "cp": f"{PAPERS}/simulation_study.py --realisations 10 {SIMULATIONS}",
     "federated": f"{PAPERS}/federated_gradients.py {SEED} --runs 5"
     " --epsilons 0.5 1 2 4 8",

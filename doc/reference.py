@@ -4,17 +4,24 @@ numpydoc_docstring.rst has the order of a docstring's sections, and name.rst tha
 page.
 """
 
+import functools
 import importlib
 import inspect
+import pkgutil
 
+from docutils import nodes
 from numpydoc.docscrape_sphinx import SphinxDocString
+from sphinx import addnodes
+from sphinx.pycode import ModuleAnalyzer
 
 # The one list of the reference: the public names are those of `__all__`.
 MODULES = [
     "recommend", "completion", "moments", "counts", "mechanisms", "encoding", "privacy",
-    "model_selection", "audit", "plotting", "datasets", "papers", "exceptions", "noise",
-    "base",
+    "model_selection", "audit", "plotting", "datasets", "io", "papers", "exceptions",
+    "noise", "base",
 ]  # fmt: skip
+# What these packages offer to the others; not part of what versions promise.
+INSIDE = ["tensor", "measure", "ids"]
 
 
 def names_of(module):
@@ -122,7 +129,50 @@ def write(folder):
             write_shared_methods(folder / f"methods_of_{short}.rst", short, shared)
             lines += [".. toctree::", "   :maxdepth: 1", "", f"   methods_of_{short}"]
             lines += [""]
+    lines += [
+        "For maintainers", "---------------", "",
+        "What these packages offer to the others, for those who read or extend this",
+        "one. Any version may change it without a warning.", "",
+        ".. toctree::", "   :maxdepth: 1", "   :caption: For maintainers", "",
+        *(f"   inside_{short}" for short in INSIDE), "",
+    ]  # fmt: skip
+    for short in INSIDE:
+        write_inside(folder / f"inside_{short}.rst", short)
     (folder / "index.rst").write_text("\n".join(lines))
+
+
+def write_inside(page, short):
+    """Write the page of what a package offers to the others alone."""
+    module = importlib.import_module(f"sktensordp.{short}")
+    public = {
+        id(getattr(part, name))
+        for part in (importlib.import_module(f"sktensordp.{one}") for one in MODULES)
+        for name in part.__all__
+    }
+    lines = [short, "=" * len(short), "", inspect.getdoc(module).splitlines()[0], ""]
+    lines += ["Any version may change these names without a warning.", ""]
+    lines += [f".. currentmodule:: {module.__name__}", ""]
+    for name in sorted(module.__all__, key=str.lower):
+        found = getattr(module, name)
+        if name in comments_in(module):
+            value = [f"   :value: {found!r}"] if not callable(found) else []
+            lines += [f".. py:data:: {name}", *value]
+            lines += ["", f"   {' '.join(comments_in(module)[name])}", ""]
+        elif id(found) not in public and inspect.isclass(found):
+            lines += [f".. autoclass:: {name}", "   :members:", ""]
+        elif id(found) not in public:
+            lines += [f".. autofunction:: {name}", ""]
+    page.write_text("\n".join(lines))
+
+
+@functools.cache
+def comments_in(module):
+    """The texts below the constants of a package, by name."""
+    found = {}
+    for part in pkgutil.iter_modules(module.__path__, f"{module.__name__}."):
+        comments = ModuleAnalyzer.for_module(part.name).find_attr_docs()
+        found |= {name: lines for (cls, name), lines in comments.items() if not cls}
+    return {name: lines for name, lines in found.items() if name in module.__all__}
 
 
 def write_shared_methods(page, short, methods):
@@ -141,10 +191,10 @@ def write_shared_methods(page, short, methods):
 
 
 def list_methods(app, what, name, obj, options, lines):
-    """Put a table of a class's methods behind its parameters and attributes."""
-    if what != "class" or not (methods := methods_of(obj)):
+    """Put a table of a class's methods behind its summary."""
+    if what != "class" or name not in OWN or not (methods := methods_of(obj)):
         return
-    ends = [n for n, line in enumerate(lines) if line in LATER]
+    ends = [n for n, line in enumerate(lines) if line in SECTIONS]
     place = min(ends, default=len(lines))
     lines[place:place] = [
         ".. rubric:: Methods", "", ".. autosummary::", "   :nosignatures:", "",
@@ -152,9 +202,67 @@ def list_methods(app, what, name, obj, options, lines):
     ]  # fmt: skip
 
 
-# What follows the table of methods; numpydoc_docstring.rst has the order.
-LATER = ":Raises:", ":Warns:", ".. seealso::", ".. rubric:: Notes"
-LATER += ".. rubric:: References", ".. rubric:: Examples"
+# How the sections of a docstring begin, after its summary.
+SECTIONS = ":Parameters:", ":Attributes:", ":Raises:", ":Warns:", ".. seealso::"
+SECTIONS += ".. rubric:: Notes", ".. rubric:: References", ".. rubric:: Examples"
+
+
+def list_contents(app, document):
+    """List the sections, methods and attributes of a class under "On this page"."""
+    page = app.env.current_document.docname
+    full = page.rpartition("/")[2]
+    described = next(document.findall(addnodes.desc_content), None)
+    if full not in OWN or not page.startswith("modules/generated/"):
+        return
+    names = [home for home in HOMES if home.rpartition(".")[0] == full]
+    entries = nodes.bullet_list()
+    for part in described.children:
+        fields = part.children if isinstance(part, nodes.field_list) else []
+        heads = [part] if isinstance(part, nodes.rubric) else [f[0] for f in fields]
+        for head in heads:
+            title = head.astext()
+            _name(head, f"{full}-{title.lower()}")
+            inside = []
+            if title == "Methods":
+                inside = [(name.rpartition(".")[2], name) for name in names]
+            elif title == "Attributes":
+                inside = list(_named_terms(head.parent, full))
+            entries += _entry(page, title, head["ids"][-1], inside)
+    for row in document.findall(nodes.row):
+        name = f"{full}.{row[0].astext().partition('(')[0]}"
+        if name in names and HOMES[name] != name:
+            _name(row, name)
+    (top,) = app.env.tocs[page].children
+    top[1:] = [entries]
+
+
+def _named_terms(field, full):
+    """Yield the attributes of a field, and the anchors that they get."""
+    for term in field.findall(nodes.term):
+        for name in term[0].astext().split(", "):
+            _name(term, f"{full}.{name}")
+            yield name, f"{full}.{name}"
+
+
+def _name(node, anchor):
+    node["ids"] = [*node["ids"], anchor]
+
+
+def _entry(page, title, anchor, inside=()):
+    """An entry of a table of contents, with those inside it."""
+    reference = nodes.reference(
+        "", title, internal=True, refuri=page, anchorname=f"#{anchor}"
+    )
+    item = nodes.list_item("", addnodes.compact_paragraph("", "", reference))
+    if inside:
+        item += nodes.bullet_list("", *(_entry(page, *one) for one in inside))
+    return item
+
+
+def show_contents(app, pagename, templatename, context, doctree):
+    """Show methods and attributes without a click."""
+    if pagename.startswith("modules/generated/"):
+        context["theme_show_toc_level"] = 3
 
 
 process_param = SphinxDocString._process_param

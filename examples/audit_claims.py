@@ -17,14 +17,9 @@ confidence.
 # for the input x, each with fresh noise. The first one is this library's.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/audit_claims.png"
-import math
-
-import matplotlib.pyplot as plt
-import numpy as np
-
-from sktensordp.audit import audit_mechanism
 from sktensordp.mechanisms import LaplaceMechanism
-from sktensordp.plotting import AuditDisplay
+
+import numpy as np
 
 DELTA = 1e-5
 
@@ -60,6 +55,9 @@ def naive_gaussian(rng):
 # scale from the range of the private values.
 
 
+import math
+
+
 def integer_laplace(rng, scale, size):
     """Discrete Laplace noise of scale 100 * `scale`."""
     rate = -math.expm1(-0.01 / scale)
@@ -93,10 +91,10 @@ def range_from_the_data(rng):
 
 # %%
 # The last two are from papers. TLDP (Yuan, Tang, Huang and Wang) keeps each entry with
-# a small probability, and adds noise otherwise, as if a tensor had a single entry. IDN
-# (Yang, Xiang, Chen, Li and Li 2021, Theorem 3) divides the sensitivity by the root of
-# the number of entries instead of multiplying by it; this may be a misprint in the copy
-# that we read.
+# a small probability, and adds noise otherwise, as if a tensor had a single entry. The
+# last divides a sensitivity by the root of the number of entries instead of multiplying
+# by it. Our copy of Yang, Xiang, Chen, Li and Li (2021) prints IDN so, in Theorem 3;
+# this may be a slip of the copy.
 
 
 def published_tldp(rng, n_entries=16, epsilon=1.0):
@@ -112,7 +110,7 @@ def published_tldp(rng, n_entries=16, epsilon=1.0):
     return mechanism
 
 
-def idn_as_printed(rng, shape=(4, 5, 5), epsilon=1.0):
+def idn_with_a_quotient(rng, shape=(4, 5, 5), epsilon=1.0):
     """IDN with the sensitivity (b - a) / sqrt(I) in the place of (b - a) sqrt(I)."""
     size, log_term = math.prod(shape), math.log(1 / DELTA)
     zeta = math.sqrt(size + 2 * math.sqrt(size * log_term) + 2 * log_term)
@@ -128,6 +126,8 @@ def idn_as_printed(rng, shape=(4, 5, 5), epsilon=1.0):
 # false claim, this is the smallest power of two at which ten audits out of ten prove it
 # false.
 
+from sktensordp.audit import audit_mechanism
+
 ONE, HUNDREDTHS = ([0.0], [1.0]), ([0.0], [100.0])
 ENTRIES_16 = np.zeros(16), np.full(16, 100.0)
 ENTRIES_100 = np.zeros(100), np.ones(100)
@@ -141,7 +141,7 @@ CLAIMS = {
     "twice the sensitivity": (twice_the_sensitivity, HUNDREDTHS, (1.0, 0.0), 256),
     "noise shared by two calls": (shared_noise, HUNDREDTHS, (1.0, 0.0), 64),
     "TLDP as published": (published_tldp, ENTRIES_16, (1.0, 0.0), 64),
-    "IDN as printed": (idn_as_printed, ENTRIES_100, (1.0, DELTA), 64),
+    "IDN with a quotient": (idn_with_a_quotient, ENTRIES_100, (1.0, DELTA), 64),
     "range read off the data": (range_from_the_data, RANGES, (1.0, 0.0), 128),
 }
 
@@ -164,6 +164,10 @@ for name, report in reports.items():
 # The audit refutes all eight false claims. It does not refute the true one, whose bound
 # stays below its epsilon. With 20,000 calls, no audit can prove more than about 8, so
 # where a bound is near 8, the true epsilon may be far larger.
+
+from sktensordp.plotting import AuditDisplay
+
+import matplotlib.pyplot as plt
 
 display = AuditDisplay(reports).plot()
 display.figure_.suptitle("Which claims of epsilon = 1 are false?")

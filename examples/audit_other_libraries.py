@@ -15,17 +15,10 @@ NumPy's plain noise and with this library. All claim epsilon = 1.
 # inputs, and proves a lower bound on epsilon. Here is this library's mechanism.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/audit_other_libraries.png"
-import io
-import json
-import subprocess
-import sys
-
-import matplotlib.pyplot as plt
-import numpy as np
-
-from sktensordp.audit import AuditReport, audit_mechanism
+from sktensordp.audit import audit_mechanism
 from sktensordp.mechanisms import LaplaceMechanism
-from sktensordp.plotting import AuditDisplay
+
+import numpy as np
 
 laplace = LaplaceMechanism(1.0, bounds=(0, 1), random_state=0).fit([[0.0]])
 report = audit_mechanism(
@@ -41,6 +34,10 @@ print(f"epsilon >= {report.epsilon_lower:.2f}; claim violated: {report.violated}
 # function starts a program in the other environment. The program reads x and n as JSON
 # from its standard input, and writes the outputs to its standard output as a NumPy
 # array.
+
+import io
+import json
+import subprocess
 
 WORKER = """
 import json, sys, warnings
@@ -79,6 +76,8 @@ def foreign_mechanism(python, setup):
 #     python -m venv env-opendp && env-opendp/bin/pip install opendp numpy
 #     python -m venv env-diffprivlib
 #     env-diffprivlib/bin/pip install diffprivlib "scikit-learn<1.6"
+
+import sys
 
 INTERPRETERS = {
     "numpy": sys.executable,
@@ -154,6 +153,8 @@ MECHANISMS = [
 # They were made by this script on 23 November 2026, with OpenDP 0.16.0 and diffprivlib
 # 0.6.6 on Python 3.11 (Linux).
 
+from sktensordp.audit import AuditReport
+
 CONFIDENCE, N_TRIALS = 0.999, 20_000
 # Lower bounds on epsilon and mu, and the event that proves them.
 RECORDED = {
@@ -206,6 +207,10 @@ for library, mechanism, setup, epsilon, delta in MECHANISMS:
 # %%
 # The bounds beside the claims
 # ----------------------------
+
+from sktensordp.plotting import AuditDisplay
+
+import matplotlib.pyplot as plt
 
 display = AuditDisplay(reports).plot()
 display.figure_.suptitle("Which libraries keep a claim of epsilon = 1?")

@@ -17,21 +17,11 @@ features that are encoded for a regression, and ratings that are completed.
 # both. They read only the shape of the arrays, so zeros will do.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/choose_epsilon.png"
-import textwrap
-import warnings
+from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, PrivUnit
+from sktensordp.plotting import ExpectedErrorDisplay
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_wine
-from sklearn.metrics import root_mean_squared_error
-from sklearn.model_selection import train_test_split
-
-from sktensordp.completion import CPCompletion
-from sktensordp.datasets import make_ratings
-from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
-from sktensordp.exceptions import AveragesOnlyWarning
-from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, PrivUnit
-from sktensordp.plotting import ExpectedErrorDisplay
 
 
 def show(estimators, X, y=None, *, title, **options):
@@ -69,6 +59,10 @@ plt.show()
 # so the answer reveals something about them. Use public data, or data of people who
 # consent.
 
+from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
+
+from sklearn.datasets import load_wine
+
 wines, cultivars = load_wine(return_X_y=True)
 show(
     {"task-aware": TaskAwareEncoder(), "task-agnostic": TaskAgnosticEncoder()},
@@ -90,6 +84,11 @@ plt.show()
 # If whole users are protected, even who rated what is private, and only the number of
 # rows is read: pass as many rows as you may disclose. "input" randomises every rating;
 # the default chooses among several methods.
+
+from sktensordp.completion import CPCompletion
+from sktensordp.datasets import make_ratings
+
+from sklearn.model_selection import train_test_split
 
 ratings = make_ratings(random_state=0)
 known, held_out, values, truth = train_test_split(
@@ -120,6 +119,13 @@ plt.show()
 # held-out ratings. The measured errors are close to 0.92. This is the only step that
 # adds noise. ``random_state=0`` makes this page repeatable; leave it out for a real
 # release. The measured error itself comes from raw ratings and is not protected.
+
+from sktensordp.exceptions import AveragesOnlyWarning
+
+import textwrap
+import warnings
+
+from sklearn.metrics import root_mean_squared_error
 
 for name, epsilon in completed.needed.items():
     model = completions[name].set_params(epsilon=epsilon, random_state=0)

@@ -18,20 +18,10 @@ which `CPCompletion` chooses.
 # noise.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/complete_ratings.png"
-import textwrap
-import warnings
-from types import SimpleNamespace
-
-import matplotlib.pyplot as plt
-import numpy as np
-from sklearn.dummy import DummyRegressor
-from sklearn.metrics import root_mean_squared_error
-from sklearn.pipeline import make_pipeline
-
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import make_ratings
-from sktensordp.exceptions import AveragesOnlyWarning
-from sktensordp.plotting import PrivacyUtilityDisplay
+
+from sklearn.pipeline import make_pipeline
 
 ratings = make_ratings(random_state=0)
 X, y, levels = ratings.data, ratings.target, ratings.levels
@@ -49,16 +39,25 @@ print(model[-1].privacy_guarantee_)
 # learn: users and items have biases, tastes add an interaction of low rank (CP), and
 # the pattern of who rated what, which is public here, says something about tastes too.
 
+from sktensordp.exceptions import AveragesOnlyWarning
+
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+from sklearn.dummy import DummyRegressor
+from sklearn.metrics import root_mean_squared_error
+
 options = SimpleNamespace(
     epsilons=[0.5, 1, 2, 4, 8, 16], rank=10, splits=1, random_state=None
 )
 categories = shape = features = None
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
-import csv  # noqa: E402
-import sys  # noqa: E402
+from sktensordp.datasets import read_ratings
 
-from sktensordp.datasets import read_ratings  # noqa: E402
+import argparse
+import csv
+import sys
 
 parser = argparse.ArgumentParser(
     description="Complete a ratings tensor privately.", allow_abbrev=False
@@ -96,7 +95,7 @@ if options.ratings is not None:
         parser.error(str(error))
     print(f"{options.ratings}: {ratings.DESCR}")
     print("first row: " + ", ".join(str(value) for value in ratings.frame.iloc[0]))
-    X = ratings.data.iloc[:, :2].astype(str).to_numpy()
+    X = ratings.data.iloc[:, :2].astype(str).to_numpy(dtype="U")
     y = ratings.target.to_numpy()
     if options.levels is None:
         finder = CPCompletion(
@@ -207,7 +206,7 @@ for name, model in models.items():
 private = {
     "declared range": {"perturbation": "input", **bounds},
     "optimal table": {"perturbation": "input", "levels": levels},
-    "sums": {"perturbation": "sums", "levels": levels},
+    "sums": {"perturbation": "sums", "rank": None, "levels": levels},
     "statistics": {"perturbation": "statistics", "levels": levels},
     "own ratings": {"personal": True, "levels": levels},
     "auto": {"levels": levels},
@@ -257,6 +256,10 @@ if options.table is not None:
 # detail. "auto" follows the lower of the two, and answers from own ratings are better
 # still.
 
+from sktensordp.plotting import PrivacyUtilityDisplay
+
+import matplotlib.pyplot as plt
+
 curves = {
     name: (
         options.epsilons,
@@ -293,6 +296,8 @@ plt.show()
 # epsilon. Each holds for one published model; if you publish several, their epsilons
 # add up. The errors above come from raw held-out ratings and are not covered, so do not
 # publish them with the model.
+
+import textwrap
 
 print(f"\nWhat each fit guarantees at epsilon = {epsilon:g}:")
 for name, guarantee in guarantees.items():

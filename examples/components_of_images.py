@@ -16,16 +16,11 @@ and needs noise on the moments of all pairs of pixels.
 # ``norm_bound=1``. Five components of rows and five of columns make 25 features.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/components_of_images.png"
-import matplotlib.pyplot as plt
+from sktensordp.moments import MultilinearPCA
+
 import numpy as np
 from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-
-from sktensordp.mechanisms import GaussianMechanism
-from sktensordp.moments import MultilinearPCA, MultilinearRidgeClassifier
-from sktensordp.privacy import privacy_of
 
 digits = load_digits()
 images = digits.images / np.linalg.norm(digits.images, axis=(1, 2), keepdims=True)
@@ -44,6 +39,8 @@ print(pca.privacy_guarantee_)
 # or, where there is budget enough, principal components of a core or of all pixels.
 # It chooses by what it has released and the noise that it knows. A flat PCA is the same
 # estimator for rows of 64 pixels.
+
+import matplotlib.pyplot as plt
 
 rows, test_rows = train.reshape(len(train), -1), test.reshape(len(test), -1)
 epsilons = [0.25, 0.5, 1, 2, 4, 8, 16]
@@ -82,6 +79,12 @@ axes.set_axis_off()
 # The components are private; the projections of the training images are not. A model
 # that learns from them needs noise of its own, and ``privacy_of`` says so:
 
+from sktensordp.mechanisms import GaussianMechanism
+from sktensordp.privacy import privacy_of
+
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
 unprotected = make_pipeline(
     MultilinearPCA((5, 5), norm_bound=1.0, random_state=0),
     LogisticRegression(max_iter=1000),
@@ -98,6 +101,8 @@ print(f"with one: epsilon = {privacy_of(private).guarantee.epsilon:.2f}")
 # That still leaves the labels unprotected, and noise on every image costs much.
 # `MultilinearRidgeClassifier` releases sums over all images and labels together. For
 # images as small as these, components gain nothing, so it gets all 64 pixels:
+
+from sktensordp.moments import MultilinearRidgeClassifier
 
 classifier = MultilinearRidgeClassifier(
     (8, 8), epsilon=1.0, norm_bound=1.0, classes=range(10), random_state=0

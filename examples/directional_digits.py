@@ -17,21 +17,9 @@ guarantee.
 # pixels get the same noise, which is larger than their range.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/directional_digits.png"
-import matplotlib.pyplot as plt
-import numpy as np
-from sklearn.base import clone
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.model_selection import StratifiedKFold, train_test_split
-from sklearn.pipeline import make_pipeline
+from sktensordp.mechanisms import GaussianMechanism
 
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    TensorVariateGaussian,
-    UnimodalDirectionalNoise,
-)
-from sktensordp.plotting import PrivacyUtilityDisplay
-from sktensordp.privacy import privacy_of
+from sklearn.datasets import load_digits
 
 X, y = load_digits(return_X_y=True)
 noise = GaussianMechanism(40, delta=1e-5, bounds=(0, 16), random_state=0).fit(X)
@@ -45,6 +33,10 @@ print(f"noise of {noise.noise_variance_**0.5:.0f} on pixels from 0 to 16\n")
 # them apart, so it is removed. The remaining coefficients say how much an error in a
 # pixel costs. They come from public images alone, so they cost no privacy. Weights
 # learned from the private images would need a private release with a budget of its own.
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
 
 public, private, y_public, y_private = train_test_split(
     X, y, train_size=0.3, stratify=y, random_state=0
@@ -67,6 +59,8 @@ print(f"{len(public)} public images, {len(private)} private ones")
 # ``random_state=0`` makes the numbers on this page repeatable. Leave it out in a real
 # release: anyone who knows the seed can subtract the noise.
 
+from sktensordp.mechanisms import TensorVariateGaussian, UnimodalDirectionalNoise
+
 settings = {"delta": 1e-5, "bounds": (0, 16), "random_state": 0}
 mechanisms = {
     "i.i.d. Gaussian": GaussianMechanism(**settings),
@@ -81,6 +75,11 @@ mechanisms = {
 # centre of the image is cleaner, and the left and right edges, which matter least, get
 # nearly all of the noise.
 
+from sktensordp.privacy import PrivacyBudget
+
+import matplotlib.pyplot as plt
+from sklearn.base import clone
+
 image = private[:1]
 pictures = {"how much a pixel matters": importance, "an image": image}
 for title, name in (
@@ -88,7 +87,9 @@ for title, name in (
     ("with weights of pixels", "UDN, weights of pixels"),
 ):
     mechanism = clone(mechanisms[name]).set_params(epsilon=160)
-    pictures[title] = mechanism.fit_transform(image)
+    # The budget counts the releases of clones, without a limit.
+    with PrivacyBudget(epsilon=np.inf):
+        pictures[title] = mechanism.fit_transform(image)
 figure, axes = plt.subplots(2, 2, figsize=(5.2, 5.6), layout="constrained")
 limits = [(None, None), (0, 16), (-16, 32), (-16, 32)]
 for axis, (title, values), (low, high) in zip(
@@ -104,17 +105,24 @@ plt.show()
 # A ridge classifier learns from noisy images and is tested on noisy images, in five
 # folds. An infinite epsilon gives the accuracy without noise.
 
+from sktensordp.plotting import PrivacyUtilityDisplay
+
+from sklearn.linear_model import RidgeClassifier
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+
 classifiers = {
     name: make_pipeline(mechanism, RidgeClassifier(alpha=1e4))
     for name, mechanism in mechanisms.items()
 }
-display = PrivacyUtilityDisplay.from_estimator(
-    classifiers,
-    private,
-    y_private,
-    epsilons=[10, 20, 40, 80, 160, np.inf],
-    cv=StratifiedKFold(5, shuffle=True, random_state=0),
-)
+with PrivacyBudget(epsilon=np.inf):
+    display = PrivacyUtilityDisplay.from_estimator(
+        classifiers,
+        private,
+        y_private,
+        epsilons=[10, 20, 40, 80, 160, np.inf],
+        cv=StratifiedKFold(5, shuffle=True, random_state=0),
+    )
 display.ax_.set(title="What do weights gain?", ylabel="accuracy on noisy test images")
 plt.show()
 
@@ -141,6 +149,8 @@ for name, (_, accuracy, _) in curves.items():
 # The scores above come from many fits and compare mechanisms. A release has one
 # mechanism and one epsilon, chosen beforehand, and reports what it protects and what it
 # does not:
+
+from sktensordp.privacy import privacy_of
 
 released = classifiers["UDN, weights of pixels"]
 released.set_params(unimodaldirectionalnoise__epsilon=160).fit(private, y_private)

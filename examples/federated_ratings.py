@@ -20,19 +20,11 @@ the same randomised ratings.
 # every noisy rating keeps the epsilon, whatever the server does with it.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/federated_ratings.png"
-import io
+from sktensordp.completion import CPCompletion
+
 import textwrap
 
-import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.base import clone
-from sklearn.metrics import root_mean_squared_error
-
-from sktensordp.completion import CPCompletion
-from sktensordp.datasets import make_ratings
-from sktensordp.mechanisms import GaussianMechanism, TensorRandomizedResponse
-from sktensordp.model_selection import epsilon_before_shuffling
-from sktensordp.privacy import PrivacyBudget
 
 levels = np.arange(0.5, 5.5, 0.5)
 client = CPCompletion(rank=5, epsilon=2.0, levels=levels).client(random_state=0)
@@ -45,6 +37,10 @@ print(textwrap.fill(str(client.privacy_guarantee_), 88))
 # Every customer belongs to one shop. A tenth of the ratings is held out to measure the
 # error. The films, the customers' numbers and the scale of the ratings are public. For
 # real ratings, replace `make_ratings` with `fetch_movielens` and encode its ids.
+
+from sktensordp.datasets import make_ratings
+
+from sklearn.metrics import root_mean_squared_error
 
 epsilon = 2.0
 rank, max_iter = 5, 15
@@ -68,6 +64,11 @@ def error_of(model):
 # code. The client randomises the ratings inside a `PrivacyBudget`, which would refuse
 # to spend more than the shop allows. The shop keeps its message, and sends the same one
 # when it is asked again. A second draw of noise would cost a second epsilon.
+
+
+from sktensordp.privacy import PrivacyBudget
+
+import io
 
 
 class Shop:
@@ -163,15 +164,18 @@ report("Fargo joins")
 # ratings instead, which no shop can do alone. That gap, and not the dropouts, is what
 # mistrust costs.
 
+import matplotlib.pyplot as plt
+
+same = {"rank": rank, "max_iter": max_iter}
 references = {
-    "trusted server, same method": {"epsilon": epsilon, "perturbation": "input"},
+    "trusted server, same method": {
+        "epsilon": epsilon, "perturbation": "input", **same,
+    },
     "trusted server, best method": {"epsilon": epsilon, "perturbation": "sums"},
-    "no noise": {"epsilon": np.inf},
-}
+    "no noise": {"epsilon": np.inf, **same},
+}  # fmt: skip
 for name, params in references.items():
-    model = CPCompletion(
-        rank, levels=levels, shape=shape, max_iter=max_iter, random_state=0, **params
-    )
+    model = CPCompletion(levels=levels, shape=shape, random_state=0, **params)
     references[name] = error_of(model.fit(X[~test], y[~test]))
     print(f"{name:64}{references[name]:8.3f}")
 
@@ -289,6 +293,11 @@ except ValueError as error:
 # rating against the server: the epsilon of a message, and the standard error of the
 # mean that its noise alone causes, in stars, for the rating that gets the most noise.
 # The last row is a server that sees all ratings and adds Gaussian noise to their mean.
+
+from sktensordp.mechanisms import GaussianMechanism, TensorRandomizedResponse
+from sktensordp.model_selection import epsilon_before_shuffling
+
+from sklearn.base import clone
 
 film = np.bincount(X[:, 1]).argmax()
 raters = int(np.sum(X[:, 1] == film))

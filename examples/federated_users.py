@@ -21,19 +21,10 @@ of the noise before its sums leave it, and nobody sees an exact total.
 # ratings, the films, and how many customers there may be.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/federated_users.png"
-import json
-import pickle
-import textwrap
-import warnings
-
-import matplotlib.pyplot as plt
-import numpy as np
-from sklearn.metrics import root_mean_squared_error
-
-from sktensordp.completion import CPCompletion, NoiseShares, fit_aggregated, party
+from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_ratings
-from sktensordp.exceptions import AveragesOnlyWarning
-from sktensordp.privacy import PrivacyBudget
+
+import numpy as np
 
 epsilon, delta = 1.0, 1e-6
 names = "Aarhus", "Basel", "Cork", "Delft", "Evora", "Fargo"
@@ -61,6 +52,12 @@ def make_model(epsilon=epsilon):
 # `noise_shares` they contain the shop's share of the noise, and the shop's own budget
 # records the fit at its first answer. Later the shop loads the fitted model and folds
 # its own customers in. Their rows stay in the shop.
+
+
+from sktensordp.completion import party
+from sktensordp.privacy import PrivacyBudget
+
+import pickle
 
 
 class Shop:
@@ -101,6 +98,13 @@ shops = [Shop(name) for name in names]
 # give the server this sum and nothing else. Sums are integers modulo a power of two, in
 # which such protocols compute. Shops that are away when a request comes are left out of
 # that sum. If the shops add noise, the server has to know how many of them are in it.
+
+
+from sktensordp.completion import fit_aggregated
+
+import json
+
+from sklearn.metrics import root_mean_squared_error
 
 
 class SecureAggregation:
@@ -156,6 +160,10 @@ def fit(what, aggregation, noise_shares=None):
 # contributes to the sums before, and to none after. That costs accuracy, and no budget:
 # noise is added to every sum in full, whoever answers.
 
+from sktensordp.exceptions import AveragesOnlyWarning
+
+import warnings
+
 print(f"{'':36}{'fewest':>8}{'epsilon':>9}{'RMSE':>8}")
 everybody = SecureAggregation()
 model = fit("all six shops answer", everybody)
@@ -195,6 +203,12 @@ print(f"{'no noise':53}{errors['no noise']:8.3f}")
 #
 # In the last line, two shops drop out on the way, where one was allowed for. The fit
 # ends with an error.
+
+from sktensordp.completion import NoiseShares
+
+import textwrap
+
+import matplotlib.pyplot as plt
 
 shares = NoiseShares(len(names), n_dropouts=1, n_colluders=1)
 

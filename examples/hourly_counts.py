@@ -17,14 +17,10 @@ hour".
 # any data.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/hourly_counts.png"
-import textwrap
-
-import matplotlib.pyplot as plt
-import numpy as np
-from sklearn.metrics import root_mean_squared_error
-
-from sktensordp.completion import CoordinateEncoder, CPCompletion
+from sktensordp.completion import CPCompletion
 from sktensordp.privacy import planned_guarantee
+
+import textwrap
 
 model = CPCompletion(rank=3, epsilon=8.0, levels=range(41), smooth_modes=[2])
 print(textwrap.fill(str(planned_guarantee(model)), 88))
@@ -35,6 +31,8 @@ print(textwrap.fill(str(planned_guarantee(model)), 88))
 # Thirty zones, seven days: 151,200 counts of trips from one zone to another in one
 # hour. The expected counts have a morning and an evening peak and a weekly cycle; the
 # counts are Poisson around them.
+
+import numpy as np
 
 n_zones, n_days, largest = 30, 7, 40
 rng = np.random.default_rng(0)
@@ -48,6 +46,8 @@ counts = np.minimum(rng.poisson(expected), largest)
 # %%
 # The reports arrive in order of time, as rows of origin, destination and time in
 # seconds. ``freq="h"`` turns seconds into hours, the third mode of the tensor.
+
+from sktensordp.completion import CoordinateEncoder
 
 reported = np.argwhere(np.random.default_rng(1).random(counts.shape) < 1 / 8)
 reported = reported[np.argsort(reported[:, 2], kind="stable")]
@@ -67,6 +67,8 @@ print(f"{len(values):,} of {counts.size:,} counts are reported")
 #
 # The error is measured on all 151,200 counts. It cannot fall below the Poisson noise of
 # the counts themselves, which remains even if the expected counts are known.
+
+from sklearn.metrics import root_mean_squared_error
 
 cells = np.stack(np.nonzero(np.ones_like(counts)), axis=1)
 truth = counts.ravel().astype(float)
@@ -106,6 +108,8 @@ print(textwrap.fill(str(model.privacy_guarantee_), 88))
 # The picture shows a busy pair over the week. Seven in eight of its counts were never
 # reported; the model predicts them from other hours and other pairs. With
 # ``return_std=True``, it also returns how far the values may be from the predictions.
+
+import matplotlib.pyplot as plt
 
 busy = np.argsort(expected.max(axis=2), axis=None)[-20]
 pair = np.unravel_index(busy, (n_zones, n_zones))

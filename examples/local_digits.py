@@ -24,16 +24,6 @@ false.
 # epsilon that really holds.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/local_digits.png"
-import warnings
-
-import matplotlib.pyplot as plt
-import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.metrics import f1_score
-from sklearn.model_selection import train_test_split
-
-from sktensordp.exceptions import UnsoundClaimWarning
 from sktensordp.mechanisms import (
     GaussianMechanism,
     HybridMechanism,
@@ -42,7 +32,8 @@ from sktensordp.mechanisms import (
     TensorRandomizedResponse,
 )
 from sktensordp.papers import PublishedTensorRandomizedResponse
-from sktensordp.plotting import PrivacyUtilityDisplay
+
+import numpy as np
 
 image = {"bounds": (0, 16), "tensor_shape": (8, 8)}
 approximate = {**image, "delta": 1e-5}
@@ -72,6 +63,15 @@ mechanisms = {
 # So the rule is the same for all mechanisms and costs no privacy. The score is the
 # weighted F1 on clean test images, averaged over three splits, with fresh noise for
 # each. The seeds make the numbers on this page repeatable; a real release has no seed.
+
+from sktensordp.exceptions import UnsoundClaimWarning
+
+import warnings
+
+from sklearn.datasets import load_digits
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics import f1_score
+from sklearn.model_selection import train_test_split
 
 X, y = load_digits(return_X_y=True)
 
@@ -118,6 +118,10 @@ print(f"{'no noise':24}{clean:9.2f}")
 # ------------------
 # The picture shows five of the mechanisms, each at its true epsilon. That of TLDP is 48
 # where 1 is claimed.
+
+from sktensordp.plotting import PrivacyUtilityDisplay
+
+import matplotlib.pyplot as plt
 
 tldp = "TLDP-L as published"
 shown = {

@@ -15,22 +15,9 @@ that you can compute in advance, and shows how much clipping the mean helps, at 
 # message, and what it reveals at most.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/local_mean.png"
-import textwrap
-import warnings
+from sktensordp.mechanisms import PrivUnit
 
-import matplotlib.pyplot as plt
 import numpy as np
-
-from sktensordp.exceptions import NoiseOnlyWarning
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    HybridMechanism,
-    LaplaceMechanism,
-    PrivUnit,
-    TensorRandomizedResponse,
-    estimate_mean,
-)
-from sktensordp.model_selection import epsilon_before_shuffling
 
 mechanism = PrivUnit(4.0, bounds=(-1, 1), random_state=0)
 message = mechanism.fit_transform(np.ones((1, 28, 28)))
@@ -68,6 +55,14 @@ truth = X.mean(axis=0, dtype=float)
 # noise.
 
 
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    HybridMechanism,
+    LaplaceMechanism,
+    TensorRandomizedResponse,
+)
+
+
 def make_mechanisms(epsilon):
     """One mechanism of each kind."""
     box = {"bounds": BOUNDS, "random_state": 0}
@@ -93,6 +88,12 @@ def make_mechanisms(epsilon):
 #
 # The answer 0 for every entry needs no data at all, so an estimate with a larger error
 # is worth nothing.
+
+
+from sktensordp.exceptions import NoiseOnlyWarning
+from sktensordp.mechanisms import estimate_mean
+
+import warnings
 
 
 def mean_errors(mechanism, X, population):
@@ -129,6 +130,8 @@ for epsilon in (1, 4, 16):
 # -----------------------
 # On the left, lines show the closed forms and markers the measured errors. The dotted
 # line is the error of the answer 0.
+
+import matplotlib.pyplot as plt
 
 figure, axes = plt.subplots(
     1, 2, figsize=(9, 4.5), sharex=True, sharey=True, layout="constrained"
@@ -170,6 +173,10 @@ plt.show()
 # (1, 1e-6) after the shuffle, `epsilon_before_shuffling` finds the epsilon of a
 # message. The last row is a trusted server, which sees all tensors and adds Gaussian
 # noise to their mean: replacing one tensor moves the mean by at most 2 * 28 / 10,000.
+
+from sktensordp.model_selection import epsilon_before_shuffling
+
+import textwrap
 
 delta, n_entries = 1e-6, X[0].size
 

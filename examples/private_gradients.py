@@ -16,15 +16,9 @@ whole run keeps a given epsilon, and shows how epsilon grows with the steps.
 # coefficients. No record changes this sum by more than 1.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/private_gradients.png"
-import matplotlib.pyplot as plt
-import numpy as np
-from scipy.optimize import root_scalar
-from sklearn.datasets import load_breast_cancer
-from sklearn.model_selection import train_test_split
-
 from sktensordp.mechanisms import GaussianMechanism
-from sktensordp.plotting import PrivacyUtilityDisplay
-from sktensordp.privacy import compose
+
+import numpy as np
 
 step = GaussianMechanism(2.0, delta=1e-7, sensitivity=1.0).fit(np.zeros((1, 31)))
 print(f"one step: {step.privacy_guarantee_}")
@@ -35,6 +29,8 @@ print(f"one step: {step.privacy_guarantee_}")
 # The records are 569 biopsies with 30 features each. Every feature is divided by its
 # typical size, rounded to a power of ten, which counts as public here. Every record is
 # then scaled to norm 1 by itself.
+
+from sklearn.datasets import load_breast_cancer
 
 X, y = load_breast_cancer(return_X_y=True)
 X = X / 10.0 ** np.round(np.log10(X.mean(axis=0)))
@@ -52,6 +48,8 @@ X /= np.linalg.norm(X, axis=1, keepdims=True)
 # for a record in the sample; ``subsampled`` strengthens it, because a record is
 # probably not in the sample; `compose` adds up the steps. The seed makes the numbers on
 # this page repeatable; a real run has no seed, so that nobody can subtract the noise.
+
+from sktensordp.privacy import compose
 
 N_STEPS, RATE, CLIP, DELTA = 100, 0.1, 1.0, 1e-5
 N_FEATURES = 31  # with the constant
@@ -78,6 +76,9 @@ def guarantee_of_run(step, n_steps=N_STEPS, rate=RATE):
 # the epsilon that you ask for.
 
 
+from scipy.optimize import root_scalar
+
+
 def step_for_run(epsilon, n_steps=N_STEPS, rate=RATE):
     """The step at which the whole run keeps `epsilon`."""
 
@@ -102,6 +103,9 @@ print(f"\nThe guarantee of the last run: {guarantee}")
 # -----
 # The same loop runs with and without noise, on ten splits into training and test
 # records.
+
+
+from sklearn.model_selection import train_test_split
 
 
 def train(X, y, step, rng, n_steps=N_STEPS, rate=RATE):
@@ -141,6 +145,10 @@ for epsilon, step in {**steps, np.inf: make_step(np.inf)}.items():
 # epsilon = 2 has spent after each number of steps. `compose` follows the distribution
 # of the privacy loss; the sum of the epsilons of all steps is also valid, and would end
 # at 48.
+
+from sktensordp.plotting import PrivacyUtilityDisplay
+
+import matplotlib.pyplot as plt
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
 means, spreads = (

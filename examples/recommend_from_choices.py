@@ -16,16 +16,8 @@ several epsilons.
 # The seed makes the numbers repeatable; leave it out for a real release.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/recommend_from_choices.png"
-import textwrap
-from types import SimpleNamespace
-
-import matplotlib.pyplot as plt
-import numpy as np
-
-from sktensordp.completion import ImplicitCompletion, make_ranking_scorer
+from sktensordp.completion import ImplicitCompletion
 from sktensordp.datasets import make_choices
-from sktensordp.model_selection import ItemHoldout
-from sktensordp.plotting import PrivacyUtilityDisplay
 
 choices = make_choices(2000, 1000, 80_000, random_state=0)
 X, shape = choices.data, choices.shape
@@ -41,6 +33,13 @@ print(model.privacy_guarantee_)
 # the items to find among the first 20. Only users of whom the model knows a choice
 # count.
 
+from sktensordp.completion import make_ranking_scorer
+from sktensordp.model_selection import ItemHoldout
+
+from types import SimpleNamespace
+
+import numpy as np
+
 options = SimpleNamespace(
     epsilons=[0.5, 1, 2, 4, 8, 16],
     delta=1e-5,
@@ -50,9 +49,9 @@ options = SimpleNamespace(
     random_state=None,
 )
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
-import csv  # noqa: E402
-import sys  # noqa: E402
+import argparse
+import csv
+import sys
 
 parser = argparse.ArgumentParser(
     description="Recommend from choices with whole users protected.",
@@ -201,6 +200,10 @@ if options.table is not None:
 # the more items take part. At the largest epsilons it even passes the model without
 # noise, which lets all items take part, however rarely chosen.
 
+from sktensordp.plotting import PrivacyUtilityDisplay
+
+import matplotlib.pyplot as plt
+
 curves = {
     name: (
         options.epsilons,
@@ -245,6 +248,8 @@ print(f"unknown user: {model.recommend(-1, 5).tolist()}")
 # from the model. A user's own choices stay in this process. Show the recommendations
 # that use them to that user only. The recalls come from raw held-out choices, so do not
 # publish them with the model.
+
+import textwrap
 
 print(f"\n{textwrap.fill(str(model.privacy_guarantee_), 88)}")
 

@@ -18,11 +18,10 @@ The recommender is ``implicit``'s alternating least squares if that is installed
 # released one.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/synthetic_users.png"
-import numpy as np
-from scipy import sparse
-
 from sktensordp.completion import ImplicitCompletion
 from sktensordp.datasets import make_choices
+
+import numpy as np
 
 choices = make_choices(4000, 300, 60_000, random_state=0)
 is_test = np.random.default_rng(0).random(len(choices.data)) < 0.2
@@ -37,6 +36,9 @@ print(model.privacy_guarantee_)
 # -------------------
 # It sees the synthetic table alone, and never learns that it is synthetic. Whoever has
 # it scores items for a user from that user's own choices.
+
+
+from scipy import sparse
 
 
 def matrix_of(pairs, n_users):

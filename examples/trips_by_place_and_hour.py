@@ -16,15 +16,8 @@ example goes from raw rows to a CSV file and a picture. The city is made up.
 # noise on this page repeatable; leave it out for a real release.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/trips_by_place_and_hour.png"
-import textwrap
-
-import matplotlib.pyplot as plt
-import numpy as np
-import pandas as pd
-
 from sktensordp.completion import CoordinateEncoder
 from sktensordp.counts import TensorCounts
-from sktensordp.plotting import CountsDisplay
 
 places = ["harbour", "centre", "station", "campus", "park", "hills", "fair", "mill"]
 encoder = CoordinateEncoder(categories=[places, places, range(24)])
@@ -41,6 +34,9 @@ for modes in [(), (0,), (2,), (0, 1), (0, 2)]:
 # Raw rows
 # --------
 # Riders take a few trips, or many. Some rows are broken, as in every such list.
+
+import numpy as np
+import pandas as pd
 
 rng = np.random.default_rng(0)
 n_riders = 8000
@@ -79,6 +75,8 @@ X = pd.DataFrame(coded, columns=columns).assign(rider=trips["rider"])
 # One release
 # -----------
 
+import textwrap
+
 counts.fit(X)
 print(textwrap.fill(str(counts.privacy_guarantee_), 88))
 
@@ -116,6 +114,10 @@ print(f"as if cells were independent: ± {1.96 * naive:.0f}")
 # Two pictures
 # ------------
 # Cells that are smaller than their margin of error are crossed out.
+
+from sktensordp.plotting import CountsDisplay
+
+import matplotlib.pyplot as plt
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 CountsDisplay.from_estimator(counts, (0, 2), categories=encoder, ax=left)

@@ -17,16 +17,8 @@ and for users who come later.
 # seed makes the numbers repeatable; leave it out for a real release.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/user_privacy.png"
-import textwrap
-from types import SimpleNamespace
-
-import matplotlib.pyplot as plt
-import numpy as np
-from sklearn.metrics import root_mean_squared_error
-
-from sktensordp.completion import CPCompletion, make_fold_in_scorer
+from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_ratings
-from sktensordp.plotting import PrivacyUtilityDisplay
 
 ratings = make_ratings(3000, 120, 150_000, random_state=0)
 X, y, shape, levels = ratings.data, ratings.target, ratings.shape, ratings.levels
@@ -44,14 +36,19 @@ print(model.privacy_guarantee_)
 # The user's own mean needs no budget: a user's own data may be used for that user, as
 # long as nobody else sees the result. A private model must beat it to be of use.
 
+from types import SimpleNamespace
+
+import numpy as np
+from sklearn.metrics import root_mean_squared_error
+
 options = SimpleNamespace(
     epsilons=[0.5, 1, 2, 4, 8, 16], delta=1e-5, rank=5, splits=1, per_user=None,
     random_state=None,
 )  # fmt: skip
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
-import csv  # noqa: E402
-import sys  # noqa: E402
+import argparse
+import csv
+import sys
 
 parser = argparse.ArgumentParser(
     description="Complete ratings with whole users protected.",
@@ -237,6 +234,8 @@ if options.table is not None:
 # ratings, at no further cost. Four fifths of a user's ratings are folded in, and the
 # others predicted.
 
+from sktensordp.completion import make_fold_in_scorer
+
 new = X[:, 0] % 10 == 0
 scorer = make_fold_in_scorer()
 new_errors = []
@@ -251,6 +250,10 @@ for epsilon in options.epsilons:
 # because the errors are of other users and other ratings.) With few users the noise
 # leaves the items' biases and little else; with many, the factors survive it from small
 # epsilons on.
+
+from sktensordp.plotting import PrivacyUtilityDisplay
+
+import matplotlib.pyplot as plt
 
 curves = {
     name: (
@@ -289,6 +292,8 @@ plt.show()
 # people learn from the model. A user's own row is not for others: show it, and
 # predictions made with it, to that user only. The errors come from raw held-out
 # ratings, so do not publish them with the model.
+
+import textwrap
 
 print(f"\n{textwrap.fill(str(guarantee), 88)}")
 

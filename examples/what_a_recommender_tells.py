@@ -16,15 +16,9 @@ guesses who was in the data.
 # items but one, and looks at what these accounts are recommended.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/what_a_recommender_tells.png"
-import matplotlib.pyplot as plt
-import numpy as np
-from scipy.sparse import csr_array
-
 from sktensordp.audit import audit_recommender
 from sktensordp.completion import ImplicitCompletion
 from sktensordp.datasets import make_choices
-from sktensordp.model_selection import ItemHoldout
-from sktensordp.plotting import GuessesDisplay
 
 X = make_choices(1000, 3000, 60_000, random_state=0).data  # users and items
 private = audit_recommender(ImplicitCompletion(epsilon=4.0), X, random_state=0)
@@ -37,6 +31,10 @@ print(private.in_words())
 # rows of further accounts, and the numbers of users and items, and returns the scores
 # of all items for each account. This one is ALS with confidence weights (Hu, Koren and
 # Volinsky 2008).
+
+
+import numpy as np
+from scipy.sparse import csr_array
 
 
 def solved(chosen, other, weight, penalty):
@@ -70,6 +68,10 @@ print(raw.in_words())
 # The insider knows all other customers besides. ``print(raw)`` shows both attackers,
 # the claim, if there is one, and what an audit with so many customers can prove.
 
+from sktensordp.plotting import GuessesDisplay
+
+import matplotlib.pyplot as plt
+
 GuessesDisplay({"ALS": raw, "ImplicitCompletion, epsilon 4": private}).plot()
 plt.show()
 
@@ -78,6 +80,9 @@ plt.show()
 # ---------------------------------
 # Some items of each customer are held out. The figure is the share of them that is
 # among the first ten recommendations.
+
+
+from sktensordp.model_selection import ItemHoldout
 
 
 def recall(train, test, shape):

@@ -5,7 +5,9 @@ import re
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
 
-_OPTIONAL = ("dask", "distributed", "matplotlib", "pandas", "polars", "torch")
+_OPTIONAL = (
+    "dask", "distributed", "matplotlib", "pandas", "polars", "safetensors", "torch",
+)  # fmt: skip
 
 
 def show_versions() -> None:

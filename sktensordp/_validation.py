@@ -27,18 +27,22 @@ MALFORMED = {
     "coordinates": (
         "coordinates that are fractional, negative or outside of the declared shape"
     ),
-    "ids": "ids that are missing or cannot be compared, such as lists",
+    "ids": (
+        "ids that are missing or cannot be compared, such as lists, and ids of "
+        "synthetic users in `fold_in`"
+    ),
     "categories": (
         "ids that are not among the declared `categories` of a `CoordinateEncoder` "
         "outside of a recommender"
     ),
     "types": (
         "columns of ids or labels whose type is of another kind than the known ids or "
-        "the declared `classes` (the kinds are numbers, booleans, text, bytes and "
-        "times)"
+        "the declared `classes`, or than in the first batch (the kinds are numbers, "
+        "booleans, text, bytes and times)"
     ),
     "labels": "NaN and infinity among labels in an array of numbers",
     "arrays": "arrays of the wrong shape, and `X` and `y` of different lengths",
+    "batches": "batches of which there are none, not even one without rows",
     "masked": "values that are masked",
     "order": (
         "columns whose labels in pandas are those of other rows than the labels of "
@@ -51,7 +55,7 @@ _TIMES = np.datetime64, np.timedelta64
 # Queries by the name of their type or of their library, and the method that runs them.
 _LOADED_BY = {"LazyFrame": "collect", "DuckDBPyRelation": "df"}
 _LOADED_BY |= {"pyspark": "toPandas", "ibis": "execute"}
-_INSIDE = __name__.split(".")[0], "joblib", "sklearn"
+_INSIDE = __name__.split(".")[0], "contextlib", "joblib", "sklearn"
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
 # Messages of scikit-learn that state numbers of rows, and their replacements.
@@ -510,6 +514,15 @@ def check_bounds(
     return low, high
 
 
+def adds_noise(epsilon: object) -> bool:
+    """Whether an `epsilon`, which may not be checked yet, asks for noise.
+
+    Tags and displays are asked for before a fit checks the parameters, so they must not
+    compute with them.
+    """
+    return not (isinstance(epsilon, Real) and math.isinf(epsilon))
+
+
 def is_integer(value: object) -> bool:
     """Whether a value is an integer, but not True or False."""
     return isinstance(value, Integral) and not isinstance(value, bool)
@@ -538,7 +551,8 @@ def callers_level() -> int:
     """The `stacklevel` of a warning that points to the caller's code.
 
     That is the first frame outside this package, scikit-learn (whose pipelines and
-    searches call this package) and joblib (through which they call it).
+    searches call this package), joblib (through which they call it) and contextlib
+    (which ends the blocks of this package).
     """
     frame, level = inspect.currentframe(), 0
     while (frame := frame and frame.f_back) is not None:

@@ -35,6 +35,7 @@ from .privacy import PrivacyGuarantee, PrivacyTags
 from .privacy._guarantee import guarantee_line
 from .privacy._protocol import privacy_tags
 from .privacy.budgets._budget import check_seed, record
+from .privacy.budgets._clones import join_family, warn_of_clones
 from .privacy.budgets._open import (
     Markable,
     Marks,
@@ -120,7 +121,7 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
             return diagram
         released_by = privacy_tags(self).released_by
         is_call = released_by not in ("fit", None)
-        before = f"Each call of {released_by}: " * is_call
+        before = f"Each call of {released_by}: " if is_call else "This fit: "
         return guarantee_line(guarantee, before) + diagram
 
     @property
@@ -304,6 +305,8 @@ class _ReleaseTally:
     An object holds one from its first fit on, so that a release changes no attribute.
     """
 
+    counts: dict[PrivacyGuarantee, int]
+
     def __init__(self, counts: Mapping[PrivacyGuarantee, int]) -> None:
         self.counts = dict(counts)
 
@@ -325,6 +328,9 @@ class StorableMixin(Markable, _Estimator):
     clone, pickle, unpickled object, client or party) belongs to the budgets that were
     open where it was made, and to those of the original.
     """
+
+    _releases: ReleaseCounter
+    _release_tally: _ReleaseTally
 
     # Not `__reduce_ex__`, which would go before what a party says in `__reduce__`.
     def __reduce__(self) -> tuple[Any, ...]:
@@ -355,7 +361,9 @@ class StorableMixin(Markable, _Estimator):
             self.__dict__.update(state)
 
     def __sklearn_clone__(self) -> Self:
-        return self._passed_on(super().__sklearn_clone__())
+        clone = self._passed_on(super().__sklearn_clone__())
+        join_family(self, clone)
+        return clone
 
     def _passed_on(self, other: Copy) -> Copy:
         """Mark a copy or client of this object with the budgets to which it belongs."""
@@ -406,8 +414,7 @@ class PrivateEstimatorMixin(StorableMixin):
 
     Estimators that release in calls, such as `transform`, have no such attribute.
     """
-    _releases: ReleaseCounter
-    _was_seeded = False
+    _was_seeded: bool = False
     """Whether an earlier fit took noise from an integer: its release still counts."""
     _seeded: Collection[bool] = ()
     """Whether releases since the last fit took their noise from an integer seed."""
@@ -445,11 +452,17 @@ class PrivateEstimatorMixin(StorableMixin):
         name = f"{released_by} of {type(self).__name__}"
         unprotected = [*self.__privacy_unprotected__()]
         seeded = self.random_state is not None
+        if not marks_of_copy(self._marks()):
+            # Before the record: a warning that is an error leaves none.
+            warn_of_clones(self, self._count_releases(), guarantee)
         release = record(guarantee, name, unprotected, self._marks(), seeded=seeded)
         LOGGER.info(
             "%s: %s %s Release %s.", name, guarantee, guarantee.statement, release
         )
         return (release,)
+
+    def __privacy_check_rows__(self, n_rows: int) -> None:
+        """Refuse so few rows, if a fit would; their number must be public."""
 
     def _keep(
         self, guarantee: PrivacyGuarantee, instead_of: PrivacyGuarantee | None = None

@@ -24,8 +24,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 RESOLUTIONS = {"oldest": "lowest-direct", "newest": "highest"}
-# Extras that are not installed: tools, gigabytes, and programs that no test runs.
-NOT_INSTALLED = ("dev", "peers", "torch")
+# Extras that are not installed: tools, gigabytes, and what no test uses.
+NOT_INSTALLED = ("dev", "flights", "peers", "torch")
 QUICK = (
     "tests/noise", "tests/measure", "tests/contracts", "tests/test_common.py",
     "tests/test_golden.py",

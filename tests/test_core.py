@@ -210,6 +210,7 @@ MEANWHILE = {
     "completion/_dense.py": "says whether a fit was to a tensor",
     "completion/_ranking.py": "says what is public",
     "completion/_tucker.py": _PUBLIC,
+    "completion/_used_parameters.py": _PUBLIC,
     "completion/measurements/_expectation.py": _PUBLIC,
     "completion/measurements/_residual_variance.py": (
         "computes from randomised values, in a candidate of a search"

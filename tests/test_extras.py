@@ -2,11 +2,13 @@
 
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sktensordp import io
 from sktensordp.completion import CPCompletion
 from sktensordp.datasets import fetch_movielens
 from sktensordp.encoding import TorchTask
@@ -88,7 +90,16 @@ def test_collections_of_dask(without, monkeypatch):
             fit()
 
 
-@pytest.mark.parametrize("extra", ["plot", "torch", "pandas", "dask"])
+def test_files_without_code(without, tmp_path):
+    """Before anything is written."""
+    without("safetensors")
+    for use in (partial(io.dump, LAPLACE), io.load):
+        with pytest.raises(ImportError, match=r'install "sktensordp\[files\]"'):
+            use(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("extra", ["plot", "torch", "pandas", "dask", "files"])
 def test_the_extras_that_are_named_are_declared(extra):
     assert extra in EXTRAS
 

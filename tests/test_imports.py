@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "papers": UPPER | {"encoding", "completion"},
     "plotting": UPPER
     | {"encoding", "completion", "model_selection", "audit", "counts"},
+    "io": LOWEST | {"__version__", "base"},
     "audit": LOWEST | {"privacy"},
     "datasets": LOWEST | {"tensor"},
 }
@@ -365,7 +366,7 @@ def test_what_is_imported_is_declared():
 
 HEAVY = {
     "numba", "dp_accounting", "tensorly", "matplotlib", "randomgen", "torch", "pandas",
-    "polars", "pyarrow", "dask", "distributed",
+    "polars", "pyarrow", "dask", "distributed", "safetensors",
 }  # fmt: skip
 # Of scikit-learn, what a search is made of.
 OF_A_SEARCH = {"sklearn.metrics", "sklearn.model_selection"}

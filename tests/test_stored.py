@@ -1,12 +1,13 @@
 """Stored estimators are read by later versions, or say what to do.
 
-tests/stored has one file for every minor version since 0.2. Files grow and are never
-rewritten: whoever has stored a model keeps it, and what a commit stored must load ever
-after, or be refused with its version. For a new estimator,
+tests/stored has two files for every minor version since 0.2: one of pickles, and one of
+files without code (`sktensordp.io`). They grow and are never rewritten: whoever has
+stored a model keeps it, and what a commit stored must load ever after, or be refused
+with its version. For a new estimator,
 
     python -m tests.test_stored
 
-adds what the file of this minor version lacks. If a change cannot load what is there,
+adds what the files of this minor version lack. If a change cannot load what is there,
 mend `__setstate__`; do not store it anew.
 """
 
@@ -15,6 +16,7 @@ import lzma
 import math
 import pickle
 import re
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -24,13 +26,50 @@ import pytest
 from sklearn.base import clone
 
 import sktensordp
-from sktensordp import base
+from sktensordp import base, io
 from sktensordp.completion import CPCompletion
+from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import LaplaceMechanism
-from tests.support.every_estimator import CASES, EVERY, RELEASING, answer
+from tests.support.every_estimator import (
+    CASES,
+    EVERY,
+    LEVELS,
+    RELEASING,
+    ROWS,
+    TASK,
+    answer,
+)
 
 STORED = Path(__file__).with_name("stored")
 LABELS = [case.label for case in CASES]
+
+
+def as_pickle(thing):
+    return pickle.dumps(thing, protocol=4)
+
+
+def as_file(thing):
+    with tempfile.TemporaryDirectory() as folder:
+        io.dump(thing, Path(folder, "model"))
+        return Path(folder, "model").read_bytes()
+
+
+def of_file(stored):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "model").write_bytes(stored)
+        return io.load(Path(folder, "model"))
+
+
+FORMATS = {"pickle": (as_pickle, pickle.loads), "files": (as_file, of_file)}
+
+
+def clients():
+    """Clients with a guarantee, which files hold beside estimators."""
+    encoder = TaskAwareEncoder(mechanism="laplace", **TASK).fit(ROWS)
+    return {
+        "CompletionClient": CPCompletion(0, **LEVELS).client(),
+        "EncoderClient": encoder.client(),
+    }
 
 
 def described(estimator, output):
@@ -48,31 +87,42 @@ def described(estimator, output):
 
 
 def store():
-    """Add to the file of this minor version: estimators and what they give."""
+    """Add to the files of this minor version: estimators and what they give."""
     minor = ".".join(sktensordp.__version__.split(".")[:2])
-    path = STORED / f"{minor}.pickle.xz"
-    things = stored(path) if path.exists() else {}
-    for case in CASES:
-        if case.label in things:
-            continue
-        seeded = {} if case.private == "ids" else {"random_state": 0}
-        estimator, output = case.release(**seeded)
-        if case.private in ("users", "choices"):
-            # What is stored predicts without users' own rows, and warns of it.
-            with warnings.catch_warnings():
-                warnings.filterwarnings(
-                    "ignore", "This model was deep-copied or pickled"
-                )
-                output = pickle.loads(pickle.dumps(estimator)).predict(case.data[0])
-        # Each for itself, so that one that cannot be read hides no other.
-        pickled = pickle.dumps(estimator, protocol=4)
-        things[case.label] = pickled, described(estimator, output)
     STORED.mkdir(exist_ok=True)
-    path.write_bytes(lzma.compress(pickle.dumps(things, protocol=4)))
+    for name, (write, _) in FORMATS.items():
+        path = STORED / f"{minor}.{name}.xz"
+        things = stored(path) if path.exists() else {}
+        for case in CASES:
+            # Each for itself, so that one that cannot be read hides no other.
+            if case.label not in things:
+                estimator, output = fitted(case)
+                things[case.label] = write(estimator), described(estimator, output)
+        if name == "files":
+            for label, client in clients().items():
+                things.setdefault(label, (write(client), client.to_json()))
+        path.write_bytes(lzma.compress(pickle.dumps(things, protocol=4)))
+
+
+def fitted(case):
+    """A fitted estimator, and what it answers once it was stored."""
+    seeded = {} if case.private == "ids" else {"random_state": 0}
+    estimator, output = case.release(**seeded)
+    if case.private in ("users", "choices"):
+        # What is stored predicts without users' own rows, and warns of it.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "This model was deep-copied or pickled")
+            output = pickle.loads(pickle.dumps(estimator)).predict(case.data[0])
+    return estimator, output
 
 
 def stored(path):
     return pickle.loads(lzma.decompress(path.read_bytes()))
+
+
+def loads_of(path):
+    """What reads the things in a file of tests/stored."""
+    return FORMATS[path.name.split(".")[2]][1]
 
 
 FILES = sorted(STORED.glob("*.xz"))
@@ -84,11 +134,13 @@ def version_of(path):
 
 def test_every_minor_version_that_is_read_has_a_file():
     major, minor = map(int, sktensordp.__version__.split(".")[:2])
-    versions = [version_of(path) for path in FILES]
-    assert (major, minor) in versions
-    assert base._OLDEST in versions
-    assert all(version >= base._OLDEST for version in versions)
-    assert set(stored(FILES[versions.index((major, minor))])) == set(LABELS)
+    for name in FORMATS:
+        files = {version_of(p): p for p in FILES if p.name.endswith(f"{name}.xz")}
+        assert (major, minor) in files
+        assert base._OLDEST in files
+        assert all(version >= base._OLDEST for version in files)
+        more = set(clients()) if name == "files" else set()
+        assert set(stored(files[major, minor])) == set(LABELS) | more
 
 
 @pytest.mark.filterwarnings("ignore:This model was deep-copied or pickled")
@@ -97,9 +149,9 @@ def test_every_minor_version_that_is_read_has_a_file():
 def test_stored_estimators_work(path, label):
     if label not in stored(path):
         pytest.skip("came later")
-    pickled, before = stored(path)[label]
+    whole, before = stored(path)[label]
     case = next(case for case in CASES if case.label == label)
-    estimator = pickle.loads(pickled)
+    estimator = loads_of(path)(whole)
     output = answer(estimator, case.data[0])
     assert np.all(np.isfinite(output))
     after = described(estimator, output)
@@ -111,6 +163,15 @@ def test_stored_estimators_work(path, label):
             assert after[name] == before[name]
     # And it goes on.
     estimator.fit(*case.data)
+
+
+@pytest.mark.parametrize("label", ["CompletionClient", "EncoderClient"])
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if "files" in p.name], ids=lambda path: path.stem
+)
+def test_stored_clients_work(path, label):
+    whole, before = stored(path)[label]
+    assert loads_of(path)(whole).to_json() == before
 
 
 @pytest.mark.parametrize("case", EVERY)
@@ -182,18 +243,18 @@ def test_the_version_is_read_before_all_that_only_it_has(monkeypatch):
         pickle.loads(pickled)
 
 
-def test_what_is_stored_is_never_stored_anew(monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_is_stored_is_never_stored_anew(name, monkeypatch, tmp_path):
     """A file grows: what a commit stored stays as it was."""
-    path = tmp_path / f"{FILES[-1].name}"
-    kept = stored(FILES[-1])
+    (file,) = [p for p in FILES if p.name.endswith(f"{name}.xz")][-1:]
+    kept, path = stored(file), tmp_path / file.name
     first, *others = kept
     path.write_bytes(lzma.compress(pickle.dumps({first: kept[first]})))
     monkeypatch.setattr(f"{__name__}.STORED", tmp_path)
-    second = [case for case in CASES if case.label == others[0]]
-    one = [case for case in CASES if case.label == first]
-    monkeypatch.setattr(f"{__name__}.CASES", one + second)
+    some = [case for case in CASES if case.label in (first, others[0])]
+    monkeypatch.setattr(f"{__name__}.CASES", some)
     store()
-    assert stored(path).keys() == {first, others[0]}
+    assert stored(path).keys() - clients().keys() == {first, others[0]}
     assert stored(path)[first][0] == kept[first][0]
 
 

@@ -22,22 +22,9 @@ This page takes five releases of each kind; :doc:`/results` has a larger run.
 # to zero, X\ :sup:`T` X changes by at most 1.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/covariance.png"
-from types import SimpleNamespace
-
-import matplotlib.pyplot as plt
-import numpy as np
-from scipy.optimize import brentq
-from scipy.stats import chi2
-from sklearn.datasets import load_diabetes
-from sklearn.model_selection import train_test_split
-
 from sktensordp.mechanisms import GaussianMechanism
-from sktensordp.papers import (
-    MatrixVariateGaussian,
-    PublishedIndependentDirectionalNoise,
-    PublishedTensorVariateGaussian,
-    PublishedUnimodalDirectionalNoise,
-)
+
+import numpy as np
 
 mechanism = GaussianMechanism(1.0, delta=1e-5, sensitivity=1.0, random_state=0)
 noisy = mechanism.fit_transform(np.zeros((1, 10, 10)))
@@ -47,10 +34,12 @@ print(f"A release of shape {noisy.shape[1:]}: {mechanism.privacy_guarantee_}\n")
 # The run on this page
 # --------------------
 
+from types import SimpleNamespace
+
 options = SimpleNamespace(epsilons=[0.1, 1, 10], repeats=5, data=None, random_state=0)
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
-import sys  # noqa: E402
+import argparse
+import sys
 
 parser = argparse.ArgumentParser(
     description="Covariance of people's measurements.", allow_abbrev=False
@@ -74,6 +63,10 @@ if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its ow
 # and says how large each feature may be, how large the norm of a row may be, and which
 # directions matter. The others are private. They are clipped to these limits and
 # scaled, so that their norm is at most 1.
+
+
+from sklearn.datasets import load_diabetes
+from sklearn.model_selection import train_test_split
 
 
 def clipped(X):
@@ -123,6 +116,16 @@ print(f"{n_rows} private rows of {truth.shape[0]} features, delta = 1e-05")
 # - The last three are calibrated as in the paper, at the epsilon that the paper would
 #   claim. Without weights they are i.i.d. noise, and are drawn as such at their true
 #   epsilon, which the tables show below their errors.
+
+from sktensordp.papers import (
+    MatrixVariateGaussian,
+    PublishedIndependentDirectionalNoise,
+    PublishedTensorVariateGaussian,
+    PublishedUnimodalDirectionalNoise,
+)
+
+from scipy.optimize import brentq
+from scipy.stats import chi2
 
 DELTA = 1e-5
 PUBLISHED = {
@@ -263,6 +266,8 @@ print(f"{'0 everywhere':28}{nothing:16.1e}")
 # The picture shows five of the rows. The published calibration is grey. It stands at a
 # claimed epsilon, and the true one is far smaller. The dotted line is the error of an
 # estimate of 0.
+
+import matplotlib.pyplot as plt
 
 styles = {
     "i.i.d., symmetrised": "s-", "TVG, weights of ranges": "P-",

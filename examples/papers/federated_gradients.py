@@ -25,31 +25,9 @@ This page shows a small run; the table in :doc:`/results` has more epsilons and 
 # norm 1, adding or removing a record changes the sum by at most 1.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/federated_gradients.png"
-import math
-from dataclasses import replace
-from functools import reduce
-from operator import or_
-from types import SimpleNamespace
+from sktensordp.mechanisms import MatrixGaussian
 
-import matplotlib.pyplot as plt
 import numpy as np
-from scipy.special import softmax
-from sklearn.base import clone
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
-
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    IndependentDirectionalNoise,
-    MatrixGaussian,
-    UnimodalDirectionalNoise,
-)
-from sktensordp.papers import (
-    MatrixVariateGaussian,
-    PublishedIndependentDirectionalNoise,
-    PublishedUnimodalDirectionalNoise,
-)
-from sktensordp.privacy import PrivacyBudget
 
 mechanism = MatrixGaussian(1.0, delta=1e-5, sensitivity=1.0, random_state=0)
 noisy = mechanism.fit_transform(np.zeros((1, 64, 10)))
@@ -58,6 +36,8 @@ print(f"A sum of shape {noisy.shape[1:]}: {mechanism.privacy_guarantee_}\n")
 # %%
 # The run on this page
 # --------------------
+
+from types import SimpleNamespace
 
 arguments = SimpleNamespace(
     epsilons=[1, 4],
@@ -70,12 +50,13 @@ arguments = SimpleNamespace(
     random_state=0,
 )
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
+import argparse
+import sys
 
 parser = argparse.ArgumentParser(
     description="Accuracy of a model that learns from noisy gradients of parties.",
-    formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-)
+    formatter_class=argparse.ArgumentDefaultsHelpFormatter, allow_abbrev=False,
+)  # fmt: skip
 parser.add_argument("--epsilons", nargs="+", type=float, help="of a record")
 parser.add_argument("--parties", type=int)
 parser.add_argument("--rounds", type=int)
@@ -86,7 +67,9 @@ parser.add_argument("--data", metavar="NPZ", help="X (n, ...) and y (n,)")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="also save the picture here")
 parser.set_defaults(**vars(arguments))
-arguments, _ = parser.parse_known_args()
+arguments, others = parser.parse_known_args()
+if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
+    parser.error(f"unknown arguments: {' '.join(others)}")
 # sphinx_gallery_end_ignore
 
 # %%
@@ -94,6 +77,11 @@ arguments, _ = parser.parse_known_args()
 # --------
 # The records are images of digits, shared out among four parties. Every record is
 # scaled to norm 1 by itself, which reveals nothing about other records.
+
+
+import math
+
+from sklearn.datasets import load_digits
 
 
 def load(path):
@@ -128,6 +116,12 @@ print(f"{len(X)} records, {X.shape[1]} features, {y.max() + 1} classes")
 # The paper clips the sum instead, entry by entry. One record may then move the sum
 # across the whole box, as far as all records together, and the noise must hide that.
 # Rows with "sum clipped" show the effect, for a box whose diagonal is the clip.
+
+from sktensordp.privacy import PrivacyBudget
+
+from dataclasses import replace
+
+from scipy.special import softmax
 
 DELTA = 1e-5
 CLIP = 1.0
@@ -194,6 +188,17 @@ class Party:
 # The other three are drawn at the epsilon that they claim for one round, which is that
 # of the exact mechanisms. "Gaussian per entry" is the i.i.d. baseline of the paper. Its
 # noise hides only one of the hundreds of entries in a matrix.
+
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    IndependentDirectionalNoise,
+    UnimodalDirectionalNoise,
+)
+from sktensordp.papers import (
+    MatrixVariateGaussian,
+    PublishedIndependentDirectionalNoise,
+    PublishedUnimodalDirectionalNoise,
+)
 
 SAME = "Gaussian", "UDN", "IDN", "MGM"
 PER_ENTRY = "Gaussian per entry, sum clipped"
@@ -266,6 +271,12 @@ for epsilon in arguments.epsilons:
 # deviation that any entry gets) and the true epsilon.
 
 
+from functools import reduce
+from operator import or_
+
+from sklearn.model_selection import train_test_split
+
+
 def learn(parties, rng):
     """The server's model: the mean over the second half of the rounds."""
     model, average = np.zeros(shape), np.zeros(shape)
@@ -291,7 +302,8 @@ def accuracies(mechanism, limit, clips_sum):
             rows = train[k :: arguments.parties]
             # Each party has noise of its own in every run.
             own = 10**6 * seed + 10**3 * run + k
-            noise = fitted(clone(mechanism).set_params(random_state=own), shape)
+            params = {**mechanism.get_params(), "random_state": own}
+            noise = fitted(type(mechanism)(**params), shape)
             parties.append(Party(X[rows], labels[rows], noise, clips_sum, limit))
             parties[-1].join(arguments.rate, arguments.rounds)
         model = learn(parties, np.random.default_rng((seed, run)))
@@ -335,6 +347,8 @@ row("chance", [f"{chance:.2f}"])
 # -----------
 # Each point is drawn at its **true** epsilon. For "Gaussian per entry", this is the
 # epsilon of one round alone, so all rounds cost even more.
+
+import matplotlib.pyplot as plt
 
 STYLES = {
     "Gaussian": ("o-", "C0", "Gaussian = UDN = IDN = MGM"),

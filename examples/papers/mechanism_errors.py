@@ -18,28 +18,9 @@ This page measures 200,000 noisy values of two shapes; :doc:`/results` has a lar
 # noise on the slices of the first mode that matter more.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/mechanism_errors.png"
-from types import SimpleNamespace
+from sktensordp.mechanisms import TensorVariateGaussian
 
-import matplotlib.pyplot as plt
 import numpy as np
-from scipy.optimize import brentq
-
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    IndependentDirectionalNoise,
-    LaplaceMechanism,
-    MatrixGaussian,
-    TensorVariateGaussian,
-    UnimodalDirectionalNoise,
-)
-from sktensordp.papers import (
-    MatrixVariateGaussian,
-    PublishedIndependentDirectionalNoise,
-    PublishedMatrixGaussian,
-    PublishedMatrixVariateGaussian,
-    PublishedTensorVariateGaussian,
-    PublishedUnimodalDirectionalNoise,
-)
 
 mechanism = TensorVariateGaussian(
     1.0, delta=1e-5, bounds=(0, 1), utility=[1 / np.arange(1, 17), None, None]
@@ -51,13 +32,15 @@ print(f"{mechanism.privacy_guarantee_}\n")
 # The run on this page
 # --------------------
 
+from types import SimpleNamespace
+
 SHAPES = [(16, 5, 5), (28, 28), (256, 150)]
 options = SimpleNamespace(
     epsilon=1.0, delta=1e-5, values=200_000, shapes=2, random_state=0
 )
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
-import sys  # noqa: E402
+import argparse
+import sys
 
 parser = argparse.ArgumentParser(
     description="Error of every noise mechanism.", allow_abbrev=False
@@ -82,6 +65,22 @@ epsilon, delta = options.epsilon, options.delta
 # entries may change. The task weights the i-th slice of the first mode by 1/i, and the
 # mechanisms know these weights.
 
+
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    IndependentDirectionalNoise,
+    LaplaceMechanism,
+    MatrixGaussian,
+    UnimodalDirectionalNoise,
+)
+from sktensordp.papers import (
+    MatrixVariateGaussian,
+    PublishedIndependentDirectionalNoise,
+    PublishedMatrixGaussian,
+    PublishedMatrixVariateGaussian,
+    PublishedTensorVariateGaussian,
+    PublishedUnimodalDirectionalNoise,
+)
 
 SOUND = (
     TensorVariateGaussian, MatrixGaussian, UnimodalDirectionalNoise,
@@ -119,6 +118,9 @@ def mechanisms(shape, delta, random_state):
 # ------------------
 # A published calibration is more private than it claims, at the price of more noise. To
 # compare it fairly, its claim is raised until the true epsilon is the one asked for.
+
+
+from scipy.optimize import brentq
 
 
 def at_true_epsilon(mechanism, X, epsilon):
@@ -195,6 +197,8 @@ for shape in SHAPES[: options.shapes]:
 # -----------
 # Left: all at the same true guarantee. Right: the published calibrations (hollow) at
 # the guarantee that they claim.
+
+import matplotlib.pyplot as plt
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 4.8), sharey=True, layout="constrained")
 figure.suptitle("How large is the error beside that of equal noise?")

@@ -24,28 +24,9 @@ run.
 # sent.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/private_test_features.png"
-from types import SimpleNamespace
+from sktensordp.mechanisms import PrivUnit
 
-import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
-from sklearn.neural_network import MLPClassifier
-
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    HybridMechanism,
-    PrivUnit,
-    TensorVariateGaussian,
-    UnimodalDirectionalNoise,
-)
-from sktensordp.papers import (
-    MatrixVariateGaussian,
-    PublishedIndependentDirectionalNoise,
-    PublishedTensorVariateGaussian,
-    PublishedUnimodalDirectionalNoise,
-)
 
 mechanism = PrivUnit(4.0, bounds=(-1, 1), random_state=0)
 message = mechanism.fit_transform(np.zeros((1, 4, 4)))
@@ -55,10 +36,12 @@ print(f"A message of shape {message.shape[1:]}: {mechanism.privacy_guarantee_}\n
 # The run on this page
 # --------------------
 
+from types import SimpleNamespace
+
 options = SimpleNamespace(epsilons=[4, 16, 64], repeats=2, data=None, random_state=0)
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
-import sys  # noqa: E402
+import argparse
+import sys
 
 parser = argparse.ArgumentParser(
     description="Private samples, classified by a public model.", allow_abbrev=False
@@ -81,6 +64,11 @@ if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its ow
 # networks on larger images. A person sends either the 8 × 8 pixels, which a linear
 # model reads, or 16 features: the tanh units before the last layer of a public network,
 # computed on the person's own device and laid out as 4 × 4. All entries are in [-1, 1].
+
+
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
 
 
 def digits():
@@ -113,6 +101,20 @@ def hidden(network, X):
 # exactly how much an error in a feature costs. The last three mechanisms are calibrated
 # as in the paper, and drawn at the epsilon that they claim. The true epsilon stands
 # below each, and is smaller: they are noisier than their claim needs.
+
+
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    HybridMechanism,
+    TensorVariateGaussian,
+    UnimodalDirectionalNoise,
+)
+from sktensordp.papers import (
+    MatrixVariateGaussian,
+    PublishedIndependentDirectionalNoise,
+    PublishedTensorVariateGaussian,
+    PublishedUnimodalDirectionalNoise,
+)
 
 
 def mechanisms(model, shape):
@@ -174,6 +176,9 @@ def covariance(coefficients):
 # alike.
 
 
+from sklearn.linear_model import LogisticRegression
+
+
 def accuracies(mechanism, X, y, model, n_repeats):
     """Accuracy on samples that were sent, for every repetition."""
     return [
@@ -226,6 +231,8 @@ results = [compare(name, data, options) for name, data in stages.items()]
 # -----------
 # The picture shows five of the rows. The published calibration is grey. It stands at
 # its claim, and its true epsilon is smaller.
+
+import matplotlib.pyplot as plt
 
 styles = {
     "i.i.d. Gaussian": "s-", "UDN, weights of entries": "D-.",

@@ -32,35 +32,9 @@ This page shows one split and few epsilons; the tables in :doc:`/results` have m
 # A user randomises a whole image before it is sent.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/tensor_response.png"
-import math
-import warnings
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import NamedTuple
+from sktensordp.mechanisms import TensorRandomizedResponse
 
-import matplotlib.pyplot as plt
-import numpy as np
 from sklearn.datasets import load_digits
-from sklearn.decomposition import PCA
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import SGDClassifier
-from sklearn.metrics import f1_score
-from sklearn.model_selection import StratifiedKFold, train_test_split
-
-from sktensordp.exceptions import NoiseOnlyWarning, UnsoundClaimWarning
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    HybridMechanism,
-    LaplaceMechanism,
-    PrivUnit,
-    TensorRandomizedResponse,
-    estimate_mean,
-)
-from sktensordp.papers import (
-    PublishedIndependentDirectionalNoise,
-    PublishedMatrixVariateGaussian,
-    PublishedTensorRandomizedResponse,
-)
 
 response = TensorRandomizedResponse(4.0, bounds=(0, 16), n_levels=17, random_state=0)
 message = response.fit_transform(load_digits().images[:1])
@@ -69,6 +43,8 @@ print(f"A message of shape {message.shape[1:]}: {response.privacy_guarantee_}\n"
 # %%
 # The run on this page
 # --------------------
+
+from types import SimpleNamespace
 
 arguments = SimpleNamespace(
     type=[1, 2, 3],
@@ -80,12 +56,13 @@ arguments = SimpleNamespace(
     random_state=0,
 )
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
+import argparse
+import sys
 
 parser = argparse.ArgumentParser(
     description="What a server learns from randomised images, features and models.",
-    formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-)
+    formatter_class=argparse.ArgumentDefaultsHelpFormatter, allow_abbrev=False,
+)  # fmt: skip
 parser.add_argument(
     "--type", nargs="+", type=int, choices=[1, 2, 3],
     help="of the experiment",
@@ -99,7 +76,9 @@ parser.add_argument(
 parser.add_argument("--splits", type=int, help="random splits")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.set_defaults(**vars(arguments))
-arguments, _ = parser.parse_known_args()
+arguments, others = parser.parse_known_args()
+if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
+    parser.error(f"unknown arguments: {' '.join(others)}")
 # sphinx_gallery_end_ignore
 
 # %%
@@ -107,6 +86,12 @@ arguments, _ = parser.parse_known_args()
 # --------
 # The paper has MNIST; here there are digits of 8 × 8 pixels. A fifth of the images is
 # public, without labels. Seven tenths of the rest train, and the others test.
+
+
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.model_selection import train_test_split
 
 
 class Split(NamedTuple):
@@ -152,6 +137,16 @@ print(f"{len(X)} images of shape {shape}, {len(X_public)} public ones")
 # The paper's title speaks of testing data, its text of training data. So the model is
 # tested both on clean images and on randomised ones. The tests on clean data serve this
 # comparison, and are not part of a release.
+
+from sktensordp.exceptions import NoiseOnlyWarning
+from sktensordp.mechanisms import estimate_mean
+
+import warnings
+
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import SGDClassifier
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
 
 N_USERS = 3
 N_ROUNDS = 3
@@ -221,6 +216,11 @@ def user_alone(split):
 # A weight is the mean grey value of a pixel over public images. Weights from the image
 # itself, as in the paper, would reveal the image.
 
+import math
+from collections.abc import Callable
+
+from sklearn.decomposition import PCA
+
 FEATURES = (4, 4)
 
 
@@ -279,6 +279,18 @@ experiments = {
 #   (with the constant that its proof needs), and far more for TLDP, because what its
 #   theorems call the epsilon of a tensor is spent on every entry.
 
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    HybridMechanism,
+    LaplaceMechanism,
+    PrivUnit,
+)
+from sktensordp.papers import (
+    PublishedIndependentDirectionalNoise,
+    PublishedMatrixVariateGaussian,
+    PublishedTensorRandomizedResponse,
+)
+
 DELTA = 1e-5
 
 
@@ -323,6 +335,11 @@ def mechanisms(experiment):
 #
 # The picture has each score on clean data at its **true** epsilon. It leaves the
 # weighted variants out, since their curves would hide the others.
+
+
+from sktensordp.exceptions import UnsoundClaimWarning
+
+import matplotlib.pyplot as plt
 
 
 def measured(experiment, mechanism, splits):

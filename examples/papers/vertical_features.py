@@ -23,28 +23,9 @@ This page shows a small run; the table in :doc:`/results` has more epsilons and 
 # A party randomises the features that it computes from its columns of a sample.
 
 # sphinx_gallery_thumbnail_path = "images/thumbnails/vertical_features.png"
-import math
-from types import SimpleNamespace
+from sktensordp.mechanisms import PrivUnit
 
-import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_breast_cancer
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import train_test_split
-
-from sktensordp.mechanisms import (
-    GaussianMechanism,
-    IndependentDirectionalNoise,
-    PrivUnit,
-    TensorVariateGaussian,
-    UnimodalDirectionalNoise,
-)
-from sktensordp.papers import (
-    PublishedIndependentDirectionalNoise,
-    PublishedUnimodalDirectionalNoise,
-)
-from sktensordp.privacy import PrivacyBudget, compose
 
 mechanism = PrivUnit(4.0, bounds=(-1, 1), random_state=0)
 released = mechanism.fit_transform(np.zeros((1, 15)))
@@ -54,6 +35,8 @@ print(f"{released.shape[1]} features: {mechanism.privacy_guarantee_}\n")
 # The run on this page
 # --------------------
 # The parties share out the last axis of ``X``.
+
+from types import SimpleNamespace
 
 arguments = SimpleNamespace(
     epsilons=[1, 2, 4, 8, 16],
@@ -65,12 +48,13 @@ arguments = SimpleNamespace(
     random_state=0,
 )
 # sphinx_gallery_start_ignore
-import argparse  # noqa: E402
+import argparse
+import sys
 
 parser = argparse.ArgumentParser(
     description="Accuracy of a server that learns from noisy features of parties.",
-    formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-)
+    formatter_class=argparse.ArgumentDefaultsHelpFormatter, allow_abbrev=False,
+)  # fmt: skip
 parser.add_argument("--epsilons", nargs="+", type=float, help="of a sample")
 parser.add_argument("--parties", type=int)
 parser.add_argument(
@@ -82,7 +66,9 @@ parser.add_argument("--data", metavar="NPZ", help="X (n, ...) and y (n,)")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="also save the picture here")
 parser.set_defaults(**vars(arguments))
-arguments, _ = parser.parse_known_args()
+arguments, others = parser.parse_known_args()
+if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
+    parser.error(f"unknown arguments: {' '.join(others)}")
 # sphinx_gallery_end_ignore
 epsilons = arguments.epsilons
 
@@ -95,6 +81,10 @@ epsilons = arguments.epsilons
 # A party standardises its columns by the mean and deviation of the public samples, and
 # takes their tanh. It could compute any other map, even a neural network, that was not
 # fitted to private samples.
+
+
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import train_test_split
 
 
 def load(path):
@@ -135,6 +125,19 @@ print(f"{len(public)} public ones; {arguments.parties} parties")
 #
 # Three more are drawn as published, at the epsilon that they claim. "Gaussian per
 # entry" is the i.i.d. baseline of the paper, whose noise hides only one entry.
+
+from sktensordp.mechanisms import (
+    GaussianMechanism,
+    IndependentDirectionalNoise,
+    TensorVariateGaussian,
+    UnimodalDirectionalNoise,
+)
+from sktensordp.papers import (
+    PublishedIndependentDirectionalNoise,
+    PublishedUnimodalDirectionalNoise,
+)
+
+from sklearn.linear_model import LogisticRegression
 
 DELTA = 1e-5
 BOUNDS = (-1.0, 1.0)
@@ -189,6 +192,9 @@ cost = costs(public, y_public)
 # asked for.
 
 
+from sktensordp.privacy import compose
+
+
 def releases(make, name, epsilon, cost):
     """Which features of a sample are released by which mechanism, over all parties."""
     numbers = np.arange(cost.size).reshape(cost.shape)
@@ -238,6 +244,13 @@ for name in claimed(1.0, DELTA, cost):
 # Each party sends the noisy features of the training samples once. A ``PrivacyBudget``
 # checks that the releases stay within epsilon. The server fits a linear discriminant
 # analysis and is tested on clean samples.
+
+
+from sktensordp.privacy import PrivacyBudget
+
+import math
+
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 
 def top_model(X, y):
@@ -313,6 +326,8 @@ for name, accuracy in references.items():
 # -----------
 # Each curve is drawn at its **true** epsilon, so a claim alone gains nothing. UDN and
 # IDN with the same weights add the same noise and share a curve.
+
+import matplotlib.pyplot as plt
 
 STYLES = {
     "Gaussian": ("o-", "C0", "Gaussian"),

@@ -125,10 +125,10 @@ class AttackReport(AuditReport):
             else "That proves nothing: guessing could have done as well."
         )
         return (
-            f"{self.canaries} For the {a.n_guesses} of which it was surest, "
-            f"{self.knowledge}, told right for {a.n_right} {self.question} (a coin: "
-            f"about {coin:g}). {proved} Better attacks may find more: a small bound "
-            f"proves no privacy."
+            f"{self.canaries} {self.knowledge[0].upper()}{self.knowledge[1:]} guessed "
+            f"{self.question} for the {a.n_guesses} about which it was surest, and was "
+            f"right for {a.n_right} (a coin: about {coin:g}). {proved} Better attacks "
+            f"may find more: a small bound proves no privacy."
         )
 
     def __str__(self) -> str:

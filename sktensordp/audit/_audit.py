@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from .._waiting import watched
 from ..privacy._numbers import shown_below
+from ..privacy.budgets._clones import on_its_own
 from ._bounds import Gaussian, Pure, certified_bound, epsilon_of_mu, quick_bound
 from ._report import AuditReport
 from ._scores import Score, candidate_scores, mean_score
@@ -401,7 +402,7 @@ def audit_estimator(
     seeds = iter(range(random_state, 2**62)) if random_state is not None else None
 
     def fit(data: tuple[object, object]) -> BaseEstimator:
-        model = clone(estimator)
+        model = on_its_own(clone(estimator))
         model.set_params(random_state=None if seeds is None else next(seeds))
         return model.fit(data[0]) if data[1] is None else model.fit(*data)
 

@@ -349,7 +349,7 @@ def audit_recommender(
             "whether they are in the data" if is_user else "which of the two it is"
         ),
         knowledge=(
-            "an outsider with accounts, knowing all but one of their choices"
+            "an outsider with accounts who knows all but one of their choices"
             if is_user
             else "an outsider who sees predictions"
         ),

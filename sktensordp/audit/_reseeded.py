@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from ..privacy.budgets._clones import on_its_own
+
 
 def is_estimator(value: object) -> bool:
     """Whether a value is an estimator, fitted or not, rather than a function."""
@@ -35,7 +37,7 @@ class Reseeded:
 
     def __call__(self) -> Any:
         """A clone with seeds of its own."""
-        model = clone(self.estimator)
+        model = on_its_own(clone(self.estimator))
         names = [
             name
             for name in model.get_params(deep=True)

@@ -23,30 +23,17 @@ def _entries(n: int, n_modes: int = 2) -> tuple[Any, Any]:
     return X, rng.integers(1, 6, size=n).astype(float)
 
 
-def _ratings(
-    n: int,
-    n_modes: int = 2,
-    *,
-    epsilon: float = 1.0,
-    perturbation: str = "auto",
-    unit: str | int = "entry",
-) -> None:
+def _ratings(n: int, n_modes: int = 2, *, epsilon: float = 1.0) -> None:
     X, y = _entries(n, n_modes)
     shape = (*_SHAPE, 3)[:n_modes]
     model = CPCompletion(
         rank=2,
         epsilon=epsilon,
-        perturbation=perturbation,
-        unit=unit,
         levels=range(1, 6),
         shape=shape,
         max_iter=7,
     )
-    model.fit(X, y)
-    if model.unit == "entry":
-        model.predict(X[:5], return_std=True)
-    else:
-        model.fold_in(X[:5], y[:5])
+    model.fit(X, y).predict(X[:5], return_std=True)
 
 
 def _tucker() -> None:
@@ -56,17 +43,13 @@ def _tucker() -> None:
 
 def _choices() -> None:
     X, _ = _entries(_MANY)
-    for epsilon in (4.0, np.inf):
-        ImplicitCompletion(epsilon=epsilon, shape=_SHAPE).fit(X).sample_users(9)
+    ImplicitCompletion(epsilon=4.0, shape=_SHAPE).fit(X).sample_users(9)
 
 
 _FITS: dict[str, Callable[[], None]] = {
     "ratings": lambda: _ratings(_FEW),
     "many ratings": lambda: _ratings(_MANY, epsilon=16.0),
     "ratings in three modes": lambda: _ratings(_TENSOR, 3),
-    "ratings of users": lambda: _ratings(
-        _FEW, unit=0, epsilon=16.0, perturbation="statistics"
-    ),
     "ratings, Tucker": _tucker,
     "choices": _choices,
 }

@@ -21,6 +21,7 @@ from .._dask import is_dask
 from .._docstrings import with_texts
 from .._sklearn_compat import Interval, StrOptions, fit_context, only_if
 from .._validation import (
+    adds_noise,
     as_numpy,
     check_aligned,
     check_modes,
@@ -52,6 +53,7 @@ from ._problem import (
     check_parameters,
     declared_shape,
     domain_of,
+    finds_scale,
     unit_of,
 )
 from ._ranking import RankingEstimator
@@ -61,12 +63,13 @@ from ._sources import EntrySource
 from ._synthetic import Request, sample_entries
 from ._used_parameters import table_of_parameters
 from ._values import plan_entry_randomizer
+from .measurements._checked_scale import check_enough_to_count
 from .measurements._choice import (
     choose_measurement,
     expected_by_epsilon,
     planned_guarantee,
 )
-from .measurements._found_scale import MOST_SPENT
+from .measurements._found_scale import MOST_SPENT, check_enough_to_find
 from .measurements._measurement import Measurement
 
 if TYPE_CHECKING:
@@ -103,8 +106,8 @@ class BaseCompletion(DenseMixin, RegressorMixin, RankingEstimator):
     epsilon : float, default=1.0
         Budget of one unit. ``float("inf")`` adds no noise.
     delta : float, default=1e-6
-        The delta of the same budget. It is used only with Gaussian noise: in
-        "gradient", and if `unit` is a mode.
+        Not used with `unit="entry"`, whose noise is pure, except by "gradient".
+        Otherwise the delta of the same budget: the noise is Gaussian.
     perturbation : {"auto", "input", "gradient", "output", "statistics", "sums"}, \
 default="auto"
         What is randomised. With ``unit="entry"``:
@@ -153,7 +156,7 @@ default="auto"
     level_prior : array-like of shape (n_levels,), default=None
         Public guess of the probabilities of up to 32 levels; the table has the least
         variance for this guess. Uniform by default. It must not come from the values
-        that you fit.
+        that you fit. A Series is looked up by its index, if it holds the levels.
     shape : tuple of int, default=None
         Sizes of the modes. By default they are the largest coordinates plus one.
         Declare the shape to cross-validate on coordinates: a fold may lack the largest
@@ -167,7 +170,8 @@ or list of these and None, default=None
         Public features of the rows of one mode, such as genres of films. That mode must
         be mode 1 or, if `unit` is a mode, the first of the others. Every row of mode 0,
         or every unit, has its own weights for the features, around a mean that all rows
-        share. Features cost no budget.
+        share. Features cost no budget. Rows of a data frame are looked up by its index,
+        if it holds the indices of the mode, or through a `Recommender` its ids.
     biases : bool, default=True
         Whether to fit a bias for every index of every mode.
     n_pattern_components : "auto" or int, default="auto"
@@ -183,8 +187,9 @@ or list of these and None, default=None
         every index to the next one; the randomised values determine how strongly. For
         "input" only.
     max_iter : int, default=25
-        Number of sweeps over the modes in "input", and of iterations in "gradient".
-        Small CPs of three or more modes compare several starts, in further sweeps.
+        Largest number of sweeps over the modes in "input", and number of iterations in
+        "gradient". CPs of two modes stop when their terms have settled. Small CPs of
+        three or more modes compare several starts, in further sweeps.
     missing_values : float, default=None
         A number in the values that stands for "not rated" or "not measured", such as 0,
         -1 or 99. Entries with this value are not observed, as if their rows had been
@@ -320,6 +325,7 @@ or list of these and None, default=None
     n_features_in_: int
     _folds_in = True
     _may_find_scale = True
+    _may_ignore_parameters = True
 
     def __init__(
         self,
@@ -368,7 +374,7 @@ or list of these and None, default=None
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
-        tags.non_deterministic = math.isfinite(self.epsilon)
+        tags.non_deterministic = adds_noise(self.epsilon)
         tags.regressor_tags.poor_score = True
         return tags
 
@@ -461,6 +467,12 @@ or list of these and None, default=None
                 f"several releases may then add up to less.",
             )
         return tags
+
+    def __privacy_check_rows__(self, n_rows: int) -> None:
+        if finds_scale(self):
+            check_enough_to_find(n_rows, float(self.epsilon))
+        elif self.check_scale and math.isfinite(self.epsilon):
+            check_enough_to_count(n_rows, float(self.epsilon))
 
     def _fit(self, entries: EntrySource[Any], perturbation: str | None = None) -> Self:
         """Fit to entries in memory, in partitions, or with parties that add noise."""

@@ -262,9 +262,8 @@ def check_input(
 ) -> Any:
     """Return `X`, or `X` and a `y` that is numeric, as arrays of finite numbers."""
     check_container(X, "X")
-    (X,) = loaded(
-        with_names(X)
-    )  # as pandas, a Dask frame keeps the names of its columns
+    # As pandas, a Dask frame keeps the names of its columns.
+    (X,) = loaded(with_names(X))
     if is_sparse(X):
         raise TypeError(
             "X is sparse, but coordinates are expected. Convert it first: "
@@ -541,12 +540,19 @@ def choices_of_batches(
     return Choices.from_keys(_joined(chunks), shape[1])
 
 
+CHOICES_HAVE_NO_VALUES = (
+    "Choices have no values: leave out columns of counts, amounts or times, and the "
+    "rows that are no choices. For values, use CPCompletion, with the values as y."
+)
+
+
 def _check_width(input_shape: tuple[int, ...], shape: tuple[int, int]) -> None:
     if len(input_shape) == 2 and input_shape[1] != 2:
         raise malformed(
             "arrays",
             f"X must have two columns, since a choice is a pair of a user and an item. "
-            f"Pass X of shape (n_choices, 2), or a sparse array of shape {shape}.",
+            f"Pass X of shape (n_choices, 2), or a sparse array of shape {shape}. "
+            f"{CHOICES_HAVE_NO_VALUES}",
         )
 
 

@@ -290,6 +290,18 @@ class Fitted:
             of_local = self.lookups.get("own", own, lambda: build([own]))
             yield of_local.of_users(places)
 
+    def pairs_known(self) -> np.ndarray | None:
+        """The indices of the first two modes of entries that this process knows.
+
+        None if it does not know all, such as those on workers.
+        """
+        if self.observed is None or self.local.elsewhere is not None:
+            return None
+        parts = [entries.coordinates[:, :2] for entries in self.observed]
+        if self.local.where is not None:
+            parts.append(self.local.where[:, :2])
+        return np.concatenate(parts) if parts else np.empty((0, 2), np.int64)
+
     def with_call(self, entries: Entries, guarantee: PrivacyGuarantee) -> Self:
         """The same model, counting one more call whose release is about to happen."""
         observed = (*(self.observed or ()), entries.without_values())

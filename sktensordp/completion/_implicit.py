@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._noise_only import is_one_of_many, warn_of_noise
 from .._sklearn_compat import Interval, fit_context
-from .._validation import check_shape, warn
+from .._validation import adds_noise, check_shape, warn
 from ..base import recorded_fit
 from ..exceptions import AveragesOnlyWarning
 from ..measure import NoisySums
@@ -182,7 +182,7 @@ class ImplicitCompletion(RankingEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
-        tags.non_deterministic = math.isfinite(self.epsilon)
+        tags.non_deterministic = adds_noise(self.epsilon)
         return tags
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -521,6 +521,11 @@ class _Fitted:
         every = self.local.choices_of(self.shape)
         kept = every.of_users(every.users[~np.isin(every.users, users)])
         return replace(self, local=_LocalChoices(kept))
+
+    def pairs_known(self) -> NDArray[np.int64]:
+        """The pairs of a user and an item that this process knows."""
+        every = self.local.choices_of(self.shape)
+        return np.column_stack([np.repeat(every.users, every.sizes), every.items])
 
     def _choices_of(self, users: NDArray[np.integer]) -> Choices:
         """The stored choices of some users; an unknown user has none."""

@@ -208,6 +208,17 @@ def warn_of_values(ids: NDArray[Any], names: Sequence[str] | None, number: int) 
     )
 
 
+def warn_if_no_value(name: object) -> None:
+    """Warn if a column of values has a name as of users, items or times."""
+    stems = _stems(name)
+    if stems & (_USERS | _ITEMS | _TIMES) and not stems & _VALUES:
+        warn(
+            f"The last column of a batch is read as the values, but it is named "
+            f"{name!r}. If it holds something else, put the values last, or pass pairs "
+            f"(X, y)."
+        )
+
+
 def _stems(name: object) -> set[str]:
     """The words of a name, without the endings of compounds and plurals."""
     words = words_of(str(name))

@@ -102,7 +102,7 @@ class RankingEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     unit: int | str
     _fitted: RanksItems
     _of_fit = ("_fitted",)
-    _hides_users = False
+    _hides_users: bool = False
     """Whether a `Recommender` keeps the ids and the number of its users private."""
 
     def __sklearn_is_fitted__(self) -> bool:

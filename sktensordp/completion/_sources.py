@@ -195,6 +195,7 @@ class CompletionParameters(Protocol):
     missing_values: float | None
     check_scale: bool
     _may_find_scale: bool
+    _may_ignore_parameters: bool
 
     def _form(
         self, order: Iterable[int], shape: tuple[int, ...]

@@ -53,10 +53,11 @@ def _listed(some: tuple[str, ...], every: tuple[str, ...]) -> str:
 def warn_of_unused(estimator: "CompletionParameters") -> None:
     """Warn of parameters that are not at their defaults, and that the fit ignores.
 
-    With "auto" there is no warning: the fit decides which perturbation it takes.
+    With "auto" there is no warning: the fit decides which perturbation it takes. Nor
+    is there one for the published algorithms, which use all their parameters.
     """
     perturbation = estimator.perturbation
-    if perturbation == "auto":
+    if perturbation == "auto" or not estimator._may_ignore_parameters:
         return
     defaults = inspect.signature(type(estimator)).parameters
     is_unit = estimator.unit != "entry"

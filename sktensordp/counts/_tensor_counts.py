@@ -24,6 +24,7 @@ from .._random import NoiseStreams, fresh_bits
 from .._sklearn_compat import Interval, fit_context
 from .._validation import (
     LARGEST_INDEX,
+    adds_noise,
     as_numpy,
     check_coordinates,
     check_ordered,
@@ -198,7 +199,7 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
         tags.input_tags.positive_only = True
-        tags.non_deterministic = math.isfinite(self.epsilon)
+        tags.non_deterministic = adds_noise(self.epsilon)
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:

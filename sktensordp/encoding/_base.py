@@ -109,6 +109,8 @@ class LinearEncoder(
     expected_task_loss_: float
     task_variance_: float
     task_: NDArray[np.float64] | None
+    _decoder: Decoder
+    _fitted_shape: tuple[int, ...]
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **ReleasingTransformer._parameter_constraints,

@@ -36,15 +36,17 @@ if TYPE_CHECKING:
 
 # Norm in which distances between sums are measured.
 Norm = Literal["l1", "l2"]
-# Maps a chunk of the entries to their contributions, of shape (n, n_columns).
 OfChunk = Callable[[slice], NDArray[np.floating]]
+"""Maps a chunk of the entries to their contributions, of shape (n, n_columns)."""
 
-# Covers the rounding error of contributions, and that of the accounting.
 ROUNDED_UP = 1 + 1e-9
+"""Covers the rounding error of contributions, and that of the accounting."""
+
 # Largest number of elements of an array of contributions in memory.
 _CHUNK = 2**22
-# Sums of whole steps are exact in floating point up to this number of steps.
 MOST_STEPS = 2**52
+"""Sums of whole steps are exact in floating point up to this number of steps."""
+
 # Coarser steps would be visible beside the contributions.
 _LARGEST_STEP = 2.0**-10
 # Bound on the number of sums of all releases, before it is known.

@@ -36,11 +36,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tensor._choices import Choices
+from ._centred import add_products, centred_weights
 from ._limbs import rounded
 from ._sums import BELOW_ONE, Sums
 
-# Bits of items' shares, of users' weights, and of a cell of the products.
-SHARE_BITS, _WEIGHT_BITS = 14, 20
+SHARE_BITS = 14
+"""Bits of items' shares."""
+
+# Bits of users' weights.
+_WEIGHT_BITS = 20
 _CELL_BITS = 2 * SHARE_BITS + _WEIGHT_BITS
 # Diagonal cells are released at half their weight, which costs them a bit.
 _DIAGONAL_BITS = 1
@@ -104,35 +108,24 @@ class ProductSums(Sums):
     def _weighed(
         self, chosen: Choices
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        from ..tensor.kernels._choices import centred_weights
-
-        n_users = len(chosen.users)
-        weights, lengths = np.zeros(n_users, np.int64), np.zeros(n_users)
-        centred_weights(
-            chosen.starts,
-            chosen.items,
+        return centred_weights(
+            chosen,
             self.shares,
             2**SHARE_BITS,
             2.0**-_DIAGONAL_BITS,
             self.limit * BELOW_ONE,
             self.least,
-            weights,
-            lengths,
         )
-        return weights, lengths
 
     def _add(
         self, limbs: NDArray[np.int64], weights: NDArray[np.int64], chosen: Choices
     ) -> None:
         """Add products of users, given their choices among the m items."""
-        from ..tensor.kernels._choices import assemble, centred_sums
-
-        n, n_users = len(self.shares), len(chosen.users)
-        three = np.zeros((n, n), int), np.zeros(n, int), np.zeros(1, int)
+        n_users = len(chosen.users)
         for first in range(0, n_users, _BLOCK):
             last = min(first + _BLOCK, n_users)
-            centred_sums(first, last, chosen.starts, chosen.items, weights, *three)
-            assemble(*three, self.shares, 2**SHARE_BITS, *limbs)
+            block, of_block = chosen.chunk(first, last), weights[first:last]
+            add_products(limbs, block, of_block, self.shares, 2**SHARE_BITS)
 
     @property
     def _on_diagonal(self) -> NDArray[np.int64]:

@@ -17,8 +17,8 @@ its rounding errors went one way.
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,25 +208,39 @@ class BoundedSums(StepSums):
 
     def _weighed(
         self,
-        starts: NDArray[np.int64],
+        starts: NDArray[np.integer],
         order: NDArray[np.integer],
-        index: NDArray[np.int32],
+        index: NDArray[np.integer],
         contributions: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        from ._kernels import bounded_weights
+        """The weight is `longest / bound`, and less for a vector beyond the bound.
 
-        weights, lengths = np.empty((2, len(starts) - 1))
-        longest = math.sqrt(self.share)
-        data = starts, order, index, contributions
-        bounded_weights(*data, self.bound, longest, self.step, weights, lengths)
-        return weights, lengths
+        Parameters
+        ----------
+        starts : ndarray of shape (n_people + 1,), int
+            Person k has the entries order[starts[k]:starts[k + 1]].
+        order : ndarray of shape (n_entries,), int
+            The entries of every person, sorted by row.
+        index : ndarray of shape (n_entries,), int
+            The row of every entry.
+        contributions : ndarray of shape (n_entries, C)
+        """
+        vectors = _Vectors.summed(starts, order, index, contributions)
+        # Of numbers that no float can square, lengths are infinite or NaN, and so are
+        # those of vectors that are not scaled down; either has no weight.
+        with np.errstate(over="ignore", invalid="ignore"):
+            lengths = np.maximum(vectors.lengths(), self.bound)
+            weights = math.sqrt(self.share) / lengths
+            found = vectors.weighted(weights, self.step).lengths()
+        return weights, np.where(lengths < np.inf, found, np.inf)
 
     def _add(
         self, totals: NDArray[np.float64], weights: NDArray[np.float64], *data: Any
     ) -> None:
-        from ._kernels import add_weighted
-
-        add_weighted(*data, weights, self.step, totals)
+        # Numbers of people without weight may be infinite. They are left out in the
+        # same lines, whether there are such people or not.
+        vectors = _Vectors.summed(*data).only_of(weights > 0)
+        vectors.weighted(weights[weights > 0], self.step).add_to(totals)
 
     def add_entries(
         self,
@@ -236,14 +250,12 @@ class BoundedSums(StepSums):
         contributions: NDArray[np.float64],
     ) -> None:
         """Add contributions of entries to the rows of a block; see `add`."""
-        contributions = np.ascontiguousarray(contributions)
         if block > len(chunk.orders):
             order = np.arange(len(chunk.values))
             one_row = np.zeros(len(order), np.int32)
             self.add(totals, chunk.starts, order, one_row, contributions)
             return
-        rows = np.ascontiguousarray(chunk.others[:, block - 1])
-        order = chunk.orders[block - 1]
+        rows, order = chunk.others[:, block - 1], chunk.orders[block - 1]
         self.add(totals, chunk.starts, order, rows, contributions)
 
     def add_people(
@@ -252,8 +264,89 @@ class BoundedSums(StepSums):
         """Add one vector for each person, to sums of one row; see `add`."""
         places = np.arange(len(vectors) + 1)
         one_row = np.zeros(len(places), np.int32)
-        vectors = np.ascontiguousarray(vectors)
         self.add(totals, places, places[:-1], one_row, vectors)
+
+
+@dataclass(frozen=True, eq=False)
+class _Vectors:
+    """Vectors of people; of each vector, the rows to which its person contributes.
+
+    What is computed of a vector is a function of that vector alone, down to the last
+    bit: sums are SciPy's, in the order of the rows, and all else is arithmetic on
+    single elements.
+
+    Attributes
+    ----------
+    starts : ndarray of shape (n_people + 1,), int
+        Person k has numbers[starts[k]:starts[k + 1]].
+    rows : ndarray of shape (n,), int
+        The row of each, distinct within every person.
+    numbers : ndarray of shape (n, C)
+    """
+
+    starts: NDArray[np.integer]
+    rows: NDArray[np.integer]
+    numbers: NDArray[np.float64]
+
+    @classmethod
+    def summed(
+        cls,
+        starts: NDArray[np.integer],
+        order: NDArray[np.integer],
+        index: NDArray[np.integer],
+        contributions: NDArray[np.float64],
+    ) -> Self:
+        """Sum the contributions of every person by row; see `BoundedSums`.
+
+        There is no shorter way where nobody has two entries in one row: which lines run
+        would tell whether somebody has.
+        """
+        n, rows = len(order), index[order]
+        contributions = np.asarray(contributions, float)
+        is_first = np.ones(n + 1, bool)
+        is_first[1:-1] = rows[1:] != rows[:-1]
+        is_first[starts] = True
+        ends = np.flatnonzero(is_first)
+        shape = len(ends) - 1, len(contributions)
+        by_row = sparse.csr_array((np.ones(n), order, ends), shape=shape)
+        starts = np.searchsorted(ends, starts)
+        return cls(starts, rows[ends[:-1]], by_row @ contributions)
+
+    @property
+    def sizes(self) -> NDArray[np.integer]:
+        """Number of rows of every person."""
+        return np.diff(self.starts)
+
+    def lengths(self) -> NDArray[np.float64]:
+        """The length of every vector."""
+        flat, width = self.numbers.ravel(), self.numbers.shape[1]
+        parts = flat, np.arange(len(flat)), self.starts * width
+        shape = len(self.starts) - 1, len(flat)
+        return np.sqrt(sparse.csr_array(parts, shape=shape) @ flat)
+
+    def weighted(self, weights: NDArray[np.float64], step: float) -> Self:
+        """The vectors times their weights, rounded towards zero to whole steps, if any.
+
+        Rounding towards zero makes no vector longer.
+        """
+        numbers = self.numbers * np.repeat(weights, self.sizes)[:, np.newaxis]
+        if step:
+            numbers /= step
+            np.trunc(numbers, out=numbers)
+        return replace(self, numbers=numbers)
+
+    def only_of(self, people: NDArray[np.bool_]) -> Self:
+        """The vectors of some of the people."""
+        kept = np.repeat(people, self.sizes)
+        starts = np.append(0, np.cumsum(self.sizes[people]))
+        return type(self)(starts, self.rows[kept], self.numbers[kept])
+
+    def add_to(self, totals: NDArray[np.float64]) -> None:
+        """Add the vectors to sums by row, in order."""
+        n = len(self.rows)
+        parts = np.ones(n), self.rows, np.arange(n + 1)
+        by_row = sparse.csc_array(parts, shape=(len(totals), n))
+        totals += by_row @ self.numbers
 
 
 @dataclass(frozen=True)

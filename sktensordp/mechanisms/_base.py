@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._dask import extremes, is_dask
 from .._sklearn_compat import Interval, fit_context, wants_frame
-from .._validation import warn
+from .._validation import adds_noise, warn
 from ..base import EstimatorMixin, PrivateEstimatorMixin, recorded_call
 from ..exceptions import PrivacyLeakWarning
 from ..privacy import PrivacyGuarantee, PrivacyTags
@@ -56,6 +56,7 @@ class ReleasingTransformer(
     sample_shape_: tuple[int, ...]
     n_features_in_: int
     fit_transform: Callable[..., NDArray[np.floating]]
+    _randomizer: Any
 
     _unit = "sample"
 
@@ -78,7 +79,7 @@ class ReleasingTransformer(
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
-        tags.non_deterministic = math.isfinite(self.epsilon)
+        tags.non_deterministic = adds_noise(self.epsilon)
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

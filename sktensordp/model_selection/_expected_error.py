@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
-from .._validation import LARGEST_INDEX, check_integer
+from .._validation import LARGEST_INDEX, check_integer, described, shape_of
 from ..moments import MultilinearRidge, MultilinearRidgeClassifier
 from ..privacy._guarantee import unit_name
 from ..privacy._html import coloured, rows
@@ -213,9 +213,7 @@ def expected_error(
     >>> household.errors.round(2), household.unit_epsilons.round(2)
     (array([128.]), array([1.]))
     """
-    grid = np.array(epsilons, dtype=float)
-    if grid.ndim != 1 or not np.all(grid > 0):
-        raise ValueError("epsilons must be a list of positive numbers.")
+    grid = _positive(epsilons)
     estimator, X = step_that_releases(estimator, X, n_users)
     name, error_at = _error_by_epsilon(estimator, X, y, n_users)
     group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
@@ -300,8 +298,12 @@ def epsilon_needed(
     >>> round(epsilon_needed(mechanism, np.zeros((1, 2, 2)), error=8.0, group=4), 2)
     16.0
     """
-    if not 0 < error < math.inf:
-        raise ValueError(f"error must be a positive number, got {error!r}.")
+    is_number = isinstance(error, Real) and not isinstance(error, bool | np.bool_)
+    if not is_number or not 0 < error < math.inf:
+        raise ValueError(
+            f"error must be a positive number, in the unit of "
+            f"expected_error(...).what, got {error!r}."
+        )
     estimator, X = step_that_releases(estimator, X, n_users)
     _, error_at = _error_by_epsilon(estimator, X, y, n_users)
     group_epsilon = _group_epsilon_by_epsilon(estimator, X, group)
@@ -329,6 +331,18 @@ def epsilon_needed(
         high, low = low, low / 2
     _, high = narrowed(low, high, lambda e: error_at(e) > error, _PRECISION)
     return group_epsilon(high)
+
+
+def _positive(epsilons: ArrayLike) -> NDArray[np.float64]:
+    """The epsilons as an array, or an error."""
+    values = np.asarray(epsilons)
+    are_numbers = values.dtype.kind in "iuf" and values.ndim == 1 and values.size
+    if not are_numbers or not np.all(values > 0):
+        raise ValueError(
+            f"epsilons must be a list of positive numbers, such as [0.5, 1, 2], got "
+            f"{described(epsilons)}."
+        )
+    return values.astype(float)
 
 
 def _averages_at(epsilons: list[float]) -> str:
@@ -408,6 +422,11 @@ def step_that_releases(
     ValueError
         If `n_users` is missing, out of range or without effect.
     """
+    if len(shape_of(X, "X")) < 2:
+        raise ValueError(
+            "X is the X of a fit, such as samples or coordinates, but it has no rows "
+            "and columns. Pass X before y."
+        )
     if isinstance(estimator, Recommender):
         _, completion = estimator.__privacy_steps__(planned=True)
         if not isinstance(completion.unit, Integral):

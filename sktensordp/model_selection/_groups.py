@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -86,6 +87,22 @@ class Rows:
         """Training and test rows, from splits that do not depend on the values."""
         splitter = _splitter(cv, test_size, seed_from(bits))
         return [Split(*rows) for rows in splitter.split(X, y, groups)]
+
+    def fewest(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        cv: Splitter | int | None,
+        test_size: float,
+        groups: ArrayLike | None = None,
+    ) -> int:
+        """The smallest number of training rows; that of the splits themselves.
+
+        Only where groups are drawn at random may it be another one.
+        """
+        # A generator that is a parameter must not be advanced by the look.
+        splitter = copy.deepcopy(_splitter(cv, test_size, 0))
+        return min(len(train) for train, _ in splitter.split(X, y, groups))
 
     def contributions(
         self, steps: NDArray[np.int64], split: Split

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, ParameterSampler, RandomizedSearchCV
-from sklearn.utils import check_array, check_random_state, indexable
+from sklearn.utils import Tags, check_array, check_random_state, indexable
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
@@ -166,6 +166,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         and their number stay secret.
     n_splits_ : int
         Number of splits.
+    scorer_ : callable
+        The scorer that `score` uses: that of the name in `scoring`, or the estimator's.
     privacy_guarantee_ : PrivacyGuarantee
         Guarantee of everything that the fitted search reveals about one unit. Noise
         mechanisms protect X, not y: the guarantee does not cover what later steps
@@ -239,7 +241,6 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
     cv_results_: dict[str, Any]
     n_splits_: int
     multimetric_: bool
-    scorer_: Callable[..., Any]
     _metadata: frozenset[str] = frozenset()
 
     def __init__(
@@ -302,7 +303,8 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             Before any noise is drawn: if epsilon or delta is searched, if the splits
             may depend on values, if the score is not a mean over rows or has no
             declared range, if the guarantee of a fit is not known, if users would be
-            answered from their raw values (``personal=True``), if a step learns from
+            answered from their raw values (``personal=True``), if the rows of a split
+            are too few for what a fit has to find, if a step learns from
             raw X, if metadata would reach a step before the noise, if `groups` and
             `cv` do not match, or if a candidate would have another guarantee than the
             estimator. (With distributions, or more than 1000 combinations of lists,
@@ -332,13 +334,16 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         if kept is not None and group_of_row is not None:
             group_of_row = safe_indexing(group_of_row, kept)
         check_groups(units, self.cv, X, y, group_of_row)
+        if isinstance(units, Rows):
+            how = self.cv, float(self.test_size), group_of_row
+            self._check_enough_for_all(units.fewest(where, y, *how))
         for step in steps_of(self.estimator):
             if isinstance(step, PrivateEstimatorMixin):
                 check_seed_of(step)
         # Without the lock, another thread might store its choice under this guarantee.
         # Callbacks do not learn how many candidates were tried.
         with self._progress(max_tasks=None), self._count_releases().lock:
-            self._metadata = self._metadata | params.keys()
+            self._metadata = frozenset(self._metadata | params.keys())
             with recorded_fit(self, guarantee) as streams:
                 bits = streams.stream(0)
                 splits = units.splits(
@@ -513,12 +518,18 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             check_unmasked(data, name)
         return metadata, None if groups is None else numbers_of(groups, "groups")
 
+    @property
+    def scorer_(self) -> Any:
+        """The scorer of the name in `scoring`; `score` uses it."""
+        if "best_score_" not in vars(self):
+            raise AttributeError("scorer_")
+        name = None if callable(self.scoring) else self.scoring
+        return check_scoring(self.estimator, name, allow_none=True)
+
     def _publish(self, score: float, n_splits: int) -> None:
         """Set the attributes of scikit-learn's searches, for the best candidate."""
         self.best_score_, self.best_index_, self.n_splits_ = score, 0, n_splits
         self.multimetric_ = False
-        name = None if callable(self.scoring) else self.scoring
-        self.scorer_ = check_scoring(self.estimator, name, allow_none=True)
         self.cv_results_ = {
             "params": [self.best_params_],
             **{
@@ -669,6 +680,13 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             candidates += map(self._candidate, combinations)
         return candidates
 
+    def _check_enough_for_all(self, n_rows: int) -> None:
+        """Refuse what the fit of a candidate to so few rows would refuse."""
+        for candidate in self._known_candidates():
+            for step in steps_of(candidate):
+                if isinstance(step, PrivateEstimatorMixin):
+                    step.__privacy_check_rows__(n_rows)
+
     def _check_candidate(
         self,
         candidate: object,
@@ -708,6 +726,11 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             "The guarantee of a private search depends on the shape of its data, and "
             "is known only after its fit."
         )
+
+    def __sklearn_tags__(self) -> Tags:
+        if hasattr(self.estimator, "__sklearn_tags__"):
+            return super().__sklearn_tags__()
+        return BaseEstimator.__sklearn_tags__(self)  # A fit refuses it.
 
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import get_scorer
 
 from ..ids import are_equal, one_each
+from ..recommend._scoring import FoldInScorer, RankingScorer
 from ._clean_scorer import CleanScorer
 from ._plan import steps_of
 
@@ -69,8 +70,10 @@ def row_score(scoring: Any, bounds: Any, estimator: BaseEstimator) -> RowScore:
     if scoring is None:
         scoring = "accuracy" if is_classifier(estimator) else "neg_mean_squared_error"
     root = scoring == "neg_root_mean_squared_error"
-    of_samples = type(get_scorer("accuracy")), CleanScorer
-    if callable(scoring) and not isinstance(scoring, of_samples):
+    of_all_rows = (
+        type(get_scorer("accuracy")), CleanScorer, FoldInScorer, RankingScorer,
+    )  # fmt: skip
+    if callable(scoring) and not isinstance(scoring, of_all_rows):
         of_rows, default_bounds = scoring, None
     elif isinstance(scoring, str) and scoring in _SCORES:
         of_rows, default_bounds = _SCORES[scoring]

@@ -45,6 +45,7 @@ from .._noise_only import is_one_of_many, warn_of_noise
 from .._random import NoiseStreams
 from .._sklearn_compat import Interval
 from .._validation import (
+    adds_noise,
     check_numeric,
     check_ordered,
     checked,
@@ -234,7 +235,7 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
-        tags.non_deterministic = math.isfinite(self.epsilon)
+        tags.non_deterministic = adds_noise(self.epsilon)
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -343,6 +344,10 @@ class MomentsEstimator(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     def _finds_norm(self) -> bool:
         """Whether the fit has to find a norm bound."""
         return self.norm_bound is None and math.isfinite(self.epsilon)
+
+    def __privacy_check_rows__(self, n_rows: int) -> None:
+        if self._finds_norm:
+            search_epsilon(n_rows, float(self.epsilon), type(self).__name__)
 
     def _bound(
         self, samples: Samples, spent: float, streams: NoiseStreams | None

@@ -16,9 +16,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from .._dask import loaded
-from .._noise_only import counts_are_noise, sums_are_noise
+from .._noise_only import counts_are_noise, is_one_of_many, sums_are_noise
 from .._sklearn_compat import Interval, StrOptions, fit_context
 from .._validation import (
+    adds_noise,
     check_aligned,
     check_bounds,
     check_numeric,
@@ -66,6 +67,12 @@ _CONSTANT = 0.5
 # an R2 of .4 had five times as much. Samples are far from 0 if their mean has more of
 # their energy.
 _LITTLE, _FAINT, _MOST = 0.05, 0.2, 0.8
+# A fiftieth of the range of targets, which are scaled to [-1, 1].
+_EDGE = 2 / 50
+# A true count by so many deviations above what noise may be is seen (`_noise_only.py`).
+_SURE = 3.1
+# Samples that are so many times as long as norm_bound are far off.
+_FAR_LONGER = 4.0
 _NOISE = (
     "The model holds little but noise: the released products of samples and targets "
     "are no larger than theirs."
@@ -107,7 +114,10 @@ class _Regression(MomentsEstimator):
     _declares: str
     _constant = 0.0
     _normalises = False
-    _of_fit: tuple[str, ...] = ("_cells", "_intercepts")
+    _advice = SHORT_SAMPLES
+    # Fits of earlier versions store none, and only a warning takes it for one.
+    _scale: NDArray[np.float64] = np.ones(1)
+    _of_fit: tuple[str, ...] = ("_cells", "_intercepts", "_scale")
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **MomentsEstimator._parameter_constraints,
@@ -350,7 +360,6 @@ class _Regression(MomentsEstimator):
             # Columns with equal noise count alike, however rare a class is.
             weights /= np.maximum(np.linalg.norm(weights, axis=0), 1e-300)
             of_scores["_sharpness"] = model.sharpness(float(alpha), weights)
-            of_scores["_scale"] = units.scale
         sides = tuple(factor.shape[1] for factor in factors)
         cells = projected(weights.T, sides, [factor.T for factor in factors])
         with np.errstate(over="ignore", invalid="ignore"):
@@ -363,6 +372,7 @@ class _Regression(MomentsEstimator):
             "mean_": mean.reshape(shape),
             "_cells": cells,
             "_intercepts": intercepts,
+            "_scale": units.scale,
             **of_scores,
         }
         return fitted, said or self._said_of(model, float(alpha))
@@ -371,12 +381,12 @@ class _Regression(MomentsEstimator):
         """Said of a model that may be noise, or nothing; "" of others."""
         said = self._said_of_targets(model)
         if model.are_noise:
-            return f"{_NOISE} {said}{SHORT_SAMPLES}"
+            return f"{_NOISE} {said}{self._advice}"
         if said:
-            return f"The model holds nothing. {said}".rstrip()
+            return said.rstrip()
         if not model.fades(alpha):
             return ""
-        return _FADED + (_FAR if model.are_far else SHORT_SAMPLES)
+        return _FADED + (_FAR if model.are_far else self._advice)
 
     def _said_of_targets(self, model: _NormalEquations) -> str:
         """Said of targets that are noise themselves, or that nobody has."""
@@ -401,6 +411,13 @@ class _Regression(MomentsEstimator):
         rows, _ = self._rows(loaded(X)[0], fitted["sample_shape_"])
         with np.errstate(over="ignore", invalid="ignore"):
             return rows.astype(float) @ fitted["_cells"].T + fitted["_intercepts"]
+
+    def _excess(self, X: Any) -> NDArray[np.float64]:
+        """Lengths of samples, in the units of the fit and of `norm_bound_`."""
+        rows = self._rows(loaded(X)[0], self.sample_shape_)[0].astype(float)
+        with np.errstate(over="ignore", invalid="ignore"):
+            about = (rows - self.mean_.reshape(-1)) / self._scale
+            return np.linalg.norm(about, axis=1) / self.norm_bound_
 
     def _predicted(self, scores: NDArray[np.float64]) -> NDArray[Any]:
         """Targets from what the model computes."""
@@ -483,8 +500,13 @@ class _NormalEquations:
     are_noise : bool
         Whether the right-hand sides, the sums of the products of features and targets,
         are within their noise of nothing.
-    have_no_targets : bool
-        Whether the sums of squared targets are; of classes, these are their counts.
+    are_absent : ndarray of bool
+        Whether the sum of each squared target is; of a class, this is its count.
+    could_be_seen : bool
+        Whether it would not be if every target had an equal share of the samples.
+    edge : float
+        End of the range, -1 or 1, at which nearly all targets are; 0 if at none. For
+        one target and a constant.
     are_far : bool
         Whether most of the energy of the features is that of their mean.
     """
@@ -504,7 +526,7 @@ class _NormalEquations:
         self.are_noise = sums_are_noise(cross, self._cross_deviation)
         of_targets = np.diag(matrix)[first:] / unit**2
         deviation = self._deviation / unit**2 * DIAGONAL_NOISE
-        self.have_no_targets = counts_are_noise(of_targets, deviation)
+        self.are_absent = np.array([counts_are_noise(c, deviation) for c in of_targets])
         if releases.of_people:
             # People with several samples may count more; what they add is released.
             own = of_targets.sum()
@@ -512,6 +534,8 @@ class _NormalEquations:
                 own = matrix[n, n] / (constant * unit) ** 2
             n_samples = max(float(own), n_samples)
         self._n_samples, self._has_constant = n_samples, constant > 0
+        equal = n_samples / len(of_targets)
+        self.could_be_seen = not counts_are_noise(equal - _SURE * deviation, deviation)
         # Sums of the features of all who have a target, less what noise adds.
         summed = matrix[:, n : n + 1] / constant if constant else matrix[:, n:]
         far = float(np.square(summed[:n].sum(axis=1) / unit).sum())
@@ -522,6 +546,7 @@ class _NormalEquations:
             self._means = matrix[:n, n] / (constant * unit * n_samples)
             scale = constant * unit**2 * n_samples
             self._target_means = matrix[n, first:] / scale
+            self.edge = self._edge(self._deviation / scale)
             gram = gram - n_samples * np.outer(self._means, self._means)
             cross = cross - n_samples * np.outer(self._means, self._target_means)
         self._squares = of_targets - n_samples * self._target_means**2
@@ -533,6 +558,18 @@ class _NormalEquations:
             variances += np.square(self._target_means / constant).sum()
             variances += np.square(self._vectors.T @ self._means / (constant * unit))
         self._variances = variances * self._cross_deviation**2
+
+    def _edge(self, error: float) -> float:
+        """See `edge`; `error` is that of the released mean.
+
+        The rule is that of completions: a mean that is at least a fiftieth of the range
+        away from both ends is taken for one at an end with a probability below 1e-4.
+        """
+        mean = float(self._target_means.sum())
+        is_at_end = len(self._target_means) == 1 and (
+            abs(mean) >= 1 - _EDGE + 4 * error and 4 * error < _EDGE
+        )
+        return math.copysign(1.0, mean) if is_at_end else 0.0
 
     def _inverse(self, alpha: float) -> NDArray[np.float64]:
         """Inverses of the eigenvalues, none of which is negative, and the penalty."""
@@ -794,7 +831,7 @@ class MultilinearRidge(RegressorMixin, _Regression):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = math.isfinite(self.epsilon)
+        tags.regressor_tags.poor_score = adds_noise(self.epsilon)
         return tags
 
     @property
@@ -825,13 +862,32 @@ class MultilinearRidge(RegressorMixin, _Regression):
         -------
         y : ndarray of shape (n_samples,)
             Within `target_bounds_`.
+
+        Warns
+        -----
+        UserWarning
+            If most samples are more than four times as long as `norm_bound_`, to which
+            the fit scaled its samples down. This is said of the `X` that you pass.
         """
-        return self._predicted(self._scores(X))
+        scores = self._scores(X)
+        if not is_one_of_many() and np.median(self._excess(X)) > _FAR_LONGER:
+            warn(
+                f"Most of these samples are more than {_FAR_LONGER:g} times as long as "
+                f"norm_bound_ = {self.norm_bound_:.4g}, to which a fit scales samples "
+                f"down. Their predictions may be far off. Fit with the norm_bound of "
+                f"a typical sample."
+            )
+        return self._predicted(scores)
 
     def _predicted(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         predicted = np.mean(self.target_bounds_) + scores[:, 0] * self._half
         return np.clip(predicted, *self.target_bounds_)
 
+    _advice = (
+        "If the samples are much shorter than norm_bound, or the targets fill only a "
+        "small part of target_bounds, pass smaller ones. Otherwise, only a larger "
+        "epsilon or more samples will help."
+    )
     _error_name = "mean squared error over the variance of the targets"
 
     def _error(self, targets: NDArray[Any], predicted: NDArray[Any]) -> float:
@@ -870,6 +926,16 @@ class MultilinearRidge(RegressorMixin, _Regression):
 
     def _read_off(self, targets: NDArray[Any]) -> tuple[float, float]:
         return range_of(targets)
+
+    def _said_of_targets(self, model: _NormalEquations) -> str:
+        if not model.edge:
+            return ""
+        end = "upper" if model.edge > 0 else "lower"
+        return (
+            f"Judging by what was released, nearly all targets are at the {end} end of "
+            f"target_bounds, to which they are clipped. If they have another scale, "
+            f"declare it. "
+        )
 
     def _valid_targets(self, y: Any) -> NDArray[Any]:
         values = check_numeric(y, "y")
@@ -1000,9 +1066,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
     }
 
     classes_: NDArray[Any]
-    _of_fit = (*_Regression._of_fit, "_sharpness", "_scale")
+    _of_fit = (*_Regression._of_fit, "_sharpness")
     _sharpness: float
-    _scale: NDArray[np.float64]
 
     def __init__(
         self,
@@ -1033,7 +1098,7 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = math.isfinite(self.epsilon)
+        tags.classifier_tags.poor_score = adds_noise(self.epsilon)
         return tags
 
     @property
@@ -1093,14 +1158,11 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
             Of the classes in the order of `classes_`. Rows add up to 1.
         """
         scores = self._scores(X)
-        rows = self._rows(loaded(X)[0], self.sample_shape_)[0].astype(float)
         best = scores.argmax(axis=1)[:, np.newaxis]
         with np.errstate(over="ignore", invalid="ignore"):
             gaps = scores - np.take_along_axis(scores, best, axis=1)
-            about = (rows - self.mean_.reshape(-1)) / self._scale
-            lengths = np.linalg.norm(about, axis=1, keepdims=True)
             # Scores are linear in samples less the mean.
-            gaps /= np.maximum(lengths / self.norm_bound_, 1.0)
+            gaps /= np.maximum(self._excess(X), 1.0)[:, np.newaxis]
             odds = np.exp(self._sharpness * gaps)
         # No other class is as probable, also after rounding; NaN is none.
         odds = np.where(gaps <= 0, np.minimum(odds, 1 - 2.0**-50), 0.0)
@@ -1170,11 +1232,18 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         return labels
 
     def _said_of_targets(self, model: _NormalEquations) -> str:
-        if not model.have_no_targets:
+        classes = self._declared()
+        if model.are_absent.all():
+            whom = "one of the classes"
+        elif model.are_absent.any() and model.could_be_seen and classes is not None:
+            labels = classes[model.are_absent].tolist()
+            named = [repr(one) for one in labels[:3]] + ["..."] * (len(labels) > 3)
+            whom = f"the class {' or '.join(named)}"
+        else:
             return ""
         return (
-            "As far as the released numbers tell, no sample has one of the classes: "
-            "check how labels are spelt in y and in classes. "
+            f"As far as the released numbers tell, no sample has {whom}: "
+            f"check how labels are spelt in y and in classes. "
         )
 
     def _further(

@@ -14,20 +14,37 @@ from ..encoding._learned import LearnedEncoder, make_trainer
 from ..encoding._maps import CodeMap, MapShape
 from ..encoding._tasks import Task
 from ..encoding._training import Model, Sample
+from ..privacy.calibration._sensitivity import SensitivitySet
 from ..tensor._threads import one_blas_thread
+from ._declared_box import StandardBox
 
-# Appendix A.8: Adam's learning rate, and steps of an epoch.
-_RATE, _N_STEPS = 1e-3, 15
-N_EPOCHS = 2000
-# Penalty on the encoder's squared parameters; 0.001 or 0.2 in the paper.
-_PENALTY = 0.001
 _DECAYS, _TINY = (0.9, 0.999), 1e-8
 _BLOCK_ROWS = 512
 
 
 @dataclass(frozen=True)
+class Training:
+    """Settings of Algorithm 1; the defaults are those of Appendix A.8.
+
+    Attributes
+    ----------
+    eta : float
+        Penalty on the encoder's squared parameters; 0.001 or 0.2 in the paper.
+    n_epochs, n_steps : int
+        Epochs, and steps of each.
+    learning_rate : float
+        Of Adam.
+    """
+
+    eta: float = 0.001
+    n_epochs: int = 2000
+    n_steps: int = 15
+    learning_rate: float = 1e-3
+
+
+@dataclass(frozen=True)
 class OpenChannel(BallChannel):
-    """Added Laplace noise on codes without a bound, as published.
+    """Added Laplace noise on codes that are not clipped, as published.
 
     Attributes
     ----------
@@ -65,14 +82,16 @@ def published_encoder(
     targets: NDArray[Any] | None,
     n_components: int,
     n_hidden: int,
-    n_epochs: int = N_EPOCHS,
+    training: Training = Training(),
+    box: SensitivitySet | None = None,
     on_epoch: Callable[[], bool] | None = None,
 ) -> LearnedEncoder:
     """Learn encoder and decoder by Algorithm 1 of Cheng, Tang and Chinchali (2022).
 
     Encoder and decoder have one hidden layer of logistic units, or none. In every
     epoch, both take steps of Adam on the loss with fixed noise. Then the L1 diameter
-    of the training data's codes is computed again, and noise is drawn for it.
+    of the codes is computed again, of the box or of the training data, and noise is
+    drawn for it.
 
     Parameters
     ----------
@@ -81,15 +100,17 @@ def published_encoder(
     X : ndarray of shape (n_samples, n)
         Training data.
     epsilon : float
-        Claimed by the paper. It does not hold for samples of other people, whose codes
-        may be farther apart than those of the training data.
+        Of the noise. Without a box, it does not hold for samples of other people, whose
+        codes may be farther apart than those of the training data.
     targets : ndarray of shape (n_samples, ...) or None
         Targets of the task. None for ``task.outputs(X)``; the paper takes labels.
     n_components : int
         Z; 3 in the paper.
     n_hidden : int
         Units in the hidden layers; n, or 0 for linear maps, in the paper.
-    n_epochs : int, default=2000
+    training : Training, default=Training()
+    box : SensitivitySet, default=None
+        X, a box that holds all samples.
     on_epoch : callable, default=None
         Called after each epoch; a true result ends the training.
 
@@ -110,26 +131,30 @@ def published_encoder(
     decoder = LogisticMap(n_components, n_hidden, n_columns)
     split = encoder.size
     theta = np.concatenate([encoder.random(rng), decoder.random(rng)])
-    pull = np.concatenate([np.full(split, 2 * _PENALTY), np.zeros(decoder.size)])
+    pull = np.zeros(len(theta))
+    pull[:split] = 2 * training.eta
     moments = np.zeros((2, len(theta)))
+    of_box = box and StandardBox.of(
+        box, trainer.white.mean, trainer.white.scale, trainer.columns
+    )
 
     def draw() -> tuple[Model, Sample]:
         """The model and its training sample, with noise for the present codes."""
-        codes = CodeMap(encoder, theta[:split])(rows)
-        channel = OpenChannel.from_sensitivity(
-            n_components, l1_diameter(codes), epsilon
-        )
+        code = CodeMap(encoder, theta[:split])
+        distance = of_box.diameter(code) if of_box else l1_diameter(code(rows))
+        channel = OpenChannel.from_sensitivity(n_components, distance, epsilon)
         noise = channel.draw(len(rows), rng)
         model = Model(encoder, channel, decoder)
         return model, Sample(rows, trainer.targets, noise)
 
     with one_blas_thread:
         model, sample = draw()
-        for epoch in range(n_epochs):
-            for step in range(_N_STEPS):
+        for epoch in range(training.n_epochs):
+            for step in range(training.n_steps):
                 slopes = trainer.value_and_gradient(model, theta, sample)[1]
                 slopes += pull * theta
-                _adam(theta, moments, slopes, epoch * _N_STEPS + step + 1)
+                count = epoch * training.n_steps + step + 1
+                _adam(theta, moments, slopes, count, training.learning_rate)
             model, sample = draw()
             if on_epoch is not None and on_epoch():
                 break
@@ -150,6 +175,7 @@ def _adam(
     moments: NDArray[np.float64],
     slopes: NDArray[np.float64],
     count: int,
+    rate: float,
 ) -> None:
     """One step of Kingma and Ba (2015), Algorithm 1; in place."""
     for moment, decay, power in zip(moments, _DECAYS, (1, 2), strict=True):
@@ -159,13 +185,20 @@ def _adam(
         moment / (1 - decay**count)
         for moment, decay in zip(moments, _DECAYS, strict=True)
     )
-    theta -= _RATE * mean / (np.sqrt(square) + _TINY)
+    theta -= rate * mean / (np.sqrt(square) + _TINY)
 
 
 class LogisticMap(MapShape):
     """The map b + logistic(x V + c) B, or x A + b without hidden units."""
 
     activation = expit
+
+    @classmethod
+    def affine(cls, matrix: NDArray[np.float64]) -> CodeMap:
+        """The linear map of rows by a matrix of shape (n_outputs, n_inputs)."""
+        n_outputs, n_inputs = matrix.shape
+        vector = np.concatenate([matrix.T.ravel(), np.zeros(n_outputs)])
+        return CodeMap(cls(n_inputs, 0, n_outputs), vector)
 
     @staticmethod
     def derivative(hidden: NDArray[np.float64]) -> NDArray[np.float64]:

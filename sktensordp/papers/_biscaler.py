@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._sklearn_compat import Interval, available_if, fit_context
 from .._validation import (
+    adds_noise,
     check_bounds,
     check_modes,
     check_shape,
@@ -404,7 +405,7 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
 
     @property
     def _has_noise(self) -> bool:
-        return self.epsilon is not None and math.isfinite(self.epsilon)
+        return self.epsilon is not None and adds_noise(self.epsilon)
 
     def _at(self, indices: list[NDArray[np.integer]]) -> tuple[Any, Any]:
         """Centre and scale at indices of rows and columns; -1 is an unknown index."""

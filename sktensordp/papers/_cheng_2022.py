@@ -1,19 +1,25 @@
 """Cheng, Tang and Chinchali (2022): task-aware encoders with the published noise.
 
-The paper does not clip codes, and calibrates Laplace noise to the largest distance
-between two codes of the fitting data. No finite epsilon holds for the samples of other
-people, whose codes may lie farther apart.
+The paper defines the sensitivity of an encoder over X, a compact set of samples
+(Section 2, below Eq. 2), and calibrates Laplace noise to it. With `bounds`, X is a box,
+and the guarantee is proved (`_declared_box`). Algorithm 1 computes the sensitivity
+again in every epoch (line 4), and does not say over which samples. Without `bounds`
+these are the fitting data, so no finite epsilon holds for the samples of other people,
+whose codes may lie farther apart.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._sklearn_compat import Interval
 from .._validation import warn
 from ..encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from ..encoding._base import FittedCode, LinearEncoder
@@ -22,11 +28,12 @@ from ..encoding._learned_randomizer import fitted_code, is_linear, task_and_targ
 from ..encoding._linear import LinearCode, LinearProblem, code_norms, unclipped_code
 from ..exceptions import UnsoundClaimWarning
 from ..mechanisms._noise import AddedNoise
-from ..noise import laplace_lattice
+from ..noise import LaplaceLattice, laplace_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import exact
-from ..privacy.calibration._sensitivity import SensitivitySet
-from ._algorithm_one import N_EPOCHS, l1_diameter, published_encoder
+from ..privacy.calibration._sensitivity import SensitivitySet, declared_set
+from ._algorithm_one import LogisticMap, Training, l1_diameter, published_encoder
+from ._declared_box import BoxedRandomizer, StandardBox
 from ._docs import with_encoder_text
 from ._privacy_agnostic import PrivacyAgnosticEncoder
 
@@ -43,8 +50,15 @@ _LARGEST_RATIO = 1e12
 class _PublishedEncoder(LinearEncoder):
     """Base of the published encoders, with other noise and without clipping."""
 
+    bounds: Any
     delta, mechanism = 0.0, "laplace"
     _clip_level = None
+
+    # Parameters that some estimators were stored without, and what they stood for.
+    _later: ClassVar[dict[str, Any]] = {"bounds": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**self._later, **state})
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn encoder and decoder, and take the sensitivity from the same samples.
@@ -67,21 +81,51 @@ class _PublishedEncoder(LinearEncoder):
             If the task cannot be used, does not fit the samples or does not vary.
         """
         super().fit(X, y)
-        if math.isfinite(self.epsilon):
+        if math.isfinite(self.epsilon) and self.bounds is None:
             warn(
                 f"{type(self).__name__} takes the sensitivity from the fitting data. "
-                f"No finite epsilon holds for samples outside their range. The "
-                f"encoders of sktensordp.encoding bound the code, and lose less.",
+                f"No finite epsilon holds for samples outside their range. Pass "
+                f"`bounds`, a box that has all samples, or take the encoders of "
+                f"sktensordp.encoding, which bound the code and lose less.",
                 UnsoundClaimWarning,
             )
         return self
+
+    def _box(self, n_entries: int) -> SensitivitySet | None:
+        """X, if it is declared."""
+        if self.bounds is None:
+            return None
+        ends = [np.ravel(end) if np.ndim(end) > 1 else end for end in self.bounds]
+        return declared_set((n_entries,), bounds=ends)
+
+    def _learn(
+        self,
+        rows: NDArray[np.floating],
+        y: ArrayLike | None,
+        on_step: Callable[[], bool],
+    ) -> FittedCode:
+        """What `LinearEncoder` learns; only samples in X are encoded."""
+        box = self._box(rows.shape[1])
+        code = super()._learn(rows, y, on_step)
+        if box is None or math.isinf(self.epsilon):
+            return code
+        given = code.randomizer
+        boxed = BoxedRandomizer(
+            given.mean, given.scale, given.encoder, given.noise, given.columns, box=box
+        )
+        return replace(code, randomizer=boxed)
 
     def _choose_code(self, problem: LinearProblem) -> tuple[LinearCode, CodeNoise]:
         """The code of the recipe after Theorem 1, decoded for the final noise."""
         epsilon = float(self.epsilon)
         if math.isinf(epsilon):
             return super()._choose_code(problem)
-        radius = float(code_norms(problem.h, 2).max())
+        white, box = problem.whitening, self._box(len(problem.whitening.mean))
+        if box is None:
+            radius = float(code_norms(problem.h, 2).max())
+        else:
+            standard = StandardBox.of(box, white.mean, white.scale)
+            radius = standard.longest(white.inverse.T)
         square = min(epsilon, 1e150) ** 2
         ratio = 8 * radius**2 / square if square else math.inf
         if not ratio < _LARGEST_RATIO:
@@ -90,26 +134,50 @@ class _PublishedEncoder(LinearEncoder):
                 f"beside its noise, no code can be distinguished from 0."
             )
         encoder = self._encoding_matrix(problem, ratio)
-        noise = _noise(len(encoder), epsilon, l1_diameter(problem.h @ encoder.T))
+        if box is None:
+            noise = _noise_for(
+                epsilon, len(encoder), l1_diameter(problem.h @ encoder.T)
+            )
+        else:
+            affine = LogisticMap.affine(encoder @ white.inverse)
+            noise = _noise(standard.lattice(affine, epsilon), len(encoder), box)
         return unclipped_code(problem, encoder, noise.variance), noise
 
     def _guarantee(self, mechanism: str, event: DpEvent) -> PrivacyGuarantee:
         if math.isinf(self.epsilon):
             return super()._guarantee(mechanism, event)
+        if self.bounds is not None:
+            return PrivacyGuarantee(
+                epsilon=float(self.epsilon),
+                delta=0.0,
+                event=event,
+                unit="sample",
+                statement="One call of transform or privatize releases, for each "
+                "sample, its code with discrete Laplace noise on a public lattice, for "
+                "the largest distance between two codes of the declared box. The "
+                "sample is clipped to that box first. Every call spends again.",
+                source="Cheng, Tang and Chinchali (2022), Section 2; Dwork, McSherry, "
+                "Nissim and Smith (2006), Proposition 1",
+                local=True,
+            )
         return PrivacyGuarantee.from_event(
             event,
             unit="sample",
             statement="One call of transform or privatize releases, for each sample, "
             "its code with Laplace noise for the largest distance between two codes of "
             "the fitting data. Codes of other samples may lie anywhere.",
-            source="Cheng, Tang and Chinchali (2022), Theorem 1, corrected",
+            source="Cheng, Tang and Chinchali (2022), Eq. 6, over the fitting data",
             claimed=(float(self.epsilon), 0.0),
         )
 
     def _planned_guarantee(self, fitted: object) -> PrivacyGuarantee:
         from dp_accounting.dp_event import NonPrivateDpEvent
 
-        return self._guarantee("none", NonPrivateDpEvent())
+        from ..privacy.accounting._events import PureDpEvent
+
+        is_sound = self.bounds is not None and math.isfinite(self.epsilon)
+        event = PureDpEvent(float(self.epsilon)) if is_sound else NonPrivateDpEvent()
+        return self._guarantee("none", event)
 
 
 @with_encoder_text
@@ -123,6 +191,7 @@ class PublishedTaskAgnosticEncoder(_PublishedEncoder, TaskAgnosticEncoder):
     ----------
     $claim
     $linear_task
+    $box
     $output
     $tensor_shape
     $random_state
@@ -136,6 +205,13 @@ class PublishedTaskAgnosticEncoder(_PublishedEncoder, TaskAgnosticEncoder):
     $task_variance
     $task_matrix
     $shapes
+
+    Notes
+    -----
+    $encoder_differs
+    Every entry is standardised by itself; the paper standardises those of a time series
+    jointly. For tasks that are not linear, the paper trains the decoder (Section
+    A.7.4), which this class does not.
 
     References
     ----------
@@ -160,12 +236,14 @@ class PublishedTaskAgnosticEncoder(_PublishedEncoder, TaskAgnosticEncoder):
         epsilon: float = 1.0,
         *,
         task: object = None,
+        bounds: ArrayLike | None = None,
         output: str = "decoded",
         tensor_shape: tuple[int, ...] | None = None,
         random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.task = task
+        self.bounds = bounds
         self.output = output
         self.tensor_shape = tensor_shape
         self.random_state = random_state
@@ -183,6 +261,7 @@ class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder)
     $linear_task
     n_components : int, default=3
         Largest number of entries of the code; fewer if the task has fewer directions.
+    $box
     $output
     $tensor_shape
     $random_state
@@ -196,6 +275,13 @@ class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder)
     $task_variance
     $task_matrix
     $shapes
+
+    Notes
+    -----
+    $encoder_differs
+    Corollary 3 leaves the scales sigma_i open. Here sigma_i^2 is lambda_i, so the code
+    holds the principal components of the task's output. For tasks that are not linear,
+    the paper trains encoder and decoder (Section A.7.4), which this class does not.
 
     References
     ----------
@@ -221,6 +307,7 @@ class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder)
         *,
         task: object = None,
         n_components: int = 3,
+        bounds: ArrayLike | None = None,
         output: str = "decoded",
         tensor_shape: tuple[int, ...] | None = None,
         random_state: int | None = None,
@@ -228,6 +315,7 @@ class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder)
         self.epsilon = epsilon
         self.task = task
         self.n_components = n_components
+        self.bounds = bounds
         self.output = output
         self.tensor_shape = tensor_shape
         self.random_state = random_state
@@ -237,8 +325,7 @@ class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder)
 class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     """The task-aware encoder with the published noise, and Algorithm 1.
 
-    For a linear task, the encoder is that of Proposition 4 of [1]_. For other tasks,
-    Algorithm 1 trains encoder and decoder by gradients, which takes half a minute.
+    That is, Proposition 4 of [1]_ for a linear task, and training for others.
     $published_noise
 
     Parameters
@@ -251,6 +338,19 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         task, and is 3 for other tasks.
     encoder : {"linear", "mlp"}, default="linear"
         For tasks that are not linear: affine maps, or maps with a hidden layer.
+    n_hidden : int, default=None
+        Units of the hidden layers of ``encoder="mlp"``. None takes n, the number of
+        entries of a sample.
+    eta : float, default=0.001
+        Penalty of Algorithm 1 on the squared parameters of the encoder. The paper has
+        0.001 for breast cancer, and 0.2 for real estate.
+    n_epochs : int, default=2000
+        Epochs of Algorithm 1. The sensitivity is computed again after each.
+    n_steps : int, default=15
+        Steps of an epoch.
+    learning_rate : float, default=0.001
+        Of these steps, which are those of Adam.
+    $box
     $output
     $tensor_shape
     $random_state
@@ -266,6 +366,21 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     task_ : ndarray of shape (m, n) or None
         Matrix K of a linear task; None for other tasks.
     $shapes
+
+    Notes
+    -----
+    $encoder_differs
+
+    For a linear task, the radius r may be an upper bound (for boxes of more than 14
+    entries), `n_components` may limit the code, and the decoder is that of Proposition
+    1 for the final noise, which the recipe after Theorem 1 leaves open.
+
+    Algorithm 1 leaves some things open. Here the parameters start from uniform numbers
+    of a fixed seed, as layers of PyTorch do. Each step uses all samples, standardised,
+    each with its own noise, which is drawn anew in every epoch. The targets are the
+    outputs of the task if it has a method `outputs`, otherwise `y`; the paper's
+    experiments take labels. Hidden layers have logistic units, as in the experiment on
+    breast cancer; Section A.10 has rectified ones.
 
     References
     ----------
@@ -285,6 +400,23 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     (inf, (8.0, 0.0))
     """
 
+    _parameter_constraints: ClassVar = {
+        **TaskAwareEncoder._parameter_constraints,
+        "n_hidden": [Interval(Integral, 1, None, closed="left"), None],
+        "eta": [Interval(Real, 0, None, closed="left")],
+        "n_epochs": [Interval(Integral, 1, None, closed="left")],
+        "n_steps": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+    }
+    _later: ClassVar = {
+        **_PublishedEncoder._later,
+        "n_hidden": None,
+        "eta": 0.001,
+        "n_epochs": 2000,
+        "n_steps": 15,
+        "learning_rate": 0.001,
+    }
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -292,6 +424,12 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         task: object = None,
         n_components: int | None = None,
         encoder: str = "linear",
+        n_hidden: int | None = None,
+        eta: float = 0.001,
+        n_epochs: int = 2000,
+        n_steps: int = 15,
+        learning_rate: float = 0.001,
+        bounds: ArrayLike | None = None,
         output: str = "decoded",
         tensor_shape: tuple[int, ...] | None = None,
         random_state: int | None = None,
@@ -300,6 +438,12 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         self.task = task
         self.n_components = n_components
         self.encoder = encoder
+        self.n_hidden = n_hidden
+        self.eta = eta
+        self.n_epochs = n_epochs
+        self.n_steps = n_steps
+        self.learning_rate = learning_rate
+        self.bounds = bounds
         self.output = output
         self.tensor_shape = tensor_shape
         self.random_state = random_state
@@ -308,7 +452,7 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     def _n_steps(self) -> int:
         if is_linear(self.task) or math.isinf(self.epsilon):
             return super()._n_steps
-        return N_EPOCHS
+        return int(self.n_epochs)
 
     def _learn_maps(
         self,
@@ -316,34 +460,47 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         y: ArrayLike | None,
         on_step: Callable[[], bool],
     ) -> FittedCode:
-        """Learn by Algorithm 1, with the noise that the paper claims suffices."""
-        epsilon = float(self.epsilon)
+        """Learn by Algorithm 1, with noise for the distances in X or in the rows."""
+        epsilon, box = float(self.epsilon), self._box(rows.shape[1])
         if math.isinf(epsilon):
             return super()._learn_maps(rows, y, on_step)
         task, targets = task_and_targets(self.task, rows, y)
+        width = rows.shape[1] if self.n_hidden is None else int(self.n_hidden)
         learned = published_encoder(
             task,
             rows,
             epsilon,
             targets=targets,
             n_components=self.n_components or _COMPONENTS,
-            n_hidden=rows.shape[1] if self.encoder == "mlp" else 0,
+            n_hidden=width if self.encoder == "mlp" else 0,
+            training=Training(
+                float(self.eta),
+                int(self.n_epochs),
+                int(self.n_steps),
+                float(self.learning_rate),
+            ),
+            box=box,
             on_epoch=on_step,
         )
         channel: Any = learned.channel
-        noise = _noise(channel.n_outputs, epsilon, channel.sensitivity)
+        if box is None:
+            noise = _noise_for(epsilon, channel.n_outputs, channel.sensitivity)
+        else:
+            standard = StandardBox.of(box, learned.mean, learned.scale, learned.columns)
+            lattice = standard.lattice(learned.encoder, epsilon)
+            noise = _noise(lattice, channel.n_outputs, box)
         return fitted_code(
             task, rows, targets, learned, noise, noise.randomizer, math.inf
         )
 
 
-def _noise(n_entries: int, epsilon: float, sensitivity: float) -> CodeNoise:
+def _noise_for(epsilon: float, n_entries: int, sensitivity: float) -> CodeNoise:
     """The paper's Laplace noise, for codes that are not clipped.
 
     Parameters
     ----------
-    n_entries : int
     epsilon : float
+    n_entries : int
     sensitivity : float
         L1 distance of two codes for which the noise is calibrated.
 
@@ -352,10 +509,20 @@ def _noise(n_entries: int, epsilon: float, sensitivity: float) -> CodeNoise:
     noise : CodeNoise
         No finite epsilon holds for arbitrary codes.
     """
-    from dp_accounting.dp_event import NonPrivateDpEvent
-
     lattice = laplace_lattice(
         -math.inf, math.inf, epsilon, n_cells=n_entries, l1=sensitivity
     )
+    return _noise(lattice, n_entries, None)
+
+
+def _noise(
+    lattice: LaplaceLattice, n_entries: int, box: SensitivitySet | None
+) -> CodeNoise:
+    """Noise of a lattice; its epsilon holds for codes of a declared box alone."""
+    from dp_accounting.dp_event import NonPrivateDpEvent
+
+    from ..privacy.accounting._events import PureDpEvent
+
     added = AddedNoise(SensitivitySet(n_entries), lattice)
-    return CodeNoise("laplace", added, NonPrivateDpEvent(), lattice.noise_variance, 1)
+    event = NonPrivateDpEvent() if box is None else PureDpEvent(lattice.epsilon)
+    return CodeNoise("laplace", added, event, lattice.noise_variance, 1)

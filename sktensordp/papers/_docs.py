@@ -32,15 +32,35 @@ value_bounds : tuple of (float, float), default=None
     the range off the values with a ``PrivacyLeakWarning``, and the guarantee is void.
 shape : tuple of int, default=None
     Sizes of the modes. By default they are the largest coordinates plus one.
-max_iter : int, default=25
+max_iter : int, default=100
     Number of passes over the entries.
-learning_rate : float, default=0.005
-    Length of a step of the descent.
 regularization : float, default=0.01
     Weight of the factors' squared norms in the cost.
 gradient_clip : float, default=0.5
     In Algorithm 2, the largest norm of the gradient of an entry in the last factor. In
-    Algorithm 3, the Lipschitz constant, which the paper does not give.""",
+    Algorithm 3, the Lipschitz constant, which the paper does not give.
+clamp : bool, default=False
+    For "input", whether noisy values are clipped to `value_bounds` before the descent,
+    which Section 4.2 of [1]_ offers as an option.""",
+        "differs": """\
+**How it differs from the paper.** The paper leaves some things open. Here the factors
+start from uniform numbers in [0, 1), entries come in the order of `X`, and the cost of
+an entry has the penalty on its own rows, so a row with many entries is penalised more
+often. L of Algorithm 3 is the clipping constant of Algorithm 2, and `clamp` takes the
+range of the values. Some things are ours. Values are clipped to the range first, since
+no epsilon holds for Algorithm 1 without that. Its Laplace noise lies on a lattice.
+Predictions are clipped to the range. A descent whose model may overflow ends before
+that pass, with a warning. The defaults are those of Section 5.2, except
+for the rate of Tucker models, 0.003 there. Section 5.1 has smaller penalties for Tucker
+tensors (0.001 and 0.0001), and the rate 0.005.""",
+        "of_queries": """\
+**How it differs from the paper.** A sample is the value of a query, and may be replaced
+by any other in the declared domain; in the paper, two data sets differ in one record.
+Samples are clipped to `bounds` and `norm_bound`. The noise is drawn on a lattice, and
+the true epsilon includes the lattice's distance from Gaussian noise.""",
+        "least_cost": """\
+Where an error costs nothing, the published variance would be infinite: costs below a
+millionth of the largest one in a mode are raised to that.""",
         "random_state": RANDOM_STATE,
         "attributes": """\
 privacy_guarantee_ : PrivacyGuarantee
@@ -66,8 +86,20 @@ epsilon : float, default=1.0
     ``float("inf")``, no noise is added.""",
         "published_noise": """\
 Codes are not clipped, and get Laplace noise for the largest
-distance between two codes of the fitting data. `fit` warns with
-``UnsoundClaimWarning``, since no finite epsilon holds for the samples of other people;
-`privacy_guarantee_` states this next to the claim.""",
+distance between two codes of X, which you declare as a box by `bounds`: then the claim
+holds. Without `bounds`, the distance is that of the fitting data. `fit` then warns with
+``UnsoundClaimWarning``, since no finite epsilon holds for the samples of other people,
+and `privacy_guarantee_` states this next to the claim.""",
+        "encoder_differs": """\
+**How it differs from the paper.** Mean and covariance are those of the fitting data,
+and the covariance may be singular; the paper has those of the distribution, and a
+positive definite one. X is a box, or without `bounds` the fitting data; in the paper,
+it is any compact set. The noise is drawn on a lattice.""",
+        "box": """\
+bounds : tuple of (low, high), default=None
+    The box X of all samples, which is public: numbers, or arrays of the shape of a
+    sample. Samples are clipped to it. The sensitivity over X is exact for linear maps
+    of few entries, and an upper bound for others. Without `bounds`, the sensitivity is
+    that of the fitting data, and no finite epsilon holds.""",
     }
 )

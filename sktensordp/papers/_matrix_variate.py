@@ -127,6 +127,16 @@ class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian)
     (epsilon, delta), is true, but the noise is larger than the claim needs:
     `privacy_guarantee_` states the true epsilon next to the claimed one.
 
+    Notes
+    -----
+    **How it differs from the paper.** The theorem and its quantity zeta are those that
+    Yang et al. (2021) quote in their Theorem 4. You pass the covariances, and their
+    scale is the least that the theorem allows. Yang et al. find the directions of the
+    noise by a differentially private SVD or PCA. A sample is the value of a query, and
+    may be replaced by any other in the declared domain, whose largest norm is gamma.
+    Samples are clipped to it. The noise is drawn on a lattice, and the true
+    epsilon includes the lattice's distance from Gaussian noise.
+
     References
     ----------
     .. [1] Chanyaswad, Dytso, Poor and Mittal, "MVG mechanism: differential privacy

@@ -1,7 +1,6 @@
 """The three algorithms of Wei, Li, Mao and Wang (2022), as printed.
 
-Two things differ: values are clipped to their declared range, without which Algorithm 1
-has no finite epsilon, and the default is 25 passes instead of the paper's 100.
+What differs is in the notes of the classes, from `_docs.py`.
 
 Stochastic gradient descent (Eq. 6 and 7) fits a CP or Tucker decomposition without
 biases or offset. Algorithm 1 adds Laplace noise to the values first, Algorithm 2 adds
@@ -15,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,6 +72,8 @@ class _Algorithm(Measurement):
     regularization, core_regularization : float
         Weights of the squared norms of the factors and of the core in the cost.
     gradient_clip : float
+    clamp : bool
+        Whether noisy values are clipped to the range before the descent.
     name : {"input", "gradient", "output"}
     """
 
@@ -80,6 +81,7 @@ class _Algorithm(Measurement):
     regularization: float
     core_regularization: float
     gradient_clip: float
+    clamp: bool
     name: str
 
     def __post_init__(self) -> None:
@@ -127,6 +129,8 @@ class _Algorithm(Measurement):
         values = problem.domain.clip(entries.values.astype(float))
         if self.name == "input" and private:
             values = self._lattice.randomize(values, streams.step(1).stream(0))
+            if self.clamp:
+                values = problem.domain.clip(values)
         noise: Callable[[int], NDArray[np.float64]] | None = None
         if self.name == "gradient" and private:
             scale = 2 * self.gradient_clip / problem.epsilon
@@ -236,8 +240,10 @@ class _PublishedCompletion(BaseCompletion):
     regularization: float
     core_regularization = 0.0
     gradient_clip: float
+    clamp: bool
     _folds_in = False
     _may_find_scale = False
+    _may_ignore_parameters = False
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)
         **BaseCompletion._parameter_constraints,
@@ -245,6 +251,7 @@ class _PublishedCompletion(BaseCompletion):
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "regularization": [Interval(Real, 0, None, closed="left")],
         "gradient_clip": [Interval(Real, 0, None, closed="neither")],
+        "clamp": ["boolean"],
     }
 
     def __init__(
@@ -255,10 +262,11 @@ class _PublishedCompletion(BaseCompletion):
         perturbation: str = "input",
         value_bounds: tuple[float, float] | None = None,
         shape: Sequence[int] | None = None,
-        max_iter: int = 25,
+        max_iter: int = 100,
         learning_rate: float = 0.005,
         regularization: float = 0.01,
         gradient_clip: float = 0.5,
+        clamp: bool = False,
         random_state: int | None = None,
     ) -> None:
         self.rank = rank
@@ -270,7 +278,12 @@ class _PublishedCompletion(BaseCompletion):
         self.learning_rate = learning_rate
         self.regularization = regularization
         self.gradient_clip = gradient_clip
+        self.clamp = clamp
         self.random_state = random_state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # What was stored before there was this parameter was fitted without it.
+        super().__setstate__({"clamp": False, **state})
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -279,6 +292,11 @@ class _PublishedCompletion(BaseCompletion):
         return tags
 
     def _measurement(self, problem: Problem, *_: object) -> Measurement:
+        if self.clamp and self.perturbation != "input":
+            raise ValueError(
+                f"clamp is for noisy values, and perturbation={self.perturbation!r} "
+                f"gives them no noise. Leave clamp=False, or take 'input'."
+            )
         algorithm = _Algorithm(
             problem,
             name=self.perturbation,
@@ -286,6 +304,7 @@ class _PublishedCompletion(BaseCompletion):
             regularization=float(self.regularization),
             core_regularization=float(self.core_regularization),
             gradient_clip=float(self.gradient_clip),
+            clamp=bool(self.clamp),
         )
         if self.perturbation in _CLAIMS and math.isfinite(self.epsilon):
             guarantee = algorithm.guarantee
@@ -330,6 +349,8 @@ class PublishedCPCompletion(_PublishedCompletion, CPCompletion):
         Number of CP terms, at least 1. None takes 10, or the largest rank that the
         shape admits if that is smaller.
     $parameters
+    learning_rate : float, default=0.005
+        Length of a step of the descent.
     $random_state
 
     Attributes
@@ -343,6 +364,8 @@ class PublishedCPCompletion(_PublishedCompletion, CPCompletion):
     Notes
     -----
     $descent
+
+    $differs
 
     References
     ----------
@@ -378,6 +401,8 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
         One rank for each mode, or one for all, as in
         :class:`~sktensordp.completion.TuckerCompletion`; at least 1.
     $parameters
+    learning_rate : float, default=0.005
+        Length of a step of the descent. Section 5.2 of [1]_ has 0.003.
     core_regularization : float, default=0.001
         Weight of the core's squared norm in the cost.
     $random_state
@@ -393,6 +418,8 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
     Notes
     -----
     $descent
+
+    $differs
 
     References
     ----------
@@ -423,11 +450,12 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
         perturbation: str = "input",
         value_bounds: tuple[float, float] | None = None,
         shape: Sequence[int] | None = None,
-        max_iter: int = 25,
+        max_iter: int = 100,
         learning_rate: float = 0.005,
         regularization: float = 0.01,
         core_regularization: float = 0.001,
         gradient_clip: float = 0.5,
+        clamp: bool = False,
         random_state: int | None = None,
     ) -> None:
         super().__init__(
@@ -440,6 +468,7 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
             learning_rate=learning_rate,
             regularization=regularization,
             gradient_clip=gradient_clip,
+            clamp=clamp,
             random_state=random_state,
         )
         self.core_regularization = core_regularization

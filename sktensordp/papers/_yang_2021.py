@@ -1,7 +1,7 @@
 """Yang, Xiang, Chen, Li and Li (2021): directional noise for tensor-valued queries.
 
-The claims of these theorems are true, the third with the constant of its proof. But the
-noise is larger than the claims need, so the guarantees state the true epsilon, by the
+The claims of these theorems are true, the third with the constant (b - a) sqrt(I). But
+the noise is larger than the claims need, so guarantees state the true epsilon, by the
 exact curve of Gaussian noise (Balle and Wang 2018, Theorem 8), next to the claim.
 """
 
@@ -21,6 +21,7 @@ from ..mechanisms._structured import EXACT, DirectionalNoise, ModeDesign
 from ..privacy._numbers import exact
 from ..privacy.calibration._gaussian import floored
 from ..privacy.calibration._sensitivity import SensitivitySet
+from ._docs import with_shared_text
 
 
 class PublishedDirections(DirectionalNoise):
@@ -54,6 +55,7 @@ class PublishedDirections(DirectionalNoise):
         return published_bound(domain.n_entries, epsilon, delta, sensitivity)
 
 
+@with_shared_text
 class PublishedTensorVariateGaussian(PublishedDirections, TensorVariateGaussian):
     """Tensor variate Gaussian noise (TVG) with the published variances.
 
@@ -62,6 +64,13 @@ class PublishedTensorVariateGaussian(PublishedDirections, TensorVariateGaussian)
     Theorem 1 with Equation 25 of [1]_. Its claim, (epsilon, delta), is true, but the
     noise is larger than the claim needs: `privacy_guarantee_` states
     the true epsilon next to the claimed one.
+
+    Notes
+    -----
+    $of_queries
+    $least_cost
+    Equation 25 fixes products of variances. Here every mode gets the same share of B,
+    which changes no noise.
 
     References
     ----------
@@ -108,6 +117,7 @@ class _PublishedOneMode(PublishedDirections):
         raise NotImplementedError
 
 
+@with_shared_text
 class PublishedUnimodalDirectionalNoise(_PublishedOneMode, UnimodalDirectionalNoise):
     """Unimodal directional noise (UDN) with the published variances.
 
@@ -116,6 +126,14 @@ class PublishedUnimodalDirectionalNoise(_PublishedOneMode, UnimodalDirectionalNo
     Theorem 2 with Equation 28 of [1]_. Its claim, (epsilon, delta), is true, but the
     noise is larger than the claim needs: `privacy_guarantee_` states
     the true epsilon next to the claimed one.
+
+    Notes
+    -----
+    $of_queries
+    $least_cost
+    The directions are the axes, or those that you pass. The paper suggests the
+    principal components of the utility matrix, by a differentially private SVD; here
+    that matrix is public, so ``directions="singular_vectors"`` computes them exactly.
 
     References
     ----------
@@ -139,6 +157,7 @@ class PublishedUnimodalDirectionalNoise(_PublishedOneMode, UnimodalDirectionalNo
         return self._bound(domain, domain.l2)
 
 
+@with_shared_text
 class PublishedIndependentDirectionalNoise(
     _PublishedOneMode, IndependentDirectionalNoise
 ):
@@ -146,12 +165,19 @@ class PublishedIndependentDirectionalNoise(
 
     Parameters and attributes are those of
     :class:`~sktensordp.mechanisms.IndependentDirectionalNoise`, but you must pass
-    `bounds`: the widest range counts for all entries. The variances are those of
-    Theorem 3 of [1]_, for I entries in [a, b]. Its constant s is (b - a) sqrt(I) here,
-    as its proof needs; the journal prints (b - a) / sqrt(I), which is too small by a
-    factor I. With the right constant the claim is true, but the noise is larger than
-    the claim needs: `privacy_guarantee_` states
-    the true epsilon next to the claimed one.
+    `bounds`. The variances are those of Theorem 3 of [1]_, with the constant that its
+    proof needs. The claim, (epsilon, delta), is true, but the noise is larger than the
+    claim needs: `privacy_guarantee_` states the true epsilon next to the claimed one.
+
+    Notes
+    -----
+    $of_queries
+    $least_cost
+    For I entries in [a, b], the constant s is (b - a) sqrt(I), as in the paper on
+    matrices by the same authors. Our copy of [1]_ prints (b - a) / sqrt(I), which is
+    too small by a factor I, and may be a slip of that copy. The paper scales all
+    entries to one range. Here entries keep their scales, and [a, b] is the widest range
+    in `bounds`.
 
     References
     ----------

@@ -163,6 +163,15 @@ class PublishedTensorRandomizedResponse(TensorRandomizedResponse):
         Expected squared error of a sample, without that of rounding to levels.
     $shapes
 
+    Notes
+    -----
+    **How it differs from the paper.** Samples are clipped to `bounds`; the paper takes
+    them to lie in a range of width Delta. The noise is drawn on a lattice, and p is
+    rounded down to a multiple of 2^-60. `delta` and `n_levels` are ours: [1]_ claims
+    pure epsilon, and rounds no values. `weights` may be any array for the first modes
+    of a sample, where [1]_ has a matrix. As printed, p depends on the unit of the
+    values: its denominator adds a scale in that unit to a number without one.
+
     References
     ----------
     .. [1] Yuan, Tang, Huang and Wang, "Local differential privacy for tensors in

@@ -34,7 +34,7 @@ from ._searches import (
     parameters_changed,
     record_counts,
 )
-from ._stateless import ignores_y, reads_nothing
+from ._stateless import ignores_y, reads_nothing, told_by_refusals
 from .budgets._open import contents
 
 _SAME_PEOPLE = (
@@ -86,6 +86,8 @@ class Findings:
         Classes that publish which ids occur in the data.
     learners, learners_of_y : list of str
         Classes whose fit learns from X without noise, or may learn so from y.
+    refusals : dict of str
+        Of learners that learn by their refusals alone: the cause and the cure.
     notes : list of str
         Sentences on what the guarantees suppose without need.
     divided : bool
@@ -103,6 +105,7 @@ class Findings:
     publishers: list[str] = field(default_factory=list)
     learners: list[str] = field(default_factory=list)
     learners_of_y: list[str] = field(default_factory=list)
+    refusals: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     divided: bool = False
     noisy: bool = False
@@ -116,6 +119,7 @@ class Findings:
         self.publishers += other.publishers
         self.learners += other.learners
         self.learners_of_y += other.learners_of_y
+        self.refusals |= other.refusals
         self.notes += other.notes
         self.divided |= other.divided
         self.raw |= other.raw
@@ -241,7 +245,10 @@ def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
         findings.releases.append(
             Release(f"{method} of {name}", told, count, in_pass, why, protects)
         )
-    if guarantee is not None and guarantee.protects and in_pass:
+    # What `transform` returned has the noise of its calls, also where a class states
+    # no guarantee in `fit`.
+    stated = [guarantee] if guarantee is not None else list(made)
+    if in_pass and stated and all(one and one.protects for one in stated):
         findings.noisy = True
     return findings
 
@@ -335,8 +342,10 @@ def _collect_other(obj: Any, context: Context) -> Findings:
         findings.unprotected += [] if context.noisy else obj.__privacy_unprotected__()
         return findings
     if not context.noisy:
+        refusal = told_by_refusals(obj)
+        findings.refusals |= {name: refusal} if refusal else {}
         findings.unprotected += [
-            f"What {name} learned in its fit; it gives no guarantee."
+            refusal or f"What {name} learned in its fit; it gives no guarantee."
         ]
         findings.learners += [name]
     if not ignores_y(obj):

@@ -238,8 +238,11 @@ def _voids(obj: object, findings: Findings) -> list[str]:
         # what it releases of others.
         learners = []
     learners = learners + (findings.learners_of_y if "y" in protected else [])
+    refusals = [why for name, why in findings.refusals.items() if name in learners]
+    learners = [name for name in learners if name not in findings.refusals]
     names = ", ".join(dict.fromkeys(learners))
     voids = [f"{names} learned from data without noise."] if names else []
+    voids += refusals
     voids += ["Some columns are passed on without noise."] if findings.raw else []
     return voids + ([_DIVIDED] if findings.divided else [])
 

@@ -27,11 +27,23 @@ def _has_components(step: BaseEstimator) -> bool:
     return bool(step.n_components != "auto")
 
 
+# How encoders take categories that are not declared, without a refusal.
+_TAKES_UNKNOWN = {
+    "OneHotEncoder": 'handle_unknown="ignore"',
+    "OrdinalEncoder": 'handle_unknown="use_encoded_value", unknown_value=-1',
+}
+
+
 def _declares_categories(step: BaseEstimator) -> bool:
     """Whether categories do not depend on the data, and no refusal reveals them."""
+    takes_unknown = step.handle_unknown in ("ignore", "use_encoded_value")
+    return takes_unknown and _has_fixed_categories(step)
+
+
+def _has_fixed_categories(step: BaseEstimator) -> bool:
+    """Whether categories do not depend on the data; a refusal may reveal them."""
     return (
         not isinstance(step.categories, str)
-        and step.handle_unknown in ("ignore", "use_encoded_value")
         and step.min_frequency is None
         and step.max_categories is None
         and getattr(step, "drop", None) is None
@@ -115,6 +127,17 @@ def reads_nothing(step: object) -> bool:
     """Whether a fitted or planned step has learned nothing from any value."""
     condition = _READ_NOTHING.get(_name_in_sklearn(step))
     return condition is not None and condition(step)
+
+
+def told_by_refusals(step: object) -> str:
+    """Why a step that learns nothing tells of the data, and the cure; "" of others."""
+    name = _name_in_sklearn(step)
+    if name not in _TAKES_UNKNOWN or not _has_fixed_categories(step):
+        return ""
+    return (
+        f"{name} refuses categories that are not declared, and a refusal tells that "
+        f"somebody has one. Set {_TAKES_UNKNOWN[name]}."
+    )
 
 
 def ignores_y(step: object) -> bool:

@@ -6,11 +6,13 @@ They are not private. Nothing else in the package calls this module.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils import column_or_1d
 
 from .._validation import (
@@ -21,12 +23,15 @@ from .._validation import (
     check_numeric,
     check_same_length,
     checked,
-    filled,
     names_of,
     warn,
 )
 from ..completion._base import USUAL_RANK, BaseCompletion
-from ..completion._checks import entries_from_sparse, is_sparse
+from ..completion._checks import (
+    CHOICES_HAVE_NO_VALUES,
+    entries_from_sparse,
+    is_sparse,
+)
 from ..completion._domain import declared_domain
 from ..completion._entries import check_missing_values, is_observed
 from ..completion._implicit import ImplicitCompletion, most_items
@@ -73,7 +78,8 @@ def check_table(
     Returns
     -------
     table : dict
-        The counts by name, which are also printed. Time and memory are rough estimates,
+        The counts by name, which are also printed. Lines on how ids are spelt are left
+        out if they would say 0. Time and memory are rough estimates,
         perhaps three times too large or too small.
 
     Raises
@@ -81,7 +87,8 @@ def check_table(
     RuntimeError
         If a budget is open, or a private search is running.
     ValueError
-        If `X` is not 2-dimensional, or `X` and `y` have different numbers of rows.
+        For a malformed table, as `fit`: if `X` is not 2-dimensional, for example, or
+        `X` and `y` have different numbers of rows.
 
     See Also
     --------
@@ -142,7 +149,7 @@ def check_table(
             "result only to people who may see the data.",
             PrivacyLeakWarning,
         )
-    columns, values, shape = _read(X, y)
+    columns, values, shape = _read(completion, inner, X, y)
     n_rows, not_observed = len(columns[0]), {}
     if missing_values is None:
         missing_values = getattr(inner, "missing_values", None)
@@ -164,23 +171,40 @@ def check_table(
 
 
 def _read(
-    X: Any, y: ArrayLike | None
+    estimator: BaseCompletion | ImplicitCompletion | Recommender,
+    completion: BaseCompletion | ImplicitCompletion,
+    X: Any,
+    y: ArrayLike | None,
 ) -> tuple[list[NDArray[Any]], NDArray[np.float64] | None, tuple[int, ...] | None]:
-    """Columns, values, and the shape of a tensor or a sparse array."""
+    """Columns, values, and the shape of a tensor or a sparse array.
+
+    What a fit refuses, whatever the values are, is refused here, too.
+    """
     check_container(X, "X")
     check_aligned(X, y=y)
-    shape = None
-    if is_sparse(X):
+    shape, are_choices = None, isinstance(completion, ImplicitCompletion)
+    if isinstance(estimator, Recommender):
+        X = clone(estimator)._read_as_in_fit(X)
+    elif is_sparse(X):
+        if y is not None:
+            raise ValueError("X is sparse and holds its values: pass it without y.")
         shape = tuple(X.shape)
         X, y = entries_from_sparse(X)
-    elif y is None and as_numpy(X, "X").dtype.kind == "f":
+    else:
+        X = check_numeric(X, "X")
         tensor = as_numpy(X, "X")
-        shape, is_observed = tensor.shape, ~np.isnan(tensor)
-        X, y = np.argwhere(is_observed), tensor[is_observed]
+        if y is None and tensor.dtype.kind == "f" and not are_choices:
+            shape, is_observed = tensor.shape, ~np.isnan(tensor)
+            X, y = np.argwhere(is_observed), tensor[is_observed]
     columns = [np.asarray(column) for column in columns_of(X)]
+    if len(columns) < 2 or (are_choices and len(columns) > 2):
+        needed = "at least two, one for each mode."
+        if are_choices:
+            needed = f"two, of users and of items. {CHOICES_HAVE_NO_VALUES}"
+        raise ValueError(f"X has {len(columns)} column(s), but needs {needed}")
     values = None
     if y is not None:
-        values = as_numpy(filled(y), "y").astype(float).ravel()
+        values = as_numpy(check_numeric(y, "y"), "y").astype(float).ravel()
         if len(values) != len(columns[0]):
             raise ValueError("X and y must have the same length.")
     return columns, values, shape
@@ -192,9 +216,11 @@ def _of_ids(
     """The counts of ids, by column, and of times."""
     found: dict[str, Any] = {"rows": len(columns[0])}
     labels = [repr(names[k]) if names is not None else k for k in range(len(columns))]
-    missing = [np.broadcast_to(are_missing(c), len(c)) for c in columns]
+    missing = [np.broadcast_to(are_missing(c), len(c)).astype(bool) for c in columns]
     for label, column, gaps in zip(labels, columns, missing, strict=True):
-        found[f"distinct ids of column {label}"] = len(set(column[~gaps].tolist()))
+        ids = set(column[~gaps].tolist())
+        found[f"distinct ids of column {label}"] = len(ids)
+        found |= _of_spelling([id_ for id_ in ids if isinstance(id_, str)], label)
     found["rows with missing ids"] = int(np.sum(np.any(missing, axis=0)))
     left_out = np.zeros(len(columns[0]), dtype=bool)
     declared = (encoder.categories if encoder is not None else None) or ()
@@ -219,6 +245,22 @@ def _of_ids(
     n_distinct = len(np.unique(np.column_stack(keys), axis=0))
     found["rows whose ids have occurred before"] = len(columns[0]) - n_distinct
     return found
+
+
+_MISSING = {"", "nan", "none", "null", "na", "n/a", "nat", "<na>"}
+"""How files write a missing id, in lower case."""
+
+
+def _of_spelling(ids: list[str], label: Any) -> dict[str, int]:
+    """Counts of ids that differ by spaces alone, or spell a missing one, if any do."""
+    stripped = Counter(id_.strip() for id_ in ids)
+    alike = sum(n for n in stripped.values() if n > 1)
+    spelt = sum(id_.strip().lower() in _MISSING for id_ in ids)
+    found = {
+        f"ids of column {label} that differ by spaces": alike,
+        f"ids of column {label} that spell a missing id": spelt,
+    }
+    return {name: count for name, count in found.items() if count}
 
 
 def _of_indices(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from functools import partial
 from numbers import Integral
@@ -130,6 +130,8 @@ class CoordinateEncoder(
     }
 
     categories_: list[NDArray[Any]]
+    _binning: tuple[int | None, str | None]
+    _lookups: Lookups
     shape_: tuple[int, ...]
     time_edges_: NDArray[np.float64]
     time_start_: int
@@ -220,13 +222,27 @@ class CoordinateEncoder(
         return self._learn(X, first=first)
 
     def _learn(self, X: ArrayLike, first: bool) -> Self:
-        if self.time_bins is not None and self.freq is not None:
-            raise ValueError("Pass time_bins or freq, not both.")
         n_columns = 1 + self._has_time if first else 1
         ids, times = self.split(X, reset=first, ensure_min_features=n_columns)
         n_rows = len(times if times is not None else ids[0])
         if not first and not n_rows:
             return self  # There is nothing to learn.
+        declared = catalogues_of(self, len(ids))
+        distinct = [
+            distinct_ids(column) if catalogue is None else column
+            for catalogue, column in zip(declared, ids, strict=True)
+        ]
+        return self._learn_distinct(distinct, times, n_rows, first=first)
+
+    def _learn_distinct(
+        self,
+        ids: Sequence[NDArray[Any]],
+        times: NDArray[np.float64] | None,
+        n_rows: int,
+        *,
+        first: bool,
+    ) -> Self:
+        """Learn from columns; those of which ids are learned have each id once."""
         declared = catalogues_of(self, len(ids))
         learns_last = first and times is None and declared[-1] is None
         is_time = learns_last and isinstance(ids[-1][0], date | np.datetime64)
@@ -241,15 +257,13 @@ class CoordinateEncoder(
         learned = []
         for k, (catalogue, column) in enumerate(zip(declared, ids, strict=True)):
             if catalogue is None:
-                ids_seen = _distinct(column)
-                check_whole(ids_seen, column_name(names, k))
+                check_whole(column, column_name(names, k))
                 if len(ids) > 2:
-                    warn_of_values(ids_seen, names, k)
+                    warn_of_values(column, names, k)
                 if k in others and not (is_time and k == len(ids) - 1):
-                    warn_of_times(ids_seen, len(column), names, k)
-                learned.append(
-                    ids_seen if first else _extended(self.categories_[k], ids_seen)
-                )
+                    warn_of_times(column, n_rows, names, k)
+                known = column if first else _extended(self.categories_[k], column)
+                learned.append(known)
             elif np.any(index_of_ids(Known(catalogue), column) == -1):
                 raise malformed(
                     "categories",
@@ -359,8 +373,11 @@ class CoordinateEncoder(
         Raises
         ------
         ValueError
-            If an id or a time is missing, or the last column cannot be read as times.
+            If an id or a time is missing, the last column cannot be read as times, or
+            both `time_bins` and `freq` are given.
         """
+        if self.time_bins is not None and self.freq is not None:
+            raise ValueError("Pass time_bins or freq, not both.")
         # If nothing is learned, an error would reveal that there are no rows.
         options["ensure_min_samples"] = int(self._publishes_ids and reset)
         check: partial[Any] = partial(check_array, estimator=self, **options)
@@ -467,8 +484,9 @@ class CoordinateEncoder(
     @property
     def _publishes_ids(self) -> bool:
         """Whether `fit` learns ids or times from the data, and so publishes them."""
-        learned = self.categories is None or any(c is None for c in self.categories)
-        return learned or self._has_time
+        # Tags are asked for before a fit refuses what is no list.
+        declared = self.categories if isinstance(self.categories, Iterable) else [None]
+        return any(c is None for c in declared) or self._has_time
 
     @property
     def _has_time(self) -> bool:
@@ -533,6 +551,28 @@ def declares(
             check_kinds(kinds_of(catalogue), kinds, first_column + k)
             declared &= index_of_ids(Known(catalogue), column) != -1
     return declared
+
+
+def learn(
+    encoder: CoordinateEncoder,
+    ids: Sequence[NDArray[Any]],
+    times: NDArray[np.float64] | None,
+    n_rows: int,
+) -> None:
+    """Fit an encoder that knows its columns to the ids that occur in them.
+
+    Parameters
+    ----------
+    encoder : CoordinateEncoder
+        Its `split` has read a first batch with ``reset=True``.
+    ids : list of ndarray of shape (n_ids,)
+        The distinct ids of each column, in sorted order. Those of a declared column are
+        compared with its catalogue.
+    times : ndarray of shape (n_rows,) or None
+        In seconds since 1970, if times are binned.
+    n_rows : int
+    """
+    encoder._learn_distinct(ids, times, n_rows, first=True)
 
 
 def indices_of(
@@ -708,7 +748,7 @@ def _check_distinct(ids: NDArray[Any]) -> None:
         )
 
 
-def _distinct(column: NDArray[Any]) -> NDArray[Any]:
+def distinct_ids(column: NDArray[Any]) -> NDArray[Any]:
     """The ids of a column, in sorted order."""
     if column.dtype != object:
         return np.unique(column)
@@ -748,7 +788,7 @@ def _catalogue(ids: object, name: str = "categories") -> NDArray[Any]:
     array = declared_list(exact_rows(ids), name)
     _check_single(array)
     _check_distinct(array)
-    if len(_distinct(array)) != len(array):
+    if len(distinct_ids(array)) != len(array):
         raise ValueError(f"{name} lists some ids more than once.")
     return array
 

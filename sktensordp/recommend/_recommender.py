@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, Self, overload
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,7 +47,12 @@ from ..base import (
     time_is_public,
 )
 from ..completion._base import BaseCompletion
-from ..completion._checks import check_entries, is_empty_list, is_sparse
+from ..completion._checks import (
+    CHOICES_HAVE_NO_VALUES,
+    check_entries,
+    is_empty_list,
+    is_sparse,
+)
 from ..completion._entries import is_observed
 from ..completion._fitted import keeping_names_if_refused
 from ..completion._implicit import ImplicitCompletion
@@ -65,6 +71,7 @@ from ..completion._sources import HasUnit
 from ..ids import in_order_of, kinds_of, kinds_of_type, lists_of, one_or_each
 from ..privacy import PrivacyGuarantee
 from ..privacy._protocol import privacy_tags
+from ._batches import Batches, RowsOfBatches, opened, table_and_values
 from ._encoder import (
     CoordinateEncoder,
     catalogues_of,
@@ -82,6 +89,10 @@ from ._encoder import (
 _NAME = "side_information of mode {}"
 _SPELT = "Check the order of the columns, and how ids are spelt."
 _SWAPPED = "The first column holds ids of items: users come first."
+# Ids of synthetic users: functions of the row's number alone. Numbers that no user has
+# would tell which ones users have.
+_SYNTHETIC = "synthetic-"
+_IS_SYNTHETIC = re.compile(_SYNTHETIC + r"\d+", re.ASCII)
 
 
 class _Completion(HasUnit, Protocol):
@@ -230,13 +241,16 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         self.handle_unknown = handle_unknown
 
     def __sklearn_tags__(self) -> Tags:
-        tags, inner = super().__sklearn_tags__(), get_tags(self.completion)
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        if not hasattr(self.completion, "__sklearn_tags__"):
+            return tags  # A fit refuses it.
+        inner = get_tags(self.completion)
         tags.estimator_type = inner.estimator_type
         tags.regressor_tags = inner.regressor_tags
         tags.target_tags = inner.target_tags
         tags.non_deterministic = inner.non_deterministic
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
         return tags
 
     @property
@@ -270,29 +284,73 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         TypeError
             If `X` is a sparse array or a Dask collection.
         """
+        return self._fit(partial(self._read_table, X=X, y=y))
+
+    @available_if(_has("fit_batches"))
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit_batches(self, batches: Batches) -> Self:
+        """Fit to a table of ids that comes in batches, such as the result of a query.
+
+        The guarantee is that of `fit` to all rows in one table and, with the same
+        integer `random_state`, so is everything that is released. Batches are read
+        once. Noise is drawn only after the last one was read and checked. Until then, a
+        row takes 4 bytes for each column, 8 for its value (4 if it is a float32) and 8
+        more if times are binned; and every distinct id is kept.
+
+        Parameters
+        ----------
+        batches : iterable of batches, or function
+            A batch is a pair ``(X, y)``, as for `fit`; or a data frame or an Arrow
+            record batch, whose last column holds the values. For an
+            `ImplicitCompletion`, it is a table `X`. All batches have the same columns
+            in the same order. A function is called without arguments and returns the
+            iterable, so that the query runs again in every fit.
+
+        Returns
+        -------
+        self : Recommender
+
+        Raises
+        ------
+        ValueError
+            As `fit`; if there is no batch; and if columns of a batch differ from those
+            of the first or, with ids that are private, their types do.
+        TypeError
+            If `batches` is one table.
+        ModuleNotFoundError
+            If a batch is Arrow's, and pandas is not installed.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from sktensordp.completion import CPCompletion, Recommender
+        >>> batches = [
+        ...     ([["ann", "Heat"], ["ann", "Up"]], [5, 1]),
+        ...     ([["bob", "Heat"], ["eve", "Brazil"]], [4, 3]),
+        ... ]
+        >>> model = Recommender(CPCompletion(rank=0, levels=[1, 2, 3, 4, 5]))
+        >>> model = model.fit_batches(batches)
+        >>> sorted(model.recommend("bob", k=2).tolist())
+        ['Brazil', 'Up']
+        """
+        return self._fit(partial(self._read_batches, batches=batches))
+
+    def _fit(self, read: Callable[[CoordinateEncoder, Any], _Read]) -> Self:
+        """Fit to what is read, by a function of the clones that are fitted."""
         encoder, completion = self._steps()
         # Without the lock, another thread might store its users with this thread's
         # model.
         lock, names = self._count_releases().lock, keeping_names_if_refused(self)
         with self._progress() as on_step, lock, names:
-            table, y, _ = self._rows_of_fit(encoder, completion, X, y)
-            users, others = _split(table, completion.unit == 0)
-            local = LocalUsers().joined_by(users[0]) if users else LocalUsers()
-            # This is an array even if `transform` usually returns frames.
-            split = encoder.fit(others).split(others)
-            where = encoder.encode(*split)
-            if users:
-                where = np.column_stack([local.rows_of(users[0]), where])
-            elif completion.unit == "entry":
+            local, kinds, frame, fit = read(encoder, completion)
+            if completion.unit == "entry":
                 self._warn_of_levels(encoder, getattr(completion, "levels", None))
                 named = dict(enumerate(encoder.categories_))
                 _declare_features(completion, self.completion, named)
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, even with an int seed.
             with counting_for(self, completion):
-                completion.fit(where, y)
-            kinds = kinds_of_type(types_of(table)[0])
-            frame = type(table) if hasattr(table, "columns") else None
+                fit()
             if self.__sklearn_is_fitted__():
                 # The conditions of the earlier fit may have changed since.
                 self._release_counts = self.__privacy_releases__()
@@ -300,6 +358,60 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             self._fitted = _Fitted(encoder, completion, unit, local, kinds, frame)
             on_step()
         return self
+
+    def _read_table(
+        self,
+        encoder: CoordinateEncoder,
+        completion: Any,
+        *,
+        X: ArrayLike,
+        y: ArrayLike | None,
+    ) -> _Read:
+        """Read a table in memory, and fit the encoder."""
+        table, y, _ = self._rows_of_fit(encoder, completion, X, y)
+        users, others = _split(table, completion.unit == 0)
+        local = LocalUsers().joined_by(users[0]) if users else LocalUsers()
+        # This is an array even if `transform` usually returns frames.
+        split = encoder.fit(others).split(others)
+        where = encoder.encode(*split)
+        if users:
+            where = np.column_stack([local.rows_of(users[0]), where])
+        kinds = kinds_of_type(types_of(table)[0])
+        fit = partial(completion.fit, where, y)
+        return _Read(local, kinds, _frame_of(table), fit)
+
+    def _read_batches(
+        self, encoder: CoordinateEncoder, completion: Any, *, batches: Batches
+    ) -> _Read:
+        """Read tables that come one after the other, and fit the encoder."""
+        hides_users, is_public = completion.unit == 0, completion.unit == "entry"
+        rows = RowsOfBatches(encoder, hides_users=hides_users, by_type=not is_public)
+        frame, has_values, n_read = None, hasattr(self, "score"), 0
+        for batch in opened(batches):
+            X, y = table_and_values(batch, has_values=has_values)
+            is_first, n_read = n_read == 0, n_read + 1
+            table, values, _ = self._observed_rows(X, y, completion, reset=is_first)
+            frame = _frame_of(table) if is_first else frame
+            # If ids are private, whether there are rows is, too.
+            if len(table) or not is_public:
+                rows.add(table, *_split(table, hides_users), values)
+        if not n_read:
+            raise malformed(
+                "batches",
+                "batches is empty, as an iterator is that was read before. Pass a "
+                "function that returns a new one; if there are no rows, pass a table "
+                "without rows.",
+            )
+        self._warn_of_columns(completion, rows.counts() if is_public else [])
+        self._check_left_out(rows.drop_unknown(), completion)
+        if is_public and not rows.n_rows:
+            raise ValueError("There is nothing to fit: no batch holds a row.")
+        local, users = LocalUsers(), rows.fit_encoder()
+        for ids in users:
+            local = local.joined_by(ids)
+        places = [local.rows_of(ids) for ids in users]
+        fit = partial(completion.fit_batches, rows.encoded(places))
+        return _Read(local, rows.kinds_of_users, frame, fit)
 
     def _rows_of_fit(
         self,
@@ -325,22 +437,21 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         users, others = _split(table, completion.unit == 0)
         by_type = completion.unit != "entry"
         declared = declares(encoder, others, len(users), by_type=by_type)
-        self._warn_of_columns(encoder, others, completion)
+        self._warn_of_columns(completion, _counts_of(encoder, others, completion))
         kept = self._kept(declared, completion)
         return safe_indexing(table, kept), _rows(values, kept), observed[kept]
 
     def _warn_of_columns(
-        self, encoder: CoordinateEncoder, table: ArrayLike, completion: HasUnit
+        self, completion: HasUnit, counts: Sequence[NDArray[np.int64]]
     ) -> None:
-        """Warn if users and items seem swapped, or values spread over columns."""
-        names, counts = getattr(self, "feature_names_in_", None), []
+        """Warn if users and items seem swapped, or values spread over columns.
+
+        `counts` has the numbers of rows of each user and of each item, if they are
+        public and learned.
+        """
         if completion.unit == "entry":
             warn_of_many_modes(self.n_features_in_)
-            ids, _ = encoder.split(table)
-            declared = catalogues_of(encoder, len(ids))
-            if len(ids) > 1 and declared[0] is declared[1] is None:
-                counts = [numbers_of(column) for column in ids[:2]]
-        warn_of_swapped_columns(names, counts)
+        warn_of_swapped_columns(getattr(self, "feature_names_in_", None), counts)
 
     def _warn_of_levels(
         self, encoder: CoordinateEncoder, levels: ArrayLike | None
@@ -433,8 +544,9 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         Returns
         -------
         items : ndarray of shape (k,) or (n_users, k), object
-            Ids of items, best first, padded with None if fewer than `k` items are left.
-            After `set_output`, a data frame with a row for each user and item.
+            Ids of items, best first, padded with None if fewer than `k` items are left;
+            `json.dumps` takes ``items.tolist()``. After `set_output`, a data frame with
+            a row for each user and item.
         scores : ndarray of shape (k,) or (n_users, k)
             Only with `return_scores`, and a column of the data frame, if there is one:
             predicted values or, for an `ImplicitCompletion`, scores that are neither
@@ -598,14 +710,23 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         Raises
         ------
         ValueError
-            As `fit`.
+            As `fit`; and if an id is one of `sample_users`, such as "synthetic-0":
+            there is nothing to learn about synthetic users.
         """
+        return self._folded_in(X, y, synthetic=False)
+
+    def _folded_in(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, synthetic: bool = True
+    ) -> Self:
+        """The same; scorers may also test on synthetic users."""
         check_is_fitted(self)
         with self._count_releases().lock:
             fitted = self._fitted
             self._check_unknown(fitted.completion)
             table, y, _ = self._observed_rows(X, y, fitted.completion)
             warn_if_empty(table)
+            if not synthetic:
+                _refuse_synthetic(_users_in(table))
             users, where = fitted.encoded(table)
             # Unknown users are new users.
             must_be_known = where[:, int(fitted.users_may_join) :]
@@ -689,8 +810,9 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         Parameters
         ----------
         n_users : int, default=None
-            Number of synthetic users. They are numbered from 0, so that nobody takes
-            them for real users. None takes the released number of users.
+            Number of synthetic users. Their ids are "synthetic-0", "synthetic-1" and so
+            on, whatever the ids of real users are, so that nobody takes them for real
+            users. None takes the released number of users.
         items_per_user : array-like of int, default=None
             Numbers of items; each user's number is drawn from these. They must be
             public; `privacy_of` then lists them. None draws from the released
@@ -717,7 +839,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             n_users, items_per_user=items_per_user, random_state=random_state
         )
         where, *values = drawn if isinstance(drawn, tuple) else (drawn,)
-        columns = [where[:, 0]]
+        columns = [np.char.add(_SYNTHETIC, where[:, 0].astype(str))]
         columns += [
             names_of_column(fitted.encoder, k)[of_column]
             for k, of_column in enumerate(where[:, 1:].T)
@@ -844,10 +966,14 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         if isinstance(completion, ImplicitCompletion) and len(shape) != 2:
             raise ValueError(
                 f"A choice is a pair of a user and an item, but the encoder declares "
-                f"{len(shape)} columns. Pass two."
+                f"{len(shape)} columns. Pass two. {CHOICES_HAVE_NO_VALUES}"
             )
         _declare_shape(completion, shape)
         return encoder, completion
+
+    def _read_as_in_fit(self, X: ArrayLike) -> Any:
+        """The table as an array or a frame; what is malformed for a fit is refused."""
+        return self._checked(X, self._steps()[1], reset=True)
 
     def _as_table(self, X: ArrayLike) -> Any:
         """A list of rows as an array in which each id keeps its type, if necessary."""
@@ -951,6 +1077,12 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 f"X has {self.n_features_in_} feature(s), but a table needs a column "
                 f"of users and a column of items.",
             )
+        if isinstance(completion, ImplicitCompletion) and self.n_features_in_ > 2:
+            raise malformed(
+                "arrays",
+                f"X has {self.n_features_in_} columns, but a choice is a pair of a "
+                f"user and an item. Pass these two columns. {CHOICES_HAVE_NO_VALUES}",
+            )
         return X
 
     def _check_unknown(self, completion: HasUnit) -> None:
@@ -969,14 +1101,18 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         *,
         is_declared: bool = True,
     ) -> NDArray[np.intp]:
-        """Numbers of the rows whose ids are known; others are dropped or refused.
-
-        Messages mention the other rows only if ids are public.
-        """
+        """Numbers of the rows whose ids are known; others are dropped or refused."""
         kept = np.flatnonzero(known)
         n_unknown = len(known) - len(kept)
+        self._check_left_out(n_unknown, completion, is_declared=is_declared)
+        return kept
+
+    def _check_left_out(
+        self, n_unknown: int, completion: HasUnit, *, is_declared: bool = True
+    ) -> None:
+        """Warn of rows whose ids are unknown, or refuse them, if ids are public."""
         if not n_unknown or completion.unit != "entry":
-            return kept
+            return
         what = (
             "is not among the declared `categories`"
             if is_declared
@@ -988,7 +1124,6 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 f"leave the rows out, or set handle_unknown='drop'."
             )
         warn(f"{n_unknown} rows are left out: they have an id that {what}.")
-        return kept
 
     def _known_where(self, fitted: _Fitted, X: ArrayLike) -> NDArray[np.int64]:
         """Coordinates of a request, after a word about ids of which none is known."""
@@ -1049,6 +1184,27 @@ def rows_of_search(
     nowhere = np.zeros((len(kept), table.shape[1]))
     check_entries(completion, nowhere, values, completion.shape)
     return table, values, kept
+
+
+class _Read(NamedTuple):
+    """What a fit has read, before anything is released.
+
+    Attributes
+    ----------
+    local : LocalUsers
+        The users, if they are protected.
+    kinds : set of str
+        Kinds of the ids of users, by the type of their column; see `_Fitted`.
+    frame : type or None
+        Type of the data frame; None for other tables.
+    fit : callable
+        Fits the completion to the coordinates.
+    """
+
+    local: LocalUsers
+    kinds: set[str]
+    frame: type | None
+    fit: Callable[[], object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -1271,6 +1427,24 @@ def _declare_shape(completion: _Completion, shape: tuple[int, ...]) -> None:
     completion.set_params(shape=shape)
 
 
+def _counts_of(
+    encoder: CoordinateEncoder, table: ArrayLike, completion: HasUnit
+) -> list[NDArray[np.int64]]:
+    """Numbers of rows of each user and each item, if they are public and learned."""
+    if completion.unit != "entry":
+        return []
+    ids, _ = encoder.split(table)
+    declared = catalogues_of(encoder, len(ids))
+    if len(ids) < 2 or declared[0] is not None or declared[1] is not None:
+        return []
+    return [numbers_of(column) for column in ids[:2]]
+
+
+def _frame_of(table: object) -> type | None:
+    """Type of a data frame; None for other tables."""
+    return type(table) if hasattr(table, "columns") else None
+
+
 def _split(table: _Table, hides_users: bool) -> tuple[list[NDArray[Any]], Any]:
     """Split a table into users, if they are protected, and the columns to encode."""
     if not hides_users:
@@ -1305,6 +1479,17 @@ def _table_of(X: object, completion: _Completion) -> Any:
     ids = (id_ for row in X for id_ in row)
     table = np.fromiter(ids, dtype=object, count=n_columns * len(X))
     return table.reshape(-1, n_columns)
+
+
+def _refuse_synthetic(users: NDArray[Any]) -> None:
+    """Refuse ids of `sample_users`; each is looked at by itself."""
+    if any(isinstance(id_, str) and _IS_SYNTHETIC.fullmatch(id_) for id_ in users):
+        raise malformed(
+            "ids",
+            "Some users are synthetic: their ids are those of sample_users. There is "
+            "nothing to learn about them. Leave them out, or rename them if the model "
+            "was fitted to synthetic users.",
+        )
 
 
 def _rows(values: NDArray[Any] | None, kept: NDArray[np.intp]) -> NDArray[Any] | None:

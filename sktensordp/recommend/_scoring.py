@@ -21,6 +21,8 @@ from ..ids._folds import below, columns_of, hashes
 from ._recommender import Recommender
 
 _METRICS = ("recall", "ndcg")
+# Shares that tell whether users, or their rows, were in the fit.
+_MOST = 0.9
 
 
 def make_fold_in_scorer(
@@ -58,7 +60,8 @@ def make_fold_in_scorer(
     Raises
     ------
     ValueError
-        If `fold_in_fraction` is not between 0 and 1.
+        If `fold_in_fraction` is not between 0 and 1. The scorer itself raises it if the
+        model knows the users from its fit, by other rows, as with `ItemHoldout`.
 
     Examples
     --------
@@ -84,12 +87,12 @@ def make_fold_in_scorer(
         )
     from sklearn.metrics import get_scorer
 
-    return _FoldInScorer(get_scorer(scoring), fold_in_fraction, random_state)
+    return FoldInScorer(get_scorer(scoring), fold_in_fraction, random_state)
 
 
 @dataclass(frozen=True)
-class _FoldInScorer:
-    """A scorer that can be pickled."""
+class FoldInScorer:
+    """A scorer that can be pickled; see `make_fold_in_scorer`."""
 
     scorer: Callable[..., float]
     fold_in_fraction: float
@@ -107,6 +110,11 @@ class _FoldInScorer:
             X, model = estimator[:-1].transform(X), estimator[-1]
         if np.all(is_history):
             return np.nan
+        where = X
+        if isinstance(estimator, Recommender):
+            where = estimator._where(estimator._fitted, X)
+        if getattr(model, "unit", 0) in (0, "entry"):
+            _check_history(model, np.asarray(where)[:, :2], folds_in=True)
         model = _with_history(model, X, y, is_history)
         return self.scorer(model, *_rows(X, y, ~is_history))
 
@@ -153,7 +161,9 @@ def make_ranking_scorer(
     Raises
     ------
     ValueError
-        If a parameter is out of range.
+        If a parameter is out of range. The scorer itself raises it if the history is
+        not that of the splits: if nothing is folded in of users of whom the model knows
+        nothing, or some rows of users whom it knows by others.
 
     Notes
     -----
@@ -213,7 +223,8 @@ class RankingScorer:
         # when they are folded in.
         if isinstance(estimator, Recommender):
             model, where = estimator, estimator._where(estimator._fitted, X)
-            if estimator._fitted.hides_users:
+            numbers_in_model = where[:, 0].copy()
+            if estimator._fitted.users_may_join:
                 # Any numbers that distinguish users will do.
                 users = np.asarray(columns[0]).tolist()
                 number_of = {user: k for k, user in enumerate(users)}
@@ -223,8 +234,11 @@ class RankingScorer:
             if isinstance(estimator, Pipeline):
                 X, model = estimator[:-1].transform(X), estimator[-1]
             where = np.asarray(X)
+            numbers_in_model = where[:, 0]
         where = where[:, :2]
         is_known = np.all(where >= 0, axis=1)
+        asked = np.column_stack([numbers_in_model, where[:, 1]])[is_known]
+        _check_history(model, asked, folds_in=self.fold_in_fraction > 0)
         in_history = is_known & below(numbers, self.fold_in_fraction)
         if np.any(in_history):
             model = _with_history(model, X, y, in_history)
@@ -255,12 +269,58 @@ def _observed(
     return _rows(X, y, is_observed(check_values(y), missing_values))
 
 
+def _check_history(model: Any, pairs: NDArray[np.integer], *, folds_in: bool) -> None:
+    """Refuse a history that is not that of the splits.
+
+    The model knows the other rows of users whose items are held out, and nothing of
+    users who are held out with all of their rows.
+
+    Parameters
+    ----------
+    model : estimator
+    pairs : ndarray of shape (n, 2)
+        Users and items of the rows to score, as the model numbers them; -1 if unknown.
+    folds_in : bool
+        Whether the scorer folds in some of the rows.
+    """
+    model = getattr(model, "completion_", model)
+    fitted = vars(model).get("_fitted")
+    known = getattr(fitted, "pairs_known", lambda: None)()
+    if known is None or not len(known) or not len(pairs):
+        return
+    known_users, users = np.unique(known[:, 0]), np.unique(pairs[:, 0])
+    share = float(np.isin(users, known_users).mean())
+    if not folds_in:
+        if share == 0:
+            raise ValueError(
+                "The model knows none of these users, but no history is folded in, so "
+                "that all get the same answer. If whole users are held out, as by "
+                "UserHoldout and UserKFold, pass fold_in_fraction=0.8."
+            )
+        return
+    both = np.concatenate([known, pairs]).astype(np.int64)
+    _, numbers = np.unique(both, axis=0, return_inverse=True)
+    numbers = numbers.ravel()
+    in_fit = np.isin(numbers[len(known) :], numbers[: len(known)])
+    if share > _MOST and float(in_fit.mean()) < 1 - _MOST:
+        raise ValueError(
+            "The model knows these users from its fit, by other rows than these. "
+            "Folding in some of these rows would replace what it knows. If some items "
+            "of every user are held out, as by ItemHoldout and KFold, fold in nothing: "
+            "make_ranking_scorer(fold_in_fraction=0), or the plain scorer of "
+            'scikit-learn in place of make_fold_in_scorer, such as "r2".'
+        )
+
+
 def _with_history(
     model: BaseEstimator, X: ArrayLike, y: ArrayLike | None, rows: NDArray[np.bool_]
 ) -> BaseEstimator:
     """A copy of a model that knows some rows; it shares what was released."""
     # A shallow copy: folding in does not change the rows of the original.
-    return copy.copy(model).fold_in(*_rows(X, y, rows))
+    copied = copy.copy(model)
+    if isinstance(copied, Recommender):
+        return copied._folded_in(*_rows(X, y, rows))
+    return copied.fold_in(*_rows(X, y, rows))
 
 
 def _rows(

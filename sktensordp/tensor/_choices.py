@@ -6,8 +6,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ._observations import places_of
+
+# Number of pairs of items that are summed at once, and least number of parts: without
+# parts, every pair would be summed twice, (i, j) and (j, i).
+_CELLS, _PARTS = 2**20, 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +82,33 @@ class Choices:
         """Keep only some of the choices. All users stay, some perhaps without one."""
         starts = np.append(0, np.cumsum(which))[self.starts]
         return Choices(self.users, starts, self.items[which], self.n_items)
+
+    def matrix(self, numbers: NDArray[Any]) -> sparse.csr_array:
+        """A number for every choice, in an array of shape (n_users, n_items)."""
+        shape = len(self.users), self.n_items
+        return sparse.csr_array((numbers, self.items, self.starts), shape=shape)
+
+    def pair_sums(self, weights: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Sums over users of their weight for every pair of their items.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (n_users,), int
+            Sums of integers are exact modulo two to the power of their bits.
+
+        Yields
+        ------
+        first : int
+        sums : ndarray of shape (n_rows, n_items - first), int
+            Of the items from `first` on, some rows with all their columns.
+        """
+        ones = np.ones(len(self.items), weights.dtype)
+        by_item = self.matrix(ones).T.tocsr()
+        weighted = self.matrix(np.repeat(weights, self.sizes))
+        n_rows = max(min(_CELLS, self.n_items**2 // _PARTS) // self.n_items, 1)
+        for first in range(0, self.n_items, n_rows):
+            rows = by_item[first : first + n_rows]
+            yield first, (rows @ weighted[:, first:]).toarray()
 
     def chunk(self, first: int, last: int) -> "Choices":
         """Choices of the users in rows `first` to `last - 1`."""

@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from ._algebra import upper_triangle
 from ._cp import cp_columns, exact_rows
-from ._leading_terms import leading_terms, n_standing_out
+from ._leading_terms import leading_terms
 from ._likelihood import TableLikelihood
 from ._normal_equations import Pairs
 from ._observations import Observations
-from ._priors import BIAS_PRECISION
+from ._priors import BIAS_PRECISION, LARGEST_PRECISION
 from ._rows import (
     ObservedValues,
     RowMoments,
@@ -48,12 +48,21 @@ _START_SCALES = (0.05, 0.2), (0.5, 1.0), (0.05, 0.2), (0.05, 0.2)
 _FIRST_TERMS = 10
 # For small ranks, this many more terms start than were requested.
 _MORE_TERMS = 4
+# Prior variance of a new term's rows, as a multiple of their mean square at its start.
+# With a smaller multiple, terms with little evidence are switched off although they
+# help; with a larger one, new terms fit the noise until precisions are learned.
+_START_VARIANCE = 2.0
+# A fit to a matrix ends this many sweeps after its last terms started, unless its
+# squared errors still fall by more than the second number, as a share, from one check
+# of its terms to the next. Under heavy noise, the errors do not show whether the prior
+# has been learned, and all sweeps are made.
+_SWEEPS_OF_TERMS, _LEAST_PROGRESS = 12, 0.01
 # Fits to fewer entries than this, whose share of noise is below the second number, try
-# several starts.
+# several starts. From that share on, noise is heavy.
 _FEW_ENTRIES, MOST_NOISE = 200_000, 0.8
 # If a table has randomised the values, observations around the predictions replace them
 # after these numbers of sweeps; each time, they change less.
-_OBSERVED_AFTER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+_OBSERVED_AFTER = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 32, 48, 64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,8 +351,9 @@ def with_terms_that_stand_out(
     """Drop the terms of a matrix fit that are switched off, and start new terms.
 
     MacKay's fixed point switches off terms without evidence. New terms start at the
-    leading singular vectors of the residuals, if these stand out from the same
-    residuals with random signs. So too large a rank does no harm.
+    leading singular vectors of the residuals. Later ones start only if no term was
+    switched off, and if they stand out from the same residuals with random signs. So
+    too large a rank does no harm.
 
     Alternatives were worse: starting all terms at once from small random rows (on 3,200
     generated values, 20 terms ended at zero and 5 did not, since all terms compete for
@@ -365,20 +375,47 @@ def with_terms_that_stand_out(
     # A term with a smaller mean square is switched off.
     alive = strongest[found[strongest] > 1e-5 * rows.noise]
     room, new = min(rank - len(alive), _FIRST_TERMS), None
-    if may_grow and room:
+    is_first = not math.isfinite(fit.terms_since)
+    # Where a term was switched off, no other one is found.
+    if may_grow and room and (is_first or len(alive) == len(found)):
         left = entries.residuals(rows)
-        # The first terms need not stand out: the prior decides which of them stay.
-        n_new = min(rank + _MORE_TERMS, _FIRST_TERMS)
-        if math.isfinite(fit.terms_since):
-            n_new = n_standing_out(left, room)
-        new = leading_terms(left, n_new) if n_new else None
+        if not is_first:
+            new = leading_terms(left, room, stand_out=True)
+        else:
+            # The first terms need not stand out: the prior decides which of them stay.
+            new = leading_terms(left, min(rank + _MORE_TERMS, _FIRST_TERMS))
+        new = new if new[0].shape[1] else None
     if len(alive) < len(found) or new is not None:
         rows = with_terms(entries.gathered(rows), alive, new, smooth_modes)
+        if new is not None:
+            rows = _with_prior_of_start(rows, new, entries.counts)
         rows, entries = entries.with_rows(rows)
     fit = replace(fit, rows=rows, entries=entries, most_noise=math.inf)
     if new is None:
         return fit
     return replace(fit, terms_since=fit.n_iter, most_noise=rows.noise)
+
+
+def _with_prior_of_start(
+    rows: Rows,
+    new: Sequence[NDArray[np.float64]],
+    counts: Sequence[NDArray[np.integer]],
+) -> Rows:
+    """Give new terms, the last ones of rows, a prior variance that suits their start.
+
+    With a wider prior, all new terms would fit the noise until precisions are learned,
+    and biases and older terms would follow them. The mean square is that of the average
+    entry, since rows with few entries start close to zero. Under heavy noise it is
+    large, and the prior stays as it is.
+    """
+    precision, tie = rows.precision.copy(), rows.tie.copy()
+    terms = np.flatnonzero(rows.terms)[-new[0].shape[1] :]
+    for mode, (own, number) in enumerate(zip(new, counts, strict=True)):
+        variance = _START_VARIANCE * (number @ own**2) / number.sum()
+        scale = 1 / np.clip(variance, 1 / LARGEST_PRECISION, 1.0)
+        precision[mode, terms] *= scale
+        tie[mode, terms] *= scale
+    return replace(rows, precision=precision, tie=tie)
 
 
 # --- whole fits ----------------------------------------------------------------------
@@ -521,18 +558,27 @@ def grown(
     smooth_modes: Collection[int],
     on_sweep: Callable[[int], Any] | None,
 ) -> tuple[Fit, int]:
-    """Fit a matrix; terms start after biases and features."""
+    """Fit a matrix; terms start after biases and features.
+
+    Further terms start as long as all terms have evidence and more stand out from the
+    residuals.
+    """
     # Numbers of sweeps between two checks of the terms, and between checks that only
     # prune.
     stage, pruned_after = min(5, max_iter // 4), 2
+    is_clear = fit.floor < MOST_NOISE * fit.entries.energy / fit.entries.n_entries
     fit, stopped = run(fit, stage if fit.rows.fixed.size else 0, on_sweep)
+    may_grow, ended = True, False
     while not stopped:
-        may_grow = fit.n_iter + max(2 * stage, 1) <= max_iter
+        may_grow = may_grow and fit.n_iter + max(2 * stage, 1) <= max_iter
         fit = with_terms_that_stand_out(fit, rank, may_grow, smooth_modes)
-        if fit.n_iter >= max_iter:
+        if ended or fit.n_iter >= max_iter:
             break
-        n = max(stage, 1) if fit.terms_since == fit.n_iter else pruned_after
+        may_grow = fit.terms_since == fit.n_iter
+        n, before = max(stage, 1) if may_grow else pruned_after, fit.error
         fit, stopped = run(fit, min(fit.n_iter + n, max_iter), on_sweep)
+        ended = is_clear and fit.n_iter >= fit.terms_since + _SWEEPS_OF_TERMS
+        ended = ended and fit.error > (1 - _LEAST_PROGRESS) * before
     return fit, fit.n_iter
 
 

@@ -134,22 +134,32 @@ def with_random_signs(
     )
 
 
-def leading_terms(residuals: SplitMatrix, n_terms: int) -> list[NDArray[np.float64]]:
+def leading_terms(
+    residuals: SplitMatrix, most: int, *, stand_out: bool = False
+) -> list[NDArray[np.float64]]:
     """Rows of terms that follow the residuals, most important term first.
 
     Parameters
     ----------
     residuals : LocalMatrix or ChunkedMatrix
-    n_terms : int
+    most : int
+        Number of terms.
+    stand_out : bool, default=False
+        Whether to leave out the terms whose singular values do not stand out from those
+        with random signs.
 
     Returns
     -------
     rows : list of two ndarray of shape (size of the mode, n_terms)
         Both modes have columns of about the same size. Columns beyond the rank of the
-        residuals are zero.
+        residuals are zero, unless terms must stand out.
     """
     weights, n_entries = weights_of(residuals)
-    values, vectors = _decompose(residuals, weights, n_terms, False)
+    values, vectors = _decompose(residuals, weights, most, False)
+    if stand_out:
+        chance = _decompose(residuals, weights, 1, True)[0][0]
+        most = int(np.count_nonzero(values > _TERM_STANDS_OUT * chance))
+        values, vectors = values[:most], vectors[:, :most]
     inverse = np.divide(1, values, out=np.zeros_like(values), where=values > 0)
     own = residuals.project(weights, vectors) * inverse
     # With entries at random, the residuals of a term with the rows u and v have the
@@ -157,7 +167,7 @@ def leading_terms(residuals: SplitMatrix, n_terms: int) -> list[NDArray[np.float
     scale = np.sqrt(values * n_entries)
     rows = []
     for weight, found in zip(weights, (own, vectors), strict=True):
-        rows.append(np.zeros((len(found), n_terms)))
+        rows.append(np.zeros((len(found), most)))
         rows[-1][:, : found.shape[1]] = weight[:, np.newaxis] * found * scale
     if residuals.mode:
         rows.reverse()
@@ -165,21 +175,6 @@ def leading_terms(residuals: SplitMatrix, n_terms: int) -> list[NDArray[np.float
     largest = np.argmax(np.abs(rows[1]), axis=0)[np.newaxis]
     signs = np.where(np.take_along_axis(rows[1], largest, axis=0) < 0, -1.0, 1.0)
     return [signs * mode_rows for mode_rows in rows]
-
-
-def n_standing_out(residuals: SplitMatrix, most: int) -> int:
-    """Number of singular values that stand out from those with random signs.
-
-    Parameters
-    ----------
-    residuals : LocalMatrix or ChunkedMatrix
-    most : int
-        Largest number that is returned.
-    """
-    weights, _ = weights_of(residuals)
-    chance = _decompose(residuals, weights, 1, True)[0][0]
-    values, _ = _decompose(residuals, weights, most, False)
-    return int(np.count_nonzero(values > _TERM_STANDS_OUT * chance))
 
 
 def weights_of(residuals: SplitMatrix) -> tuple[list[NDArray[np.float64]], int]:
@@ -245,7 +240,8 @@ def leading_vectors(
             # If only rounding errors are new, random vectors continue the basis.
             is_lost = scales <= 1e-10 * np.linalg.norm(image)
             block[:, is_lost] = random.standard_normal((size, is_lost.sum()))
-            for _ in range(2):
+            # Against rounding errors; random vectors have more to remove.
+            for _ in range(1 + bool(is_lost.any())):
                 block, _ = _orthogonal(block, basis)
             basis = np.concatenate([basis, block], axis=1)
             images.append(gram(block))

@@ -377,18 +377,17 @@ class Observations:
         """Sums of products, by SciPy: entries of a matrix need not be gathered."""
         starts, others, values = self._of_rows(mode, rows)
         n, n_columns = len(values), table.shape[1]
-        at = others[:, 0]
-        if others.shape[1] > 1:
-            table = _gathered_products(table, first, others)
-            at = np.arange(n, dtype=np.int32)
-        shape, n_plain = (len(starts) - 1, len(table)), n_columns - n_values
-        sums = np.empty((len(starts) - 1, n_columns))
+        is_matrix = others.shape[1] == 1
+        at = others[:, 0] if is_matrix else np.arange(n, dtype=np.int32)
+        sums, n_plain = np.empty((len(starts) - 1, n_columns)), n_columns - n_values
         columns = slice(n_plain), slice(n_plain, None)
         for factors, some in zip((np.ones(n), values), columns, strict=True):
-            if table[:, some].size:
-                data = factors.astype(float, copy=False)
-                matrix = sparse.csr_array((data, at, starts), shape=shape)
-                sums[:, some] = matrix @ table[:, some]
+            # SciPy would copy what is not contiguous, and products are large.
+            own = np.ascontiguousarray(table[:, some])
+            if own.size:
+                own = own if is_matrix else _gathered_products(own, first, others)
+                data, shape = factors.astype(float, copy=False), (len(sums), len(own))
+                sums[:, some] = sparse.csr_array((data, at, starts), shape=shape) @ own
         return sums
 
     def _of_rows(
@@ -785,8 +784,8 @@ def _gathered_products(
     for begin in range(0, len(others), size):
         some = slice(begin, begin + size)
         of_some = zip(first, others[some].T, strict=True)
-        gathered = (np.take(table, start + at, axis=0) for start, at in of_some)
-        products[some] = reduce(np.multiply, gathered)
+        *gathered, last = (np.take(table, start + at, axis=0) for start, at in of_some)
+        np.multiply(reduce(np.multiply, gathered), last, out=products[some])
     return products
 
 

@@ -33,7 +33,7 @@ from ._algebra import cp_to_dense, upper_triangle
 from ._average_row import average_row
 from ._chain import path_eigenvalues, solve_chain
 from ._leading_terms import SplitMatrix
-from ._normal_equations import Pairs, Sums, runs, summing
+from ._normal_equations import Pairs, Sums, summing
 from ._observations import Observations, Total, places_of
 from ._priors import LARGEST_PRECISION, SMALLEST_PRECISION
 from ._threads import in_threads, one_blas_thread
@@ -176,6 +176,29 @@ class Rows:
     def __getstate__(self) -> dict[str, Any]:
         """The fields alone, so that a pickle does not reveal what is cached."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def shapes_agree(self) -> bool:
+        """Whether all arrays have the shapes that are stated above."""
+        n_modes, n_columns = self.fixed.shape
+        of_modes = self.prior_mean, self.precision, self.tie, self.unknown
+        n_of_first = self.used[0].shape
+        of_first = self.weights, self.stated_weights, self.errors
+        return (
+            len(self.shape) == len(self.used) == len(self.means) == n_modes
+            and len(self.covariances) == n_modes
+            and all(array.shape == (n_modes, n_columns) for array in of_modes)
+            and all(a is None or a.shape == n_of_first for a in of_first)
+            and all(
+                used.ndim == 1
+                and means.shape == (len(used), n_columns)
+                and covariances.shape == (len(used), math.comb(len(free) + 1, 2))
+                for used, means, covariances, free in zip(
+                    self.used, self.means, self.covariances, self.free, strict=True
+                )
+            )
+            and self.features.ndim == 2
+        )
 
     @cached_property
     def free(self) -> tuple[NDArray[np.integer], ...]:
@@ -334,7 +357,7 @@ class Rows:
 
     def value(self, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """The values of entries, from their rows in every mode."""
-        return (self.regressors(0, rows) * rows[0]).sum(axis=1)
+        return np.einsum("na,na->n", self.regressors(0, rows), rows[0])
 
     def regressors(self, mode: int, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """The regressors of entries in a mode, from their rows in the others."""
@@ -392,67 +415,65 @@ class Rows:
             Variance of the linearised model. Divided by the variance of a value, it is
             the weight of a value in its own prediction.
         """
-        of_modes = (self._linear(m, coordinates) for m in range(self.n_modes))
-        linear = sum(of_modes, np.zeros(len(coordinates)))
-        variance = np.empty(len(linear))
-        for begin in range(0, len(linear), _CHUNK // 16):
+        variance, linear = np.empty((2, len(coordinates)))
+        for begin in range(0, len(coordinates), _CHUNK // 16):
             chunk = slice(begin, begin + _CHUNK // 16)
-            variance[chunk] = self._variance(coordinates[chunk], linear[chunk])
+            of_modes = [*enumerate(coordinates[chunk].T)]
+            rows = [self.rows_at(*of_mode).astype(float) for of_mode in of_modes]
+            covariances = [self.covariances_at(*of_mode) for of_mode in of_modes]
+            regressors = [
+                self.regressors(mode, rows)[:, free]
+                for mode, free in enumerate(self.free)
+            ]
+            linear[chunk] = sum(map(_quadratic_forms, covariances, regressors))
+            more = self._more_variance(rows, covariances, regressors)
+            variance[chunk] = linear[chunk] + more
         return np.maximum(variance, 0), np.maximum(linear, 0)
 
-    def _variance(
-        self, coordinates: NDArray[np.integer], linear: NDArray[np.float64]
+    def _more_variance(
+        self,
+        rows: Sequence[NDArray[np.float64]],
+        covariances: Sequence[NDArray[np.float64]],
+        regressors: Sequence[NDArray[np.float64]],
     ) -> NDArray[np.float64]:
-        """Variances of predictions, given those of the linearised model."""
-        # For other pairs of columns, at most one mode has a covariance.
-        shared = np.flatnonzero(np.sum(~self.fixed, axis=0) > 1)
-        one, other = (shared[k] for k in upper_triangle(len(shared)))
-        twice = np.where(one == other, 1.0, 2.0)
+        """Variances of predictions beyond those of the linearised model.
+
+        Parameters
+        ----------
+        rows, covariances, regressors : sequence by mode of ndarray
+            Of every entry: the posterior means and covariances of its row, and its
+            regressors that belong to the free columns of the mode.
+        """
+        one, other, of_modes = self._shared_pairs
 
         def factors(mode: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             """Products of the means of pairs of columns, and their covariances."""
-            rows = self.rows_at(mode, coordinates[:, mode]).astype(float)
-            means = np.take(rows, one, axis=1) * np.take(rows, other, axis=1)
-            pairs = Pairs.from_columns(self.fixed[mode], one, other)
-            own = self.covariances_at(mode, coordinates[:, mode])
-            covariances = np.zeros(means.shape)
-            covariances[:, pairs.both] = np.take(own, pairs.at, axis=1)
-            return means, covariances
+            means = np.take(rows[mode], one, axis=1)
+            means *= np.take(rows[mode], other, axis=1)
+            found, pairs = np.zeros(means.shape), of_modes[mode]
+            found[:, pairs.both] = np.take(covariances[mode], pairs.at, axis=1)
+            return means, found
 
         # Sums of products over the modes so far in which no mode, one mode, and more
         # modes give their covariance instead of the product of their means.
         of_none, of_one = factors(0)
         of_more = np.zeros(of_none.shape)
         for mode in range(1, self.n_modes):
-            means, covariances = factors(mode)
-            of_more *= means + covariances
-            of_more += of_one * covariances
-            of_one = of_one * means + of_none * covariances
+            means, own = factors(mode)
+            of_more *= means + own
+            of_more += of_one * own
+            of_one = of_one * means + of_none * own
             of_none *= means
-        return linear + of_more @ twice
+        return of_more @ np.where(one == other, 1.0, 2.0)
 
-    def _linear(
-        self, mode: int, coordinates: NDArray[np.integer]
-    ) -> NDArray[np.float64]:
-        """The contribution of one mode's covariances to variances of predictions."""
-        free = self.free[mode]
-        one, other = upper_triangle(len(free))
-        twice = np.where(one == other, 1.0, 2.0)
-        found, matrix = np.zeros(len(coordinates)), np.zeros((len(free),) * 2)
-        at = places_of(coordinates[:, mode], self.used[mode])
-        prior = packed(np.diag(self.prior_variance(mode)[free])[np.newaxis])[0]
-        order = np.argsort(at, kind="stable")
-        for begin in range(0, len(order), _CHUNK):
-            places = order[begin : begin + _CHUNK]
-            pairs = enumerate(coordinates[places].T)
-            rows = [self.rows_at(m, index).astype(float) for m, index in pairs]
-            regressors = self.regressors(mode, rows)[:, free]
-            for run in runs(at[places]):
-                row, own = at[places[run.start]], regressors[run]
-                covariance = prior if row < 0 else self.covariances[mode][row]
-                matrix[one, other] = twice * covariance
-                found[places[run]] = np.sum((own @ matrix) * own, axis=1)
-        return found
+    @cached_property
+    def _shared_pairs(
+        self,
+    ) -> tuple[NDArray[np.integer], NDArray[np.integer], list[Pairs]]:
+        """Pairs of columns of which several modes may have covariances."""
+        shared = np.flatnonzero(np.sum(~self.fixed, axis=0) > 1)
+        one, other = (shared[k] for k in upper_triangle(len(shared)))
+        return one, other, [Pairs.from_columns(own, one, other) for own in self.fixed]
 
     def prior_variance(self, mode: int) -> NDArray[np.float64]:
         """Prior variance of every column, averaged over the rows of a mode."""
@@ -932,6 +953,26 @@ def inverses(matrices: NDArray[np.float64]) -> NDArray[np.float64]:
     for a in range(n_columns):
         matrices[:, a + 1 :, a] = matrices[:, a, a + 1 :]
     return matrices
+
+
+def _quadratic_forms(
+    triangles: NDArray[np.float64], vectors: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Products of matrices with vectors from both sides.
+
+    Parameters
+    ----------
+    triangles : ndarray of shape (n, P)
+        Symmetric matrices: upper triangles, row by row.
+    vectors : ndarray of shape (n, F)
+    """
+    found, place = np.zeros(len(vectors)), 0
+    for a, own in enumerate(vectors.T):
+        row = triangles[:, place : place + vectors.shape[1] - a]
+        twice = 2 * np.einsum("nb,nb->n", row, vectors[:, a:])
+        found += own * (twice - row[:, 0] * own)
+        place += row.shape[1]
+    return found
 
 
 def packed(matrices: NDArray[np.float64]) -> NDArray[np.float64]:

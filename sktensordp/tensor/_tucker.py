@@ -337,27 +337,31 @@ class TuckerRows(Rows):
             found[some, at(mode)] = of_some
         return found
 
-    def _variance(
-        self, coordinates: NDArray[np.integer], linear: NDArray[np.float64]
+    def _more_variance(
+        self,
+        rows: Sequence[NDArray[np.float64]],
+        covariances: Sequence[NDArray[np.float64]],
+        regressors: Sequence[NDArray[np.float64]],
     ) -> NDArray[np.float64]:
-        """Variances of predictions; see `Rows.variance`."""
-        # All other columns are linear in the rows of one mode, so `linear` has their
-        # contribution. Beyond it, only the contracted core counts: its expected square,
-        # less the square of its mean and what `linear` has of it.
-        rows = [self.rows_at(m, i).astype(float) for m, i in enumerate(coordinates.T)]
-        found, squares = linear, []
-        for mode, index in enumerate(coordinates.T):
+        """Variances of predictions beyond those of the linearised model.
+
+        All other columns are linear in the rows of one mode. Beyond that, only the
+        contracted core counts: its expected square, less the square of its mean and
+        what the linearised model has of it. See `Rows.variance`.
+        """
+        squares, linear = [], np.zeros(len(rows[0]))
+        for mode, (own, triangles) in enumerate(zip(rows, covariances, strict=True)):
             terms = np.arange(self.fixed.shape[1])[self.terms_of(mode)]
             one, other = upper_triangle(len(terms))
             pairs = Pairs.from_columns(self.fixed[mode], terms[one], terms[other])
-            covariances = self.covariances_at(mode, index)
-            squares.append(second_moments(rows[mode], covariances, pairs))
-            regressors = self.regressors(mode, rows)[:, terms]
-            products = regressors[:, one] * regressors[:, other]
+            squares.append(second_moments(own, triangles, pairs))
+            of_terms = regressors[mode][:, np.isin(self.free[mode], terms)]
+            products = of_terms[:, one] * of_terms[:, other]
             products *= np.where(one == other, 1.0, 2.0)
-            found = found - np.sum(products * covariances[:, pairs.at], axis=1)
-        means = np.sum(regressors * rows[mode][:, terms], axis=1)
-        return found + _contracted(self.posterior_core.squares, squares) - means**2
+            linear += np.einsum("np,np->n", products, triangles[:, pairs.at])
+        means = np.einsum("na,na->n", of_terms, own[:, terms])
+        contracted = _contracted(self.posterior_core.squares, squares)
+        return contracted - means**2 - linear
 
     def tables(
         self, skipped: int | None = None

@@ -93,12 +93,62 @@ class UnitEntries:
         Parameters
         ----------
         numbers : ndarray of shape (n, C)
+
+        Returns
+        -------
+        sums : ndarray of shape (n_units, C)
         """
         n, shape = len(numbers), (len(self.units), len(numbers))
         # SciPy adds up row by row, in order. (Sums in NumPy may depend on where numbers
         # lie in memory, and so on other units.)
         by_unit = sparse.csr_array((np.ones(n), np.arange(n), self.starts), shape=shape)
         return by_unit @ numbers
+
+    def products(
+        self, left: NDArray[np.floating], right: NDArray[np.floating]
+    ) -> NDArray[np.float64]:
+        """Sums over the entries of every unit of products of numbers; see `sums`.
+
+        Parameters
+        ----------
+        left : ndarray of shape (n, C)
+        right : ndarray of shape (n, D)
+
+        Returns
+        -------
+        sums : ndarray of shape (n_units, C, D)
+        """
+        sums = self._by_unit(left).T @ right
+        return sums.reshape(len(self.units), left.shape[1], right.shape[1])
+
+    def transformed(
+        self, numbers: NDArray[np.floating], matrices: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Numbers of every entry times the matrix of its unit; see `sums`.
+
+        Parameters
+        ----------
+        numbers : ndarray of shape (n, C)
+        matrices : ndarray of shape (n_units, C, D)
+
+        Returns
+        -------
+        transformed : ndarray of shape (n, D)
+        """
+        n_units, n_rows, n_columns = matrices.shape
+        return self._by_unit(numbers) @ matrices.reshape(n_units * n_rows, n_columns)
+
+    def _by_unit(self, numbers: NDArray[np.floating]) -> sparse.csr_array:
+        """Every unit's numbers in columns of its own, of shape (n, n_units * C)."""
+        n, width = numbers.shape
+        shape = n, len(self.units) * width
+        places = np.int32 if max(n * width, shape[1]) < 2**31 else np.int64
+        firsts = width * np.arange(len(self.units), dtype=places)
+        columns = np.repeat(firsts, self.sizes)[:, np.newaxis]
+        columns = columns + np.arange(width, dtype=places)
+        starts = width * np.arange(n + 1, dtype=places)
+        parts = np.asarray(numbers, float).ravel(), columns.ravel(), starts
+        return sparse.csr_array(parts, shape=shape)
 
     def coordinates(self, unit: int = 0) -> NDArray[np.integer]:
         """Coordinates of the entries, of shape (n, n_modes).

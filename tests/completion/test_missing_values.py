@@ -121,6 +121,16 @@ def in_a_recommender(m, unit):
     return np.hstack([answers, ids.predict(told), ids.score(*rows(m, IDS, Y))])
 
 
+def in_batches_of_a_recommender(m, unit):
+    encoder = CoordinateEncoder(categories=[None, np.arange(500, 525)])
+    ids = Recommender(model(m, unit, shape=None), encoder)
+    # A user without any observed value is unknown, as if the rows were not there.
+    table, values = rows(m, IDS.assign(user=IDS["user"].where(SEEN, 7)), Y)
+    batches = [(table[:50], values[:50]), (table[50:], values[50:])]
+    fitted = ids.fit_batches(batches)
+    return np.hstack([fitted.predict(IDS), fitted.predict(IDS.assign(user=7))])
+
+
 def in_a_pipeline(m, unit):
     declared = [np.arange(100, 130), np.arange(500, 525)]
     pipeline = make_pipeline(CoordinateEncoder(categories=declared), model(m, unit))
@@ -165,6 +175,7 @@ DOORS = {
     "CPCompletion.fit_randomized": "refused",
     "CPCompletion.client": "refused",
     "Recommender.fit": [in_a_recommender],
+    "Recommender.fit_batches": [in_batches_of_a_recommender],
     "Recommender.fold_in": [in_a_recommender],
     "Recommender.score": [in_a_recommender],
     "scorers": [in_scorers],

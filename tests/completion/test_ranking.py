@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,17 +10,29 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.pipeline import make_pipeline
 
 from sktensordp.completion import (
     CoordinateEncoder,
     CPCompletion,
     ImplicitCompletion,
+    Recommender,
+    make_fold_in_scorer,
     make_ranking_scorer,
 )
 from sktensordp.datasets import make_choices, make_ratings
-from sktensordp.model_selection import ItemHoldout, PrivateSearchCV, UserHoldout
+from sktensordp.model_selection import (
+    ItemHoldout,
+    PrivateSearchCV,
+    UserHoldout,
+    UserKFold,
+)
 
 pytestmark = pytest.mark.thorough
 DATA = make_choices(200, 40, 3000, n_groups=4, affinity=0.9, random_state=0)
@@ -152,6 +165,66 @@ def test_ratings_are_scored_as_choices(unit):
     scorer = make_ranking_scorer("ndcg", k=10, fold_in_fraction=history)
     scores = cross_val_score(model, ratings.data, ratings.target, cv=cv, scoring=scorer)
     assert 0 < scores[0] < 1
+
+
+# --- splits and histories agree, or are refused ---------------------------------------
+
+RATED = make_ratings(90, 30, 1500, random_state=0)
+OF_ITEMS = CoordinateEncoder(categories=[None, range(30)])
+RATING = partial(
+    CPCompletion, 0, epsilon=20.0, levels=RATED.levels, max_iter=2, random_state=0
+)
+CHOOSING = partial(ImplicitCompletion, epsilon=8.0, random_state=0)
+DECLARING = CoordinateEncoder(categories=[range(90), range(30)])
+ASKED = {
+    "choices": CHOOSING(shape=RATED.shape),
+    "users": RATING(unit=0, shape=RATED.shape),
+    "entries": RATING(shape=RATED.shape),
+    "own answers": RATING(shape=RATED.shape, personal=True),
+    "ids, choices": Recommender(CHOOSING(), OF_ITEMS),
+    "ids, users": Recommender(RATING(unit=0), OF_ITEMS),
+    "ids, entries": Recommender(RATING()),
+    "pipeline": make_pipeline(DECLARING, RATING(unit=0, shape=RATED.shape)),
+}
+SPLITS = {
+    "ItemHoldout": (ItemHoldout(random_state=0), False),
+    "KFold": (KFold(3, shuffle=True, random_state=0), False),
+    "UserHoldout": (UserHoldout(0.3, random_state=0), True),
+    "UserKFold": (UserKFold(3, random_state=0), True),
+}
+HISTORIES = {
+    "ranking": (make_ranking_scorer(k=5), True),
+    "ranking, none": (make_ranking_scorer(k=5, fold_in_fraction=0), False),
+    "values": (make_fold_in_scorer(), True),
+}
+
+
+@pytest.mark.parametrize("scoring", HISTORIES)
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.filterwarnings("ignore::sktensordp.exceptions.AveragesOnlyWarning")
+def test_a_history_is_that_of_the_splits_or_refused(name, split, scoring):
+    (cv, whole_users), (scorer, folds_in) = SPLITS[split], HISTORIES[scoring]
+    y = None if "choices" in name else RATED.target
+    if y is None and scoring == "values":
+        return  # Choices have no values.
+
+    def score():
+        options = {"cv": cv, "scoring": scorer, "error_score": "raise"}
+        return cross_val_score(ASKED[name], RATED.data, y, **options)
+
+    if whole_users == folds_in:
+        assert np.all(np.isfinite(score()))
+        return
+    said = "knows none of these users" if whole_users else "from its fit, by other rows"
+    with pytest.raises(ValueError, match=said):
+        score()
+
+
+def test_rows_of_the_fit_may_be_folded_in_again():
+    model = ASKED["choices"].fit(RATED.data)
+    for scorer, _ in (HISTORIES["ranking"], HISTORIES["ranking, none"]):
+        assert 0 <= scorer(model, RATED.data) <= 1
 
 
 def test_every_user_keeps_items_and_pairs_stay_together():

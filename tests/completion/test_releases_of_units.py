@@ -558,6 +558,7 @@ def test_totals_are_those_of_every_unit_by_itself():
     totals = [one.zeros() for one in question.sums]
     question.add(chunk, *totals)
     solved, expected, energies = model.solve(chunk), 0, []
+    squares = solved.residuals**2 - model.uncertainty_of(chunk.others)
     groups = np.repeat(np.arange(len(model.groups)), [n for n, _ in model.groups])
     variances = np.array([variance for _, variance in model.groups])
     for unit, (start, end) in enumerate(itertools.pairwise(chunk.starts)):
@@ -569,7 +570,7 @@ def test_totals_are_those_of_every_unit_by_itself():
         )
         weight = 1 / math.sqrt(max(n, first.totals.typical_size))
         of_fit = [
-            np.mean(solved.squares[own]), 1 - known.sum() / n,
+            np.mean(squares[own]), 1 - known.sum() / n,
             np.sum((weight * residuals) ** 2) / 0.15,
         ]  # fmt: skip
         energies.append(of_fit[2])

@@ -18,6 +18,7 @@ from sktensordp.completion import (
     ImplicitCompletion,
     Recommender,
     TuckerCompletion,
+    make_ranking_scorer,
 )
 from sktensordp.datasets import make_choices
 from sktensordp.privacy import PrivacyBudget, privacy_of
@@ -321,13 +322,15 @@ def test_tables_have_the_form_of_the_fit(library):
         new, *new_values = drawn if values else (drawn,)
         assert type(new) is type(table)
         array = np.asarray(new)
-        assert set(array[:, 0]) == set(range(20))
+        assert set(array[:, 0]) == {f"synthetic-{number}" for number in range(20)}
         assert set(array[:, 1]) <= set(FILMS)
         if library is not None:
             assert list(new.columns) == ["user", "film"]
         if values:
             assert set(new_values[0]) <= set(LEVELS)
-        # It can be fitted in place of the other.
+        # No real user takes one for its own, and it can be fitted.
+        with pytest.raises(ValueError, match="Some users are synthetic"):
+            model.fold_in(new, *new_values)
         model.fit(new, *new_values)
         assert not hasattr(Recommender(CPCompletion()), "sample_users")
 
@@ -415,3 +418,31 @@ def test_the_kernel_agrees_with_a_slow_reference():
     of_all += common * weights
     of_all[head] += of_head
     np.testing.assert_allclose(of_all, counts, rtol=1e-4)
+
+
+@pytest.mark.parametrize("ids", ["text", "numbers", "times"])
+def test_ids_of_synthetic_users_are_no_ids_of_real_ones(ids):
+    """They are functions of the row's number, whatever ids real users have."""
+    users = np.arange(40) + 5
+    if ids != "numbers":
+        users = users.astype(str) if ids == "text" else users.astype("M8[D]")
+    X, _ = entries((40, 12))
+    table = pd.DataFrame({"user": users[X[:, 0]], "film": X[:, 1]})
+    encoder = CoordinateEncoder(categories=[None, range(12)])
+    model = Recommender(ImplicitCompletion(epsilon=np.inf), encoder).fit(table)
+    before = model.recommend(users[:5], k=3)
+    drawn = model.sample_users(600, random_state=0)
+    assert drawn["user"].unique().tolist() == [f"synthetic-{n}" for n in range(600)]
+    for given in (drawn, drawn[-1:], drawn[["user"]].assign(film=3)):
+        with pytest.raises(ValueError, match="ids"):
+            model.fold_in(given)
+    np.testing.assert_array_equal(model.recommend(users[:5], k=3), before)
+
+
+def test_scorers_may_test_on_synthetic_users():
+    X, _ = entries((40, 12))
+    encoder = CoordinateEncoder(categories=[None, range(12)])
+    model = Recommender(ImplicitCompletion(epsilon=np.inf), encoder)
+    drawn = model.fit(X).sample_users(60, random_state=0)
+    scorer = make_ranking_scorer("recall", k=3)
+    assert 0 <= scorer(model.fit(drawn), drawn) <= 1

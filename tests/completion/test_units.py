@@ -1074,7 +1074,7 @@ def test_users_who_are_declared_and_not_there_cost_no_memory(kind):
         tracemalloc.stop()
         return largest
 
-    peak(100)  # compiles
+    peak(100)  # imports
     # One byte for each user would be 100 megabytes.
     assert peak(100_000_000) < peak(100) + 100_000
 

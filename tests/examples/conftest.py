@@ -71,6 +71,8 @@ def run_cells(tmp_path, monkeypatch, capsys):
             # Tests that pass arguments fit fewer entries than readers do.
             warnings.simplefilter("error", AveragesOnlyWarning)
             warnings.filterwarnings("error", "delta = .* lets a release reveal")
+            warnings.filterwarnings("error", "perturbation=.* does not use")
+            warnings.filterwarnings("error", "Clones of one .* have released")
             patch.chdir(folder)
             patch.setattr(sys, "argv", KERNEL)
             patch.setattr(plt, "show", show)

@@ -144,15 +144,17 @@ def test_synthetic_users(run):
     assert synthetic > 0.8 * real
 
 
-def test_simulation_study(run):
+def test_simulation_study(run, tmp_path):
     arguments = ["--realisations", "1", "--epsilons", "2", "64"]
-    arguments += ["--missing", "0.5", "--epsilon", "64"]
-    printed = run("papers/simulation_study.py", *arguments)
+    arguments += ["--missing", "0.5", "--epsilon", "64", "--random-state", "0"]
+    table = tmp_path / "scores.csv"
+    printed = run("papers/simulation_study.py", *arguments, "--table", table)
+    assert len(printed_means(table, printed)) == 13 * 3
     rows = re.findall(
         r"^(\S.*?) +([\d.]+)±0.0 +([\d.]+)±0.0 {4}(\S.*)$", printed, re.MULTILINE
     )
     holds = {name: what for name, _, _, what in rows}
-    assert len(holds) == 12
+    assert len(holds) == 13
     false = {name for name, what in holds.items() if what == "no epsilon holds"}
     assert false == {"published gradient", "published output"}
     text = " ".join(printed.split())
@@ -161,6 +163,7 @@ def test_simulation_study(run):
     mean = small["predict the mean, no noise"]
     private = [value for name, value in small.items() if "no noise" not in name]
     assert min(private) > 0.95 * mean
+    assert small["published input, clamped"] < 0.8 * small["published input"]
     assert large["auto"] < 0.5 * mean < large["published input"]
 
 
@@ -172,13 +175,13 @@ def test_ratings_study(run, ratings_file, tmp_path):
         "papers/ratings_study.py", "--ratings", path, "--levels", 1, 5, 1, "--rank", 3,
         "--epsilons", 1, 16, "--splits", 1, "--table", tmp_path / "scores.csv",
     )  # fmt: skip
-    assert len(printed_means(tmp_path / "scores.csv", printed)) == 5 + 14 * 2
+    assert len(printed_means(tmp_path / "scores.csv", printed)) == 5 + 15 * 2
     assert "(60, 80, 5), 5 times with ratings" in printed
     rows = re.findall(
         r"^(\S.*?) {2,}(\d\.\d{3})\*? +(\d\.\d{3})\*? +(\S.*)$", printed, re.MULTILINE
     )
     holds = {name: what for name, _, _, what in rows}
-    assert len(holds) == 14
+    assert len(holds) == 15
     false = {name for name, what in holds.items() if what == "no epsilon holds"}
     raw = {f"published {name}, bi-scaled" for name in ("input", "gradient", "output")}
     assert false == {"published gradient", "published output"} | raw
@@ -188,6 +191,26 @@ def test_ratings_study(run, ratings_file, tmp_path):
     error = {name: float(value) for name, _, value, _ in rows}
     (mean,) = re.findall(r"^global mean, no noise +(\d\.\d{3})$", printed, re.MULTILINE)
     assert error["auto"] < min(float(mean), error["published input"])
+
+
+def test_ratings_study_of_train_and_test_files(run, ratings_file, tmp_path):
+    """Files as those of MovieLens 100K: tabs, no header, held-out ratings in one."""
+    path = ratings_file(
+        60, 80, 3000, more=lambda k: f",{1_000_000 * (k % 12)}", **STARS
+    )
+    rows = [row.replace(",", "\t") for row in path.read_text().splitlines()[1:]]
+    files = tmp_path / "u1.base", tmp_path / "u1.test"
+    files[0].write_text("\n".join(rows[:-300]))
+    files[1].write_text("\n".join(rows[-300:]))
+    small = ["--levels", 1, 5, 1, "--rank", 2, "--epsilons", 8, "--test", files[1]]
+    printed = run(
+        "papers/ratings_study.py", "--ratings", files[0], *small,
+        "--decomposition", "tucker",
+    )  # fmt: skip
+    assert "3,000 ratings" in printed
+    assert "mean of 1 fits to the file" in printed
+    with pytest.raises(SystemExit):
+        run("papers/ratings_study.py", *small)
 
 
 def test_hourly_counts(run_cells):

@@ -9,7 +9,11 @@ import pytest
 from tests import DOC, EXAMPLES
 
 pytestmark = pytest.mark.thorough
-SCRIPTS = [path.relative_to(EXAMPLES) for path in sorted(EXAMPLES.rglob("*.py"))]
+SCRIPTS = [
+    path.relative_to(EXAMPLES)
+    for path in sorted(EXAMPLES.rglob("*.py"))
+    if path.parent.name != "service"  # programs to copy
+]
 # Examples outside papers/ that are commands, too.
 COMMANDS = {"complete_ratings.py", "recommend_from_choices.py", "user_privacy.py"}
 
@@ -87,6 +91,13 @@ def test_the_first_cell_of_an_example_uses_the_library(text):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     assert names & called
+
+
+@each_script
+def test_an_example_begins_with_the_library(text):
+    first = ast.parse(text.split("# %%\n")[1]).body[0]
+    assert isinstance(first, ast.ImportFrom)
+    assert first.module.startswith("sktensordp.")
 
 
 @each_script

@@ -1,6 +1,7 @@
 """What a new user leaves in a table, or mistakes for ids: it is refused or said."""
 
 import datetime
+import math
 import warnings
 
 import numpy as np
@@ -50,12 +51,23 @@ def released_nothing(call):
     "name",
     ["my_score", "note", "bewertung", "vote", "Stars", "rating", "Score", " VALUE"],
 )
-@pytest.mark.parametrize("model", [CPCompletion(), CoordinateEncoder(), recommender()])
+@pytest.mark.parametrize(
+    "model", [CPCompletion(0, levels=STARS), CoordinateEncoder(), recommender()]
+)
 def test_left_ratings_in_a_column_with_a_name_that_says_so(name, model):
-    said = f"a column {name!r}, which would become a"
-    with pytest.raises(ValueError, match=said) as e:
-        released_nothing(lambda: model.fit(frame(**{name: SCORES}), SCORES))
+    """They are warned of before anything is released, and not refused."""
+    said = f"Column {name!r} may hold the values, by its name and its numbers"
+    table = frame(**{name: SCORES})
+    with (
+        warnings.catch_warnings(action="error"),
+        pytest.raises(PrivacyLeakWarning, match=said) as e,
+    ):
+        released_nothing(lambda: model.fit(table, SCORES))
     assert f"fit(X.drop(columns=[{name!r}]), X[{name!r}])" in str(e.value)
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        assert model.fit(table, SCORES).n_features_in_ == 3
+    assert [said in str(one.message) for one in caught].count(True) == 1
+    assert {one.filename for one in caught} == {__file__}
 
 
 def test_had_indices_as_floats():
@@ -160,9 +172,11 @@ def test_fitted_numbers_and_asked_with_text(encoded):
 
 def test_fitted_text_and_asked_with_an_array_of_numbers():
     encoder = CoordinateEncoder().fit(frame().astype(str).to_numpy())
-    message = r"column 0 are text, but .* numbers. Convert them: X.astype\(str\)"
+    message = r"column 0 are text, but .* numbers\. Convert .*: X\.astype\(str\)"
     with pytest.raises(ValueError, match=message):
         encoder.transform(RATINGS.data)
+    # The advice helps.
+    assert np.all(encoder.transform(RATINGS.data.astype(str)) >= 0)
 
 
 @pytest.mark.parametrize("kind", ["numbers", "text", "array", "polars"])
@@ -248,7 +262,9 @@ def test_got_nothing_personal_at_a_small_epsilon(form, unit):
     with warnings.catch_warnings(action="error"):
         # So few users are hardly more than noise.
         warnings.simplefilter("ignore", NoiseOnlyWarning)
-        form(5, **options, perturbation="sums").fit(X, y)
+        # Sums of entries have no factors, and say so if some are asked for.
+        rank = 0 if unit == "entry" else 5
+        form(rank, **options, perturbation="sums").fit(X, y)
         form(0, **options).fit(X, y)
         form(5, **options | {"epsilon": np.inf}).fit(X, y)
 
@@ -379,15 +395,19 @@ def test_searched_and_was_told_by_each_fit_what_it_tells_alone(case):
     """What a fit says follows from what it is given, whoever calls it."""
     model, category = SAID[case]
     y = SCORES if hasattr(model, "score") else None
-    scoring = None if y is not None else make_ranking_scorer(k=5)
+    # Rows are held out, not users.
+    scoring = None if y is not None else make_ranking_scorer(k=5, fold_in_fraction=0)
     with pytest.warns(category):
         model.fit(RATINGS.data, y)
     search = GridSearchCV(model, {"epsilon": [model.epsilon]}, cv=2, scoring=scoring)
     for refit, n_fits in ((False, 2), (True, 3)):
-        with warnings.catch_warnings(record=True, action="always") as caught:
+        with (
+            PrivacyBudget(math.inf),
+            warnings.catch_warnings(record=True, action="always") as caught,
+        ):
             search.set_params(refit=refit).fit(RATINGS.data, y)
         assert [one.category for one in caught].count(category) == n_fits
         assert {one.filename for one in caught} == {__file__}
-    with warnings.catch_warnings(action="error"):
+    with PrivacyBudget(math.inf), warnings.catch_warnings(action="error"):
         warnings.simplefilter("ignore", category)  # as one does who has read it once
         search.set_params(error_score="raise").fit(RATINGS.data, y)

@@ -9,7 +9,6 @@ from itertools import cycle
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 from sktensordp.base import recorded_call
 from sktensordp.completion import CPCompletion
@@ -77,7 +76,7 @@ MORE = [
     pytest.param(Case(estimator, (X,), "samples", label), id=label, marks=SLOW)
     for label, (estimator, X) in OTHERS.items()
 ]
-MANY = {"value_bounds": (0, 1), "max_iter": 2}
+UNIT = {"value_bounds": (0, 1)}
 MORE += [
     pytest.param(
         Case(estimator, (WHERE, VALUES), "values", label), id=label, marks=SLOW
@@ -86,8 +85,10 @@ MORE += [
         "levels": CPCompletion(
             0, levels=np.linspace(0, 1, 41), perturbation="input", max_iter=2
         ),
-        "smooth": CPCompletion(0, smooth_modes=[0], perturbation="input", **MANY),
-        "no biases": CPCompletion(1, biases=False, perturbation="statistics", **MANY),
+        "smooth": CPCompletion(
+            0, smooth_modes=[0], perturbation="input", max_iter=2, **UNIT
+        ),
+        "no biases": CPCompletion(1, biases=False, perturbation="statistics", **UNIT),
     }.items()
 ]
 
@@ -125,18 +126,18 @@ def test_neighbours_look_alike_with_the_most_extreme_noise(case, noise):
 
 @pytest.mark.slow
 def test_a_user_with_a_million_times_the_same_entry():
-    model = CPCompletion(
-        1, unit=0, shape=(4, 3), value_bounds=(0, 1), perturbation="statistics",
-        random_state=0,
-    )  # fmt: skip
+    def fitted(data):
+        return CPCompletion(
+            1, unit=0, shape=(4, 3), value_bounds=(0, 1), perturbation="statistics",
+            random_state=0,
+        ).fit(*data)  # fmt: skip
+
     rest = WHERE[:, 0] != 2
     where = np.concatenate([WHERE[rest], np.repeat(WHERE[7:8], 10**6, axis=0)])
     values = np.concatenate([VALUES[rest], np.resize([1.0, LARGEST], 10**6)])
 
     def seen(data):
-        shown = observe(
-            lambda: (lambda m: (m, m.predict(WHERE)))(clone(model).fit(*data))
-        )
+        shown = observe(lambda: (lambda m: (m, m.predict(WHERE)))(fitted(data)))
         # More than half a million entries are worked on in parts.
         return {part: shown[part] for part in shown if part != "path"}
 
@@ -172,19 +173,19 @@ def test_a_range_whose_powers_are_no_numbers_is_refused(name, low, high):
 
 
 @pytest.mark.parametrize(
-    ("perturbation", "low", "high"),
+    ("perturbation", "low", "high", "params"),
     [
-        ("input", 0, 1e50),
-        ("sums", -1e50, 1e50),
-        ("gradient", 0, 1e-50),
-        ("statistics", -1e50, 1e50),
+        ("input", 0, 1e50, {"rank": 1, "max_iter": 2}),
+        ("sums", -1e50, 1e50, {}),
+        ("gradient", 0, 1e-50, {"rank": 1, "max_iter": 2}),
+        ("statistics", -1e50, 1e50, {"rank": 1}),
     ],
 )
-def test_the_largest_and_least_ranges_are_served(perturbation, low, high):
+def test_the_largest_and_least_ranges_are_served(perturbation, low, high, params):
     def release(data):
         model = CPCompletion(
-            1, value_bounds=(low, high), perturbation=perturbation, max_iter=2,
-            random_state=0,
+            value_bounds=(low, high), perturbation=perturbation, random_state=0,
+            **params,
         ).fit(*data)  # fmt: skip
         return model, model.predict(WHERE)
 

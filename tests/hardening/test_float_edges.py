@@ -501,6 +501,8 @@ def scaled(case, epsilon, delta, size):
 
 # Where the range is huge, the published descent diverges, and says so.
 @pytest.mark.filterwarnings("ignore:The descent diverged")
+# Where norm_bound is tiny, the samples of a prediction are long beside it.
+@pytest.mark.filterwarnings("ignore:Most of these samples are more than")
 @pytest.mark.parametrize("case", slow_repeats(RELEASING))
 def test_an_extreme_is_refused_or_released(case):
     n_released = 0

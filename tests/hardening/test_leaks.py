@@ -579,6 +579,9 @@ PrivateSearchCV(noise, grid, **options).fit(y[:, None], y)
 X, y = rng.integers(0, 100, (50, 2)), y[:50]
 model = CPCompletion(0, perturbation="input", value_bounds=(0, 1), max_iter=1)
 users = CPCompletion(1, unit=0, shape=(100, 100), delta=1e-3, value_bounds=(0, 1))
+# So large a tensor is worth a compilation.
+large = CPCompletion(1, perturbation="input", value_bounds=(0, 1), max_iter=1)
+large.fit(rng.integers(0, 30, (12_000, 3)), rng.choice(numbers, 12_000))
 release = noise[0].fit(y[:8, None]).transform
 with ThreadPoolExecutor(4) as pool:
     list(pool.map(lambda one: one.fit(X, y).predict(X[:9]), [model, users]))

@@ -328,7 +328,6 @@ def test_what_auto_is_expected_to_take_for_single_entries_is_what_it_takes(ratin
     found = expected_error(of_input, ratings.data, epsilons=epsilons)
     assert found.perturbations == ("input",) * 4
     assert found.assumptions == ""
-    assert expected_error(of_input, ratings.data, epsilons=[]).perturbations == ()
     of_noise = expected_error(LaplaceMechanism(**BOX), np.zeros((1, 2)), epsilons=[1])
     assert of_noise.perturbations == ()
 

@@ -36,6 +36,7 @@ from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism
 from sktensordp.model_selection import PrivateSearchCV, UserKFold
 from sktensordp.noise import LaplaceLattice
 from sktensordp.privacy import privacy_of
+from sktensordp.recommend import make_fold_in_scorer, make_ranking_scorer
 from tests.support.guarantees import pure
 from tests.support.leak_hunt import walk
 from tests.support.refusing import refused
@@ -319,6 +320,14 @@ GIVEN = {
     "scoring": (labelled(scoring="f1"), "scoring must be one of"),
     "R2": (rated(scoring="r2"), "scoring must be one of"),
     "a scorer": (labelled(scoring=get_scorer("accuracy")), "scoring must be one of"),
+    "of histories": (
+        rated(scoring=make_fold_in_scorer(), score_bounds=(-9, 0)),
+        "scoring must be one of",
+    ),
+    "of rankings": (
+        rated(scoring=make_ranking_scorer(), score_bounds=(0, 1)),
+        "scoring must be one of",
+    ),
     "no bounds": (constant(score_bounds=None), "score_bounds is not declared"),
     "callable": (rated(scoring=lambda e, X, y: y), "score_bounds is not declared"),
     "undeclared": (rated(CPCompletion(0)), "score_bounds is not declared"),

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from tests.support.seams import (
     LogisticMap,
     SphereChannel,
+    Training,
     _adam,
     l1_diameter,
     learned_encoder,
@@ -25,15 +26,17 @@ X, CLASSES = load_iris(return_X_y=True)
 TASK = task_of(LogisticRegression(max_iter=1000).fit(X, CLASSES), X)
 
 
-def publish(**changes):
+def publish(n_epochs=20, settings=(), **changes):
+    settings = dict(settings)
     arguments = {
         "epsilon": 5.0,
         "targets": None,
         "n_components": 2,
         "n_hidden": 4,
-        "n_epochs": 20,
+        **changes,
     }
-    return published_encoder(TASK, X, **{**arguments, **changes})
+    training = Training(n_epochs=n_epochs, **settings)
+    return published_encoder(TASK, X, training=training, **arguments)
 
 
 @pytest.mark.parametrize("n_hidden", [0, 5])
@@ -60,7 +63,7 @@ def test_adam():
     theta, moments = np.zeros(3), np.zeros((2, 3))
     slopes = np.array([1e-3, -5.0, 0.0])
     for count in range(1, 4):
-        _adam(theta, moments, slopes, count)
+        _adam(theta, moments, slopes, count, 1e-3)
         assert_allclose(theta, -1e-3 * count * np.sign(slopes), rtol=1e-4)
 
 

@@ -245,7 +245,10 @@ def test_without_noise_all_are_the_plain_descent(name, form):
     starts, noisy, rows = drawn_by(free, WHERE[3], VALUES)
     assert not noisy
     assert not rows
-    options = {"rate": 0.005, "ridge": 0.01, "n_passes": 3, "clip": 1.0, "noise": None}
+    options = {
+        "rate": free.learning_rate, "ridge": 0.01, "n_passes": 3, "clip": 1.0,
+        "noise": None,
+    }  # fmt: skip
     if form == "Tucker":
         options["core_ridge"] = free.core_regularization
     expected = reference(WHERE[3], VALUES, starts, **options)
@@ -255,6 +258,27 @@ def test_without_noise_all_are_the_plain_descent(name, form):
         silent = make(name, form, gradient_clip=1e9).fit(WHERE[3], VALUES)
     for one, two in zip(free.factors_, silent.factors_, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["CP", "Tucker"])
+def test_noisy_values_are_clamped(form):
+    """Section 4.2: after the noise and before the descent, at no cost."""
+    models = [make("input", form, epsilon=0.5, clamp=clamp) for clamp in (False, True)]
+    (starts, (noisy,), _), _ = (drawn_by(m, WHERE[3], VALUES) for m in models)
+    plain, clamped = models
+    assert np.ptp(noisy) > 3
+    options = {"rate": clamped.learning_rate, "ridge": 0.01, "n_passes": 3}
+    if form == "Tucker":
+        options["core_ridge"] = clamped.core_regularization
+    expected = reference(
+        WHERE[3], noisy.clip(0, 1), starts, clip=1.0, noise=None, **options
+    )
+    for found, factor in zip(clamped.factors_, expected[:3], strict=True):
+        np.testing.assert_allclose(found, factor, rtol=1e-9)
+    assert clamped.privacy_guarantee_ == plain.privacy_guarantee_
+    for name in FALSE:
+        with refused("clamp is for noisy values"):
+            make(name, form, clamp=True).fit(WHERE[3], VALUES)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "auto", "sums", "statistics"])
@@ -348,7 +372,7 @@ def test_one_pass_from_a_known_start_reveals_the_value(form):
         if form == "Tucker":
             core = starts[3].reshape(RANKS[3])
         h = np.einsum("pqt,q,t->p", core, b, c)
-        moved = (model.factors_[0][2] - a) / 0.005
+        moved = (model.factors_[0][2] - a) / model.learning_rate
         np.testing.assert_allclose(moved / (2 * h) + h @ a, 0.7234567, atol=1e-9)
 
 
@@ -380,3 +404,11 @@ def test_what_the_papers_lack_is_refused():
     X, y = dask.array.from_array(WHERE[3]), dask.array.from_array(VALUES)
     with refused("do not support Dask"):
         make("input").fit(X, y)
+
+
+@pytest.mark.parametrize("perturbation", ["input", "gradient", "output"])
+def test_no_parameter_is_said_to_be_unused(perturbation):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UnsoundClaimWarning)
+        make(perturbation, shape=SHAPES[2], rank=1, max_iter=3).fit(WHERE[2], VALUES)

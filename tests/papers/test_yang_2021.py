@@ -63,7 +63,7 @@ class TestReferences:
         close(gaussian_mu(truth, delta), mu)
         assert gaussian_delta(truth, mu) == pytest.approx(delta, rel=1e-7)
         assert truth < epsilon
-        # With the constant that the journal prints, the claim is false.
+        # With the constant that our copy prints, the claim would be false.
         printed = first * published_bound(n, epsilon, delta, width / math.sqrt(n))
         close(printed, case["B_IDN_000_unsound"])
         (variances,) = published_variances([np.ones(first)], printed)
@@ -172,6 +172,30 @@ class TestErrorsAndShapes:
         close(udn.expected_squared_error_, 25 * claimed)
         drawn = np.square(udn.transform(np.zeros((400, *shape)))).sum(axis=(1, 2, 3))
         assert_allclose(drawn.mean(), 25 * claimed, rtol=0.05)
+
+    @pytest.mark.parametrize("shape", [(4, 3), (28, 28)])
+    def test_equation_31(self, shape):
+        """It implies Theorem 1, and is H_r^2 times Eq. 30 for small epsilon alone."""
+        n, delta, s, gamma = math.prod(shape), 1e-5, 2.0, 1.5
+
+        def ratio(epsilon):
+            of_mvg = matrix_variate_bound(shape, epsilon, delta, s, gamma)
+            return published_bound(n, epsilon, delta, s) / math.sqrt(n) / of_mvg
+
+        harmonic = np.sum(1 / np.arange(1, min(shape) + 1))
+        half = np.sum(np.arange(1, min(shape) + 1) ** -0.5)
+        alpha = (harmonic + half) * gamma**2 + 2 * harmonic * gamma * s
+        assert_allclose(ratio(1e-6), harmonic**2, rtol=1e-4)
+        assert_allclose(ratio(1e12), alpha / (s**2 * math.sqrt(n)), rtol=1e-3)
+        assert ratio(1e12) < 1 or shape == (4, 3)
+        # Spectra at the bound of Eq. 31, of which only equal values meet Theorem 1's.
+        rng, bound = np.random.default_rng(0), published_bound(n, 1.0, delta, s)
+        for rows, columns in [map(np.ones, shape), map(rng.random, shape)]:
+            scale = bound / math.sqrt(n)
+            scale /= np.linalg.norm(rows) * np.linalg.norm(columns)
+            product = scale * rows.sum() * columns.sum()
+            assert product <= bound * (1 + 1e-12)
+            assert (product > bound * (1 - 1e-12)) == (np.ptp(rows) == 0)
 
     def test_equation_32_is_twice_the_divergence(self):
         gaussian = GaussianMechanism(1.0, delta=1e-5, norm_bound=1.0)

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event
 from scipy.stats import uniform
 from sklearn import model_selection as of_sklearn
 from sklearn.base import BaseEstimator, TransformerMixin, clone
@@ -35,12 +36,20 @@ from sklearn.preprocessing import (
     StandardScaler,
 )
 
+from sktensordp.base import PrivateEstimatorMixin, recorded_call
 from sktensordp.completion import CoordinateEncoder, CPCompletion
 from sktensordp.datasets import make_ratings
 from sktensordp.encoding import TaskAwareEncoder
 from sktensordp.mechanisms import GaussianMechanism, LaplaceMechanism, MatrixMechanism
 from sktensordp.moments import MultilinearPCA, MultilinearRidge
-from sktensordp.privacy import PrivacyBudget, PrivacyReport, PrivacyTags, privacy_of
+from sktensordp.privacy import (
+    PrivacyBudget,
+    PrivacyGuarantee,
+    PrivacyReport,
+    PrivacyTags,
+    privacy_of,
+)
+from tests.support.guarantees import pure
 
 N = 24
 RNG = np.random.default_rng(0)
@@ -664,3 +673,45 @@ def test_what_is_not_fitted_is_said_not_to_be(is_pipeline):
         privacy_of(model)
     with pytest.raises(TypeError, match="Nothing in this Ridge gives a guarantee"):
         privacy_of(Ridge())
+
+
+class FlipsCoins(PrivateEstimatorMixin, TransformerMixin, BaseEstimator):
+    """A mechanism of one's own; a fit states no guarantee, only calls do."""
+
+    def __init__(self, guarantees, random_state=None):
+        self.guarantees, self.random_state = guarantees, random_state
+
+    def __privacy_tags__(self):
+        tags = super().__privacy_tags__()
+        tags.released_by = "transform"
+        return tags
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        for guarantee in self.guarantees:
+            with recorded_call(self, guarantee):
+                pass
+        return np.zeros_like(X)
+
+
+NOTHING = PrivacyGuarantee.from_event(
+    dp_event.NonPrivateDpEvent(), unit="sample", statement="", source=""
+)
+
+
+@pytest.mark.parametrize(
+    ("guarantees", "epsilon"),
+    [([pure(1.0)], 1.0), ([pure(1.0), NOTHING], math.inf)],
+    ids=["protected", "one call not"],
+)
+def test_steps_after_a_mechanism_of_ones_own(guarantees, epsilon):
+    """Noise counts where all calls of `transform` that were made protect."""
+    X, y = np.random.default_rng(0).random((60, 2)), np.arange(60) % 2
+    pipeline = make_pipeline(FlipsCoins(guarantees), LogisticRegression()).fit(X, y)
+    report = privacy_of(pipeline)
+    assert report.guarantee.epsilon == epsilon
+    assert any("learned from the labels y" in line for line in report.unprotected) == (
+        epsilon == 1.0
+    )

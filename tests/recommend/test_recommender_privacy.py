@@ -156,8 +156,8 @@ ANSWERS = {
 }
 # They make a fit, or read no data of one.
 NO_ANSWERS = {
-    "fit", "get_params", "set_params", "get_metadata_routing", "set_callbacks",
-    "set_output",
+    "fit", "fit_batches", "get_params", "set_params", "get_metadata_routing",
+    "set_callbacks", "set_output",
 }  # fmt: skip
 
 

@@ -38,6 +38,7 @@ from tests.support.every_estimator import (
     WHERE,
 )
 from tests.support.generated import Argument, coordinates, forms, ids, numbers, shapes
+from tests.support.seams import on_its_own
 
 SHAPE = (4, 3)
 TENSOR = np.where(np.eye(*SHAPE) == 1, np.nan, np.linspace(0, 1, 12).reshape(SHAPE))
@@ -122,7 +123,7 @@ class Subject:
         return type(self.estimator).__name__
 
     def fresh(self, **params):
-        found = clone(self.estimator)
+        found = on_its_own(clone(self.estimator))
         seeds = [name for name in found.get_params() if name.endswith("random_state")]
         return found.set_params(**dict.fromkeys(seeds, 0)).set_params(**params)
 

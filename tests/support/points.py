@@ -46,6 +46,7 @@ PLACES = {
     # Units.
     "entries of units": "Entries.by_unit",
     "chunk of entries": "tensor_unit_entries._CHUNK",
+    "pairs of items at once": "tensor_choices._CELLS",
     "noise of a release": "measure.Releases._noisy",
     "long vectors": "measure_sums.without_long",
     "bounding": "measure.BoundedSums._weighed",
@@ -70,7 +71,6 @@ PLACES = {
     # The papers.
     "generator of a start": "papers_wei_2022._generator",
     "spherical rows": "papers_wei_2022._spherical",
-    "published encoder": "papers_cheng_2022.published_encoder",
     # Data.
     "cost of drawing a cell": "datasets_cells._COST_OF_DRAW",
     "least batch of cells": "datasets_cells._MIN_BATCH",

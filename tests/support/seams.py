@@ -102,14 +102,16 @@ PLACES = {
         "clipped_code linear_problem LinearProblem noise_shares scaled_basis "
         "unclipped_code"
     ),
-    "encoding._maps": "MapShape",
+    "encoding._maps": "CodeMap MapShape",
     "encoding._search": "best_clip loss_and_gradient refined search_scaling",
     "encoding._task_models": "task_of",
     "encoding._tasks": "check_gradient linearised NetworkTask",
     "encoding._training": "Model Trainer",
     "encoding._whitening": "whitening",
+    # io
+    "io._classes": "class_of TABLE",
     # measure
-    "measure._kernels as measure_kernels": "",
+    "measure._centred": "add_products centred_weights",
     "measure._messages": "message read_message",
     "measure._noise_shares": "_LEAST_SCALE _RHO _ROUNDING",
     "measure._noisy_sums as measure_noisy_sums": "",
@@ -150,8 +152,10 @@ PLACES = {
     "noise._lattice as noise_lattice": "_dense_uniform _LEAST_STEPS",
     "noise._piecewise": "hybrid_distribution HYBRID_FROM HybridDistribution subsets",
     # papers
-    "papers._algorithm_one": "_adam l1_diameter LogisticMap published_encoder",
-    "papers._cheng_2022 as papers_cheng_2022": "",
+    "papers._algorithm_one": (
+        "_adam l1_diameter LogisticMap published_encoder Training"
+    ),
+    "papers._declared_box": "StandardBox",
     "papers._descent": "descend",
     "papers._matrix_variate": "matrix_variate_bound",
     "papers._wei_2022 as papers_wei_2022": "",
@@ -193,6 +197,7 @@ PLACES = {
     ),
     # privacy.budgets
     "privacy.budgets._budget as budgets_budget": "",
+    "privacy.budgets._clones": "on_its_own",
     "privacy.budgets._file as budgets_file": "FileLedger",
     "privacy.budgets._filter as budgets_filter": (
         "AdaptiveFilter _largest_renyi _squared_mu Totals"
@@ -212,11 +217,11 @@ PLACES = {
     "recommend._scoring": "ranking_scores",
     # tensor
     "tensor._chain": "path_eigenvalues solve_chain",
-    "tensor._choices": "Choices",
+    "tensor._choices as tensor_choices": "Choices",
     "tensor._cp_rows as tensor_cp_rows": (
         "Fit started with_terms with_terms_that_stand_out"
     ),
-    "tensor._leading_terms": "leading_terms leading_vectors LocalMatrix n_standing_out",
+    "tensor._leading_terms": "leading_terms leading_vectors LocalMatrix",
     "tensor._normal_equations": "sums",
     "tensor._observations as tensor_observations": "places_of",
     "tensor._priors": (
@@ -232,11 +237,10 @@ PLACES = {
     "tensor._threads as tensor_threads": "",
     "tensor._tucker as tensor_tucker": "",
     "tensor._unit_entries as tensor_unit_entries": "UnitEntries",
+    "tensor._unit_rows": "rows_of_units",
     # tensor.kernels
-    "tensor.kernels._choices": "assemble centred_sums centred_weights",
     "tensor.kernels._drawn": "draw_items",
     "tensor.kernels._stacks": "factorise invert solve STACK",
-    "tensor.kernels._units": "solve_units",
 }
 
 

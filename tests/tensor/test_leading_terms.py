@@ -8,7 +8,6 @@ from tests.support.seams import (
     LocalMatrix,
     leading_terms,
     leading_vectors,
-    n_standing_out,
 )
 
 
@@ -52,9 +51,10 @@ def test_no_more_terms_than_the_matrix_has():
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("rank", [1, 3])
 def test_structure_stands_out_and_noise_does_not(rank, seed):
-    assert n_standing_out(residuals((200, 150), rank, 0.5, seed)[0], 8) == rank
+    rows = leading_terms(residuals((200, 150), rank, 0.5, seed)[0], 8, stand_out=True)
+    assert [each.shape for each in rows] == [(200, rank), (150, rank)]
     noise = residuals((200, 150), rank, 0.5, seed, strength=0.0)[0]
-    assert n_standing_out(noise, 8) == 0
+    assert leading_terms(noise, 8, stand_out=True)[0].shape == (200, 0)
 
 
 def test_rows_without_entries_have_zeros():

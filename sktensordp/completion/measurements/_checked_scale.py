@@ -67,6 +67,16 @@ class OffScaleQuestion:
         self.sums[0].add(totals[0], [np.zeros(len(moved), np.int32)], moved.astype(int))
 
 
+def check_enough_to_count(n_values: int, epsilon: float) -> None:
+    """Refuse to count what is off the scale among too few values."""
+    if n_values * epsilon < _LEAST:
+        raise ValueError(
+            f"check_scale=True needs {math.ceil(_LEAST / epsilon)} values at "
+            f"epsilon = {epsilon:g}, got {n_values}. Pass check_scale=False, and look "
+            f"at the values yourself, with check_table."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class CheckedScale(Measurement[ObservedEntries, _Released]):
     """Count the values off the declared scale with noise, then randomise all values.
@@ -84,12 +94,7 @@ class CheckedScale(Measurement[ObservedEntries, _Released]):
     def __post_init__(self) -> None:
         """Refuse to count too few values, before anything is spent."""
         epsilon, n_values = self.problem.epsilon, self.problem.entries.n_entries
-        if n_values * epsilon < _LEAST:
-            raise ValueError(
-                f"check_scale=True needs {math.ceil(_LEAST / epsilon)} values at "
-                f"epsilon = {epsilon:g}, got {n_values}. Pass check_scale=False, and "
-                f"look at the values yourself, with check_table."
-            )
+        check_enough_to_count(n_values, epsilon)
 
     @property
     def name(self) -> str:  # type: ignore[override]

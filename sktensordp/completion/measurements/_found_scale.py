@@ -62,6 +62,17 @@ class _Released(NamedTuple):
     released: object
 
 
+def check_enough_to_find(n_values: int, epsilon: float) -> None:
+    """Refuse to find the scale of too few values."""
+    if n_values * epsilon < _LEAST:
+        raise ValueError(
+            f"Neither levels nor value_bounds is declared, and {n_values} values are "
+            f"too few to find their scale under epsilon = {epsilon:g}: that takes "
+            f"{math.ceil(_LEAST / epsilon)}. Declare the public scale, such as "
+            f"levels=[1, 2, 3, 4, 5] or value_bounds=(0, 100)."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class FoundScale(Measurement[ObservedEntries, _Released]):
     """Find the scale of the values, then randomise them as if it were declared.
@@ -89,13 +100,7 @@ class FoundScale(Measurement[ObservedEntries, _Released]):
             If there are too few values for a search, or as the measurements do.
         """
         epsilon, n_values = self.problem.epsilon, self.problem.entries.n_entries
-        if n_values * epsilon < _LEAST:
-            raise ValueError(
-                f"Neither levels nor value_bounds is declared, and {n_values} values "
-                f"are too few to find their scale under epsilon = {epsilon:g}: that "
-                f"takes {math.ceil(_LEAST / epsilon)}. Declare the public scale, such "
-                f"as levels=[1, 2, 3, 4, 5] or value_bounds=(0, 100)."
-            )
+        check_enough_to_find(n_values, epsilon)
         # The guarantee is computed for what it refuses.
         assert self._of_any_scale.guarantee
         self.problem.entries.check_supported(self._of_any_scale)

@@ -1,4 +1,4 @@
-"""Compiled loops over entries, rows and units: arrays in, arrays out.
+"""Compiled loops over entries and rows: arrays in, arrays out.
 
 Importing this package imports numba. The kernels release the interpreter's lock, so
 that ordinary threads can share the work. They do not use numba's own thread pool, which

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....tensor._unit_entries import UnitEntries
-from ._shared_model import SharedModel, SolvedUnits
+from ....tensor._unit_rows import UnitRows
+from ._shared_model import SharedModel
 
 # Number of totals that say how well the model fits: the first fields, groups excluded.
 _N_OF_FIT = 3
@@ -61,7 +62,7 @@ class BlockTotals:
     def of_units(
         cls,
         chunk: UnitEntries,
-        solved: SolvedUnits,
+        solved: UnitRows,
         weights: NDArray[np.float64],
         model: SharedModel,
     ) -> Self:
@@ -70,7 +71,7 @@ class BlockTotals:
         Parameters
         ----------
         chunk : UnitEntries
-        solved : SolvedUnits
+        solved : UnitRows
             The units' rows and fit.
         weights : ndarray of shape (n_entries,)
             Weights of the entries, with the gains of their rows.
@@ -78,7 +79,8 @@ class BlockTotals:
         """
         sizes = chunk.sizes
         energies = (weights * solved.residuals) ** 2 / model.noise
-        sums = chunk.sums(np.stack([solved.squares, energies], axis=1))
+        squares = solved.residuals**2 - model.uncertainty_of(chunk.others)
+        sums = chunk.sums(np.stack([squares, energies], axis=1))
         used = np.zeros(len(sizes))
         for known in solved.explained.T:
             used += known
@@ -127,13 +129,11 @@ class BlockTotals:
         return moment
 
 
-def moments_of(chunk: UnitEntries, solved: SolvedUnits) -> NDArray[np.float64]:
+def moments_of(chunk: UnitEntries, solved: UnitRows) -> NDArray[np.float64]:
     """Second moments of units: an array of shape (n_units, M); see `BlockTotals`."""
     free = 1 - np.clip(solved.leverages, 0.0, 1.0)
     factors = np.insert(solved.held_out, 0, 1.0, axis=1)
-    weighted = factors * free[:, np.newaxis]
-    sums = [
-        chunk.sums(weighted[:, [one]] * factors[:, one:])
-        for one in range(factors.shape[1])
-    ]
-    return np.concatenate(sums, axis=1) / np.maximum(sums[0][:, :1], 1e-300)
+    products = chunk.products(factors * free[:, np.newaxis], factors)
+    upper = np.triu_indices(factors.shape[1])
+    sums = products[:, *upper]
+    return sums / np.maximum(sums[:, :1], 1e-300)

@@ -95,6 +95,15 @@ class ItemModel:
         of_pairs = none, np.empty((0, 0)), none, no_pairs, none
         return cls(counts, no_pairs[0], *of_pairs)
 
+    @property
+    def shapes_agree(self) -> bool:
+        """Whether the arrays have the shapes that are stated above."""
+        m, n_pairs = len(self.items), len(self.products)
+        found = self.counts, self.shares, self.similarity, self.expected, self.pairs
+        return [a.shape for a in found] == [
+            (len(self.counts),), (m,), (m, m), (m,), (2, n_pairs),
+        ]  # fmt: skip
+
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
         """Scores of all items for an unknown user, per choice."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ....tensor import CPForm, Rows, TuckerForm
 from ....tensor._unit_entries import UnitEntries
+from ....tensor._unit_rows import UnitRows, rows_of_units
 from ._population import Population
 
 
@@ -72,6 +73,20 @@ class SharedModel:
         return self.form.blocks((1, *self.sizes))[0][1]
 
     @property
+    def shapes_agree(self) -> bool:
+        """Whether all arrays have the shapes that are stated above."""
+        sizes = [size + 1 for size in self.sizes]
+        n_features = self.features.shape[1]
+        blocks = self.form.blocks((1, *self.sizes))[1:] if self.form else []
+        return (
+            self.features.shape == (sizes[0], n_features)
+            and [b.shape for b in self.biases] in ([], [(size,) for size in sizes])
+            and [u.shape for u in self.uncertainty] == [(size,) for size in sizes]
+            and [f.shape for f in self.factors] == blocks
+            and sum(size for size, _ in self.groups) == self.n_biases + n_features
+        )
+
+    @property
     def n_biases(self) -> int:
         """Number of biases in a unit's row."""
         return int(bool(self.biases))
@@ -96,7 +111,11 @@ class SharedModel:
 
         To a unit, the errors of released rows are noise.
         """
-        return self.noise + _at(others, self.uncertainty)
+        return self.noise + self.uncertainty_of(others)
+
+    def uncertainty_of(self, others: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Variances that errors of released rows add to values: shape (n,)."""
+        return _at(others, self.uncertainty)
 
     def regressors(self, others: NDArray[np.integer]) -> NDArray[np.floating]:
         """Regressors of entries for a unit's bias, weights and factors."""
@@ -107,7 +126,7 @@ class SharedModel:
             blocks.append(self.form.regressors(0, [None, *self.factors], rows))
         return np.concatenate(blocks, axis=1)
 
-    def solve(self, entries: UnitEntries) -> "SolvedUnits":
+    def solve(self, entries: UnitEntries) -> UnitRows:
         """Compute the rows of units from their own entries, and their fit.
 
         Parameters
@@ -116,28 +135,17 @@ class SharedModel:
 
         Returns
         -------
-        solved : SolvedUnits
+        solved : UnitRows
         """
-        from ....tensor.kernels._units import solve_units
-
-        n_units, n, precision = len(entries.units), len(entries.values), self._precision
-        rows, explained = np.empty((2, n_units, len(precision)))
-        residuals, leverages = np.empty((2, n))
-        held_out, noise = np.empty((n, self.n_factors)), self.noise_of(entries.others)
-        solve_units(
-            entries.starts,
-            self.regressors(entries.others),
-            entries.values - self.baseline(entries.others),
-            noise,
-            precision,
-            rows,
-            explained,
-            residuals,
-            leverages,
-            held_out,
+        others = entries.others
+        return rows_of_units(
+            entries,
+            self.regressors(others),
+            entries.values - self.baseline(others),
+            self.noise_of(others),
+            self._precision,
+            self.n_factors,
         )
-        squares = residuals**2 - _at(entries.others, self.uncertainty)
-        return SolvedUnits(rows, explained, residuals, leverages, held_out, squares)
 
     def split(self, rows: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Split rows of units into biases, weights and factors."""
@@ -186,34 +194,6 @@ class SharedModel:
         last.
         """
         return self.with_rows(np.diag(self._precision**-0.5), scale)
-
-
-@dataclass(frozen=True, eq=False)
-class SolvedUnits:
-    """Rows of units, computed from their own entries.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n_units, n_columns)
-        Posterior means.
-    explained : ndarray of shape (n_units, n_columns)
-        The share of each prior variance that the entries explain.
-    residuals : ndarray of shape (n_entries,)
-        Values less all terms of the model.
-    leverages : ndarray of shape (n_entries,)
-        How much the model's value of an entry follows the entry.
-    held_out : ndarray of shape (n_entries, F)
-        For every entry, its unit's factors as determined by the unit's other entries.
-    squares : ndarray of shape (n_entries,)
-        Squares of the residuals, less the part due to errors of the released rows.
-    """
-
-    rows: NDArray[np.float64]
-    explained: NDArray[np.float64]
-    residuals: NDArray[np.float64]
-    leverages: NDArray[np.float64]
-    held_out: NDArray[np.float64]
-    squares: NDArray[np.float64]
 
 
 def _at(

@@ -19,12 +19,16 @@ from scipy.linalg import lapack
 
 from ....tensor._choices import Choices
 
-# Values of kappa and c that are compared. With too few choices to compare them, the
-# fits take those of `_USUAL`.
+# Values of kappa and c that are compared. Those of `_USUAL` are taken unless others
+# find more, by `_SURELY` standard errors of the difference.
 _RIDGES, _EXPONENTS, _USUAL = (5.0, 10.0, 20.0, 40.0), (0.0, 0.1, 0.2), (20.0, 0.1)
+_SURELY = 1.0
 # They are compared on this share of the choices of this many users, who have two or
-# more, among the most popular items. Users are asked for `_N_WANTED` items.
+# more, among the most popular items. Users are asked for `_N_WANTED` items: recall at
+# 20 is the usual measure.
 _HIDDEN, _N_USERS, _N_POPULAR, _N_WANTED = 0.2, 2000, 1500, 20
+# Each choice of a user counts this power of the number of the user's choices.
+_OF_SIZE = -0.5
 # Number of rows of a matrix that are computed at once.
 _N_ROWS = 256
 
@@ -47,7 +51,7 @@ def unprotected_weights(
         Zeros on the diagonal. The same choices give the same bits.
     """
     ridge, exponent = _best(choices, counts)
-    gram = pair_weights(choices, np.maximum(choices.sizes, 1) ** -0.5)
+    gram = pair_weights(choices, np.maximum(choices.sizes, 1) ** _OF_SIZE)
     weights = _regressed(gram, ridge * np.sqrt(np.diag(gram)))
     weights *= _rarity(counts, exponent)
     return weights
@@ -70,19 +74,14 @@ def pair_weights(choices: Choices, weights: NDArray[np.float64]) -> NDArray[np.f
         Symmetric and, but for the rounding of its cells to single precision, positive
         semidefinite: sums of whole weights are exact, in any order.
     """
-    from ....tensor.kernels._choices import pair_sums
-
     n_items, sizes = choices.n_items, choices.sizes
-    sums = np.zeros((n_items, n_items), np.int32)
     of_items = np.bincount(choices.items, np.repeat(weights, sizes), n_items)
     # No cell is larger than the largest one of the diagonal.
     unit = 2.0**31 * (1 - 2.0**-20) / float(of_items.max())
     whole = np.floor(unit * np.where(sizes > 0, weights, 0.0)).astype(np.int32)
-    pair_sums(choices.starts, choices.items, whole, sums)
-    # The floats take the memory of the integers.
-    floats = sums.view(np.float32)
-    for row in range(n_items):
-        floats[row] = sums[row] / unit
+    floats = np.empty((n_items, n_items), np.float32)
+    for first, sums in choices.pair_sums(whole):
+        floats[first : first + len(sums), first:] = sums / unit
     _mirror(floats)
     return floats
 
@@ -105,30 +104,29 @@ def _best(choices: Choices, counts: NDArray[np.float64]) -> tuple[float, float]:
     if not np.any(counted):
         return _USUAL
     known, hidden, n_hidden = known[counted], hidden[counted], n_hidden[counted]
-    gram = pair_weights(rest, np.maximum(rest.sizes, 1) ** -0.5)
+    gram = pair_weights(rest, np.maximum(rest.sizes, 1) ** _OF_SIZE)
     roots = np.sqrt(np.diag(gram))
     # Of some items, all choices are hidden.
     roots = np.maximum(roots, roots[roots > 0].min())
     chosen = sparse.csr_array(known, dtype=np.float32)
     n_wanted = min(_N_WANTED, n_popular)
-    found = {}
+    recalls = {}
     for ridge in _RIDGES:
         scores = chosen @ _regressed(gram.copy(), ridge * roots)
         for exponent in _EXPONENTS:
             rated = np.where(known, -np.inf, scores * _rarity(counts, exponent))
             top = np.argpartition(-rated, n_wanted - 1, axis=1)[:, :n_wanted]
             n_found = np.take_along_axis(hidden, top, axis=1).sum(axis=1)
-            recalls = n_found / np.minimum(n_hidden, n_wanted)
-            found[ridge, exponent] = float(recalls.mean())
-    return max(found, key=found.__getitem__)
+            recalls[ridge, exponent] = n_found / np.minimum(n_hidden, n_wanted)
+    best = max(recalls, key=lambda values: float(recalls[values].mean()))
+    gains = recalls[best] - recalls[_USUAL]
+    is_clear = gains.mean() > _SURELY * gains.std() / np.sqrt(len(gains))
+    return best if is_clear else _USUAL
 
 
 def _rows(choices: Choices, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Which items the users in some rows chose."""
-    ones = np.ones(len(choices.items), bool)
-    shape = len(choices.users), choices.n_items
-    matrix = sparse.csr_array((ones, choices.items, choices.starts), shape=shape)
-    return matrix[rows].toarray()
+    return choices.matrix(np.ones(len(choices.items), bool))[rows].toarray()
 
 
 def _rarity(counts: NDArray[np.float64], exponent: float) -> NDArray[np.float32]:
