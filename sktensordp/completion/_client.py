@@ -24,7 +24,7 @@ from ..privacy import PrivacyTags
 from ..privacy._numbers import shown
 from ._domain import Domain, declared_domain
 from ._entries import check_values
-from ._raw_scale import warn_of_own_values
+from ._raw_scale import warn_before_sending
 from ._values import EntryRandomizer, plan_entry_randomizer
 
 _FORMAT, _WHAT = 2, "a CompletionClient of this version"
@@ -178,8 +178,7 @@ class CompletionClient(Client):
 
     def _checked(self, data: ArrayLike) -> NDArray[np.floating]:
         values = check_values(data)
-        # They are the caller's own, on the caller's device.
-        warn_of_own_values(values, self.randomizer.domain)
+        warn_before_sending(values, self.randomizer.domain)
         return values
 
     def __privacy_tags__(self) -> PrivacyTags:

@@ -21,6 +21,11 @@ from .._validation import (
 from ..ids import check_in_order
 from ._chunks import AS_SAMPLES
 
+# Types of pixels. Integers of other types are often counts of 0 and 1.
+_OF_PIXELS = np.dtype(np.uint8), np.dtype(np.uint16)
+# Bounds that are this many times as wide as a type's range are probably of other data.
+_TOO_WIDE = 4
+
 
 def validated(
     estimator: BaseEstimator, X: ArrayLike, *, reset: bool, **options: object
@@ -31,8 +36,6 @@ def validated(
         checked(validate_data, estimator, known, reset=reset, skip_check_array=True)
     else:
         X = check_numeric(X, "X")
-        if reset:
-            warn_of_type(X, getattr(estimator, "bounds", None))
         # C order: the result must not depend on the layout in memory.
         options = {**AS_SAMPLES, **options}
         array = checked(validate_data, estimator, X, reset=reset, **options)
@@ -47,25 +50,61 @@ def validated(
 
 
 def warn_of_type(X: object, bounds: object) -> None:
-    """Warn if the type of samples, which is public, contradicts their bounds."""
-    kind = getattr(X, "dtype", None)
-    if bounds is None or not isinstance(kind, np.dtype) or kind.kind not in "iu":
+    """Warn if the type of samples, which is public, contradicts declared bounds.
+
+    Every release from samples calls it, before noise is drawn. It reads no value, so
+    the warning is a function of the type and of the declaration alone.
+
+    Parameters
+    ----------
+    X : array-like
+        Samples. Lists have no type, and get no warning; nor does a frame whose columns
+        have several.
+    bounds : object
+        What the caller declared: None, or a pair of numbers or arrays.
+    """
+    kind = _type_of(X)
+    if bounds is None or kind is None or kind.kind not in "biu":
         return
     try:
-        low, high = (np.asarray(end, dtype=float) for end in cast(Any, bounds))
+        first, last = (np.asarray(end, dtype=float) for end in cast(Any, bounds))
     except (TypeError, ValueError):
-        return  # which the fit refuses
-    if kind == np.uint8 and np.all(high <= 1):
+        return  # They were set after the fit, which would refuse them.
+    least, largest = (0, 1) if kind.kind == "b" else _range_of_integers(kind)
+    holds = f"X holds {kind.name}, {least} to {largest}"
+    if np.all(last - first > _TOO_WIDE * (largest - least)):
         warn(
-            "X holds unsigned bytes, 0 to 255, but bounds end at 1, so all larger ones "
-            "are clipped. Pass X / 255, or bounds=(0, 255). If they are 0 and 1 only, "
-            "pass X.astype(float)."
+            f"{holds}, but bounds are more than {_TOO_WIDE} times as wide. Noise grows "
+            f"with the bounds: pass those of the values."
         )
-    elif np.all(np.floor(high) - np.ceil(low) < 1):
+        return
+    low, high = np.maximum(first, least), np.minimum(last, largest)
+    if np.all(np.floor(high) - np.ceil(low) < 1):
         warn(
-            "X holds integers, but bounds have room for at most one of them, so all are "
-            "clipped to it. Scale X, or pass other bounds."
+            f"{holds}, but bounds have room for at most one of these numbers, so all "
+            f"are clipped to it. Scale X, or pass other bounds."
         )
+    elif kind in _OF_PIXELS and np.all(last <= 1):
+        warn(
+            f"{holds}, but bounds end at 1, so all larger numbers are clipped. Pass "
+            f"X / {largest}, or bounds=(0, {largest}). If X holds 0 and 1 only, pass "
+            f"X.astype(float)."
+        )
+
+
+def _type_of(X: Any) -> np.dtype[Any] | None:
+    """The one type of an array or of all columns of a frame, if it is of NumPy."""
+    kinds = getattr(X, "dtypes", getattr(X, "dtype", None))
+    kinds = kinds if np.iterable(kinds) else [kinds]
+    found = {getattr(kind, "numpy_dtype", kind) for kind in kinds}
+    kind = found.pop() if len(found) == 1 else None
+    return kind if isinstance(kind, np.dtype) else None
+
+
+def _range_of_integers(kind: np.dtype[Any]) -> tuple[int, int]:
+    """The least and the largest integer of a type."""
+    known = np.iinfo(kind)
+    return int(known.min), int(known.max)
 
 
 def check_labels(parameters: Mapping[str, object], names: ArrayLike) -> None:
