@@ -93,12 +93,18 @@ def warn_of_type(X: object, bounds: object) -> None:
 
 
 def _type_of(X: Any) -> np.dtype[Any] | None:
-    """The one type of an array or of all columns of a frame, if it is of NumPy."""
+    """The one type of an array or of all columns of a frame, as one of NumPy.
+
+    Its name is the same in NumPy, pandas, polars and Arrow, but for capital letters.
+    """
     kinds = getattr(X, "dtypes", getattr(X, "dtype", None))
+    kinds = getattr(getattr(X, "schema", None), "types", kinds)  # of an Arrow table
     kinds = kinds if np.iterable(kinds) else [kinds]
-    found = {getattr(kind, "numpy_dtype", kind) for kind in kinds}
-    kind = found.pop() if len(found) == 1 else None
-    return kind if isinstance(kind, np.dtype) else None
+    names = {str(kind).lower().removesuffix("[pyarrow]") for kind in kinds}
+    try:
+        return np.dtype(names.pop()) if len(names) == 1 else None
+    except (TypeError, ValueError):
+        return None  # It is no type of NumPy.
 
 
 def _range_of_integers(kind: np.dtype[Any]) -> tuple[int, int]:

@@ -11,9 +11,10 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
-from sktensordp.mechanisms import LaplaceMechanism
+from sktensordp.mechanisms import LaplaceMechanism, TensorRandomizedResponse
 from tests.support.every_estimator import MATRICES, NOISY_BOX, TASK
 from tests.support.public import public_estimators
 
@@ -41,6 +42,13 @@ TYPES = {
     "bytes of pandas that may be missing": (
         pd.DataFrame(ROWS).astype("UInt8"), (0, 1), "X holds uint8",
     ),
+    "bytes of pandas with Arrow": (
+        pd.DataFrame(ROWS).astype("uint8[pyarrow]"), (0, 1), OF_PIXELS,
+    ),
+    "bytes of polars": (pl.DataFrame(ROWS), (0, 1), OF_PIXELS),
+    "bytes of Arrow": (
+        pa.table(dict(zip("abc", ROWS.T, strict=True))), (0, 1), OF_PIXELS,
+    ),
     "all bytes": (BYTES, (0, 255), None),
     "bytes with room": (BYTES, (0, 1020), None),
     "bytes of an entry that has room": (
@@ -53,7 +61,7 @@ TYPES = {
     "signs": (SIGNS, (-1, 1), None),
     "a list": (ROWS.tolist(), (0, 1), None),
     "several types": (pd.DataFrame(ROWS).astype({0: float}), (0, 1), None),
-    "polars": (pl.DataFrame(ROWS), (0, 1), None),
+    "text": (pd.DataFrame(ROWS).astype(str), (0, 1), None),
 }  # fmt: skip
 
 
@@ -88,7 +96,7 @@ WITH_BOUNDS = {
 }
 # Parameters of those that have them; samples are rows of three entries.
 NEEDS = {"n_levels": 4, **TASK, "tensor_shape": (3, 1), "random_state": 0, **NOISY_BOX}
-CALLS = "transform", "privatize", "variance", "privatize_batches"
+CALLS = "transform", "privatize", "variance"
 
 
 def fitted(name):
