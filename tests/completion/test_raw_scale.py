@@ -10,6 +10,7 @@ import math
 import re
 import warnings
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -87,16 +88,20 @@ def of_users(**options):
     return cp(unit=0, shape=SHAPE, perturbation="sums", delta=1e-3, **options)
 
 
+def ends(levels=None, value_bounds=None, **_):
+    """The ends of the scale of these parameters."""
+    return (min(levels), max(levels)) if levels else value_bounds
+
+
 def halves(X, y):
     return [(X[:HALF], y[:HALF]), (X[HALF:], y[HALF:])]
 
 
 def published(**options):
     """It has no levels."""
-    levels = options.pop("levels", None)
-    bounds = options.get("value_bounds") or (levels and (levels[0], levels[-1]))
+    bounds, epsilon = ends(**options), options["epsilon"]
     return PublishedCPCompletion(
-        1, max_iter=2, random_state=0, **{**options, "value_bounds": bounds}
+        1, max_iter=2, random_state=0, value_bounds=bounds, epsilon=epsilon
     )
 
 
@@ -111,8 +116,19 @@ RELEASED = {
     "fit, sums": lambda y, **o: cp(perturbation="sums", **o).fit(WHERE, y),
     "fit, users": lambda y, **o: of_users(**o).fit(WHERE, y),
     "fit, published": lambda y, **o: published(**o).fit(WHERE, y),
+    "fit, Dask": lambda y, **o: cp(perturbation="sums", **o).fit(
+        da.from_array(WHERE, chunks=(HALF, 2)), da.from_array(y, chunks=HALF)
+    ),
+    "fit, users in Dask": lambda y, **o: of_users(**o).fit(
+        da.from_array(WHERE, chunks=(HALF, 2)), da.from_array(y, chunks=HALF)
+    ),
     "fit_batches": lambda y, **o: cp(**o).fit_batches(halves(WHERE, y)),
     "partial_fit": lambda y, **o: cp(perturbation="input", **o).partial_fit(WHERE, y),
+    "partial_fit, a later call": lambda y, **o: (
+        cp(perturbation="input", **o)
+        .partial_fit(WHERE[:HALF], np.clip(y[:HALF], *ends(**o)))
+        .partial_fit(WHERE[HALF:], y[HALF:])
+    ),
     "Recommender.fit": lambda y, **o: Recommender(cp(**o), FILMS).fit(TABLE, y),
     "Recommender.fit_batches": lambda y, **o: Recommender(cp(**o), FILMS).fit_batches(
         halves(TABLE, y)
@@ -190,7 +206,7 @@ def test_every_mistake_is_said_once(mistake):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("door", RELEASED)
+@pytest.mark.parametrize("door", [door for door in RELEASED if "later" not in door])
 @pytest.mark.parametrize("mistake", [m for m in WRONG if "inside" not in m])
 def test_every_door_says_every_mistake(door, mistake):
     assert_said(door, mistake)
