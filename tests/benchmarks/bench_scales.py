@@ -11,6 +11,7 @@ with a scale that is too wide, over that with the right one.
 """
 
 import argparse
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.metrics import root_mean_squared_error
 
 from sktensordp.completion import CPCompletion
 from sktensordp.datasets import make_ratings
+from sktensordp.exceptions import AveragesOnlyWarning
 
 # Seed of what is generated.
 SEED = 7100
@@ -87,12 +89,13 @@ def costs(X, y, epsilon):
     kept = rng.permutation(users.max() + 1)[users] < MOST_ENTRIES / len(y) * users.max()
     X, y = np.column_stack([users, X[:, 1]])[kept].astype(int), y[kept]
     held_out = rng.random(len(y)) < 0.1
-    low, high = np.min(y), np.max(y)
+    low, high, shape = np.min(y), np.max(y), tuple(X.max(axis=0) + 1)
     errors = []
     for ratio in (1, *RATIOS):
         bounds = low, low + ratio * (high - low)
+        options = {"epsilon": epsilon, "value_bounds": bounds, "shape": shape}
         fits = [
-            CPCompletion(epsilon=epsilon, value_bounds=bounds, random_state=seed)
+            CPCompletion(**options, random_state=seed)
             .fit(X[~held_out], y[~held_out])
             .predict(X[held_out])
             for seed in range(2)
@@ -108,6 +111,7 @@ def main():
     parser.add_argument("--ratings", type=Path)
     parser.add_argument("--data", type=Path, nargs="*", default=[])
     options = parser.parse_args()
+    warnings.simplefilter("ignore", AveragesOnlyWarning)
     known = list(sets(options.ratings, options.data))
     print("share of values that are clipped, and the thresholds that warn of it")
     for name, _, y in known:
