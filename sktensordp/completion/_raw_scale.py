@@ -58,7 +58,7 @@ def warn_of_released_values(entries: ObservedEntries, domain: Domain) -> bool:
     n = entries.n_entries
     if not n or not domain.is_declared or is_one_of_many():
         return False
-    (low, high), (least, largest) = _ends(domain), entries.value_range
+    (low, high), (least, largest) = _ends(domain), entries.extremes
     used = f"The values use {least:g} to {largest:g}."
     beyond = _Beyond(0, 0)
     if least < low or largest > high:  # otherwise, no worker has to count
