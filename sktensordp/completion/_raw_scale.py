@@ -60,6 +60,8 @@ def warn_of_released_values(entries: ObservedEntries, domain: Domain) -> bool:
         return False
     (low, high), (least, largest) = _ends(domain), entries.extremes
     used = f"The values use {least:g} to {largest:g}."
+    if least == largest:
+        used = f"All values are {least:g}."
     beyond = _Beyond(0, 0)
     if least < low or largest > high:  # otherwise, no worker has to count
         counted = entries.ask(_beyond_in, domain)

@@ -60,6 +60,7 @@ WRONG = {
     "percent for stars": (
         STARS, {"levels": range(101)}, False, "than 4 times as wide .* use 1 to 5",
     ),
+    "one value": (np.full(N, 2.0), LEVELS, False, "than 4 times .* All values are 2"),
     "far too wide": (
         STARS, {"value_bounds": (-1000, 1000)}, False, "than 4 times .* use 1 to 5",
     ),

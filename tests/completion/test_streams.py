@@ -24,6 +24,7 @@ from tests.support.tensors import everywhere, fitted_in
 pytestmark = [
     pytest.mark.thorough,
     pytest.mark.filterwarnings("ignore:.* of the values are:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The declared scale, .* as wide:UserWarning"),
 ]
 SHAPE = (30, 20, 4)
 LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
