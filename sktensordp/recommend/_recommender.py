@@ -59,6 +59,7 @@ from ..completion._fitted import keeping_names_if_refused
 from ..completion._implicit import ImplicitCompletion
 from ..completion._likely_mistakes import (
     column_name,
+    look_like_values,
     warn_if_empty,
     warn_of_items,
     warn_of_levels,
@@ -476,8 +477,10 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         """Warn if the encoder has learned ids that look like the declared levels."""
         declared = catalogues_of(encoder, len(encoder.categories_))
         names = getattr(self, "feature_names_in_", None)
+        told = getattr(encoder, "feature_names_in_", None)
         for k, ids in enumerate(encoder.categories_ if self.n_features_in_ > 2 else ()):
-            if declared[k] is None:
+            # Of columns that look like values by their names, the encoder has warned.
+            if declared[k] is None and not look_like_values(ids, told, k):
                 advice = "declare them in `categories`"
                 warn_of_levels(ids, levels, column_name(names, k), advice)
 
