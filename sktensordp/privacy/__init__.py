@@ -14,6 +14,7 @@ from ._risk import PredictiveValues, epsilon_for_accuracy
 from .accounting._gaussian import gaussian_delta, gaussian_mu, gaussian_sigma
 from .budgets._budget import PrivacyBudget
 from .budgets._open import detach_from_budgets
+from .budgets._stated import already_released
 
 __all__ = [
     "CompositeEstimator",
@@ -24,6 +25,7 @@ __all__ = [
     "PrivacyReport",
     "PrivacyTags",
     "PrivateEstimator",
+    "already_released",
     "compose",
     "compose_parallel",
     "detach_from_budgets",
