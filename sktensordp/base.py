@@ -456,10 +456,10 @@ class PrivateEstimatorMixin(StorableMixin):
         if not marks_of_copy(self._marks()):
             # Before the record: a warning that is an error leaves none.
             warn_of_clones(self, self._count_releases(), guarantee)
-        guarantee, name, unprotected = as_recorded(guarantee, name, unprotected)
-        release = record(guarantee, name, unprotected, self._marks(), seeded=seeded)
+        recorded, name, said = as_recorded(guarantee, name, unprotected)
+        release = record(recorded, name, said, self._marks(), seeded=seeded)
         LOGGER.info(
-            "%s: %s %s Release %s.", name, guarantee, guarantee.statement, release
+            "%s: %s %s Release %s.", name, recorded, recorded.statement, release
         )
         return (release,)
 

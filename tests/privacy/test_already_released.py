@@ -37,8 +37,10 @@ def test_every_estimator(case):
             case.release(**without)
         with budget, already_released():
             case.release(**without)
-        assert budget.spent is None and budget.remaining == pytest.approx(1e-9)
-        assert FREE in str(budget) and "no budget can check" in str(budget)
+        assert budget.spent is None
+        assert budget.remaining == pytest.approx(1e-9)
+        assert FREE in str(budget)
+        assert "no budget can check" in str(budget)
     spent = []
     for block in (nullcontext(), already_released()):
         with PrivacyBudget(math.inf, 1e-3) as counted, block:
@@ -67,7 +69,8 @@ def test_what_is_free_decides_nothing():
             noise.transform(X)
         with pytest.raises(BudgetExceededError):
             noise.transform(X)
-    assert budget.spent.epsilon == 1 and budget.spent.unit == "sample"
+    assert budget.spent.epsilon == 1
+    assert budget.spent.unit == "sample"
     assert str(budget).count(FREE) == 3
     # The model itself knows of no noise.
     assert not privacy_of(fitted).guarantee.protects
@@ -109,7 +112,8 @@ def test_in_a_file(tmp_path):
             laplace(math.inf).transform(X)
         laplace(0.25).transform(X)
     again = PrivacyBudget(1.0, path=path)
-    assert again.spent.epsilon == 0.25 and str(again) == str(budget)
+    assert again.spent.epsilon == 0.25
+    assert str(again) == str(budget)
     free, counted = again.history(as_frame=False)
     assert free["label"] == f"{FREE}transform of LaplaceMechanism"
     assert (free["epsilon"], free["relation"]) == (0, FREE.removesuffix(": "))

@@ -8,8 +8,11 @@ anywhere else: the statement lowers no epsilon.
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from .._guarantee import PrivacyGuarantee
+
+Guarantee = TypeVar("Guarantee", PrivacyGuarantee, None)
 
 _STATED = "post-processing, as the caller states"
 _UNCHECKED = (
@@ -105,8 +108,8 @@ def is_stated(guarantee: PrivacyGuarantee | None) -> bool:
 
 
 def as_recorded(
-    guarantee: PrivacyGuarantee | None, name: str, unprotected: Iterable[str]
-) -> tuple[PrivacyGuarantee | None, str, tuple[str, ...]]:
+    guarantee: Guarantee, name: str, unprotected: Iterable[str]
+) -> tuple[Guarantee | PrivacyGuarantee, str, tuple[str, ...]]:
     """Guarantee, name and caveats of a release, as budgets record them."""
     if not is_stated(guarantee):
         return guarantee, name, tuple(unprotected)
