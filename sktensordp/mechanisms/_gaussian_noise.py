@@ -125,7 +125,7 @@ def gaussian_event(mu: float, lattice: GaussianLattice) -> "DpEvent":
     ...     statement="Gaussian noise on three sums of norm 1.",
     ...     source="Balle and Wang (2018), Theorem 8")
     >>> round(guarantee.epsilon, 3)
-    2.251
+    2.254
     """
     from dp_accounting import dp_event
 

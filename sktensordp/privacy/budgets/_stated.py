@@ -79,6 +79,8 @@ def already_released() -> Iterator[None]:
       1 x epsilon = 0: post-processing, as the caller states: fit of MultilinearPCA
     Not protected:
       - LaplaceMechanism protects the rows of X, not y.
+      - MultilinearPCA protects the samples of its fit. What it computes of other
+      samples later has no noise and is not protected.
       - The caller states that the data of releases marked as post-processing had been
       released before, which no budget can check.
     """
