@@ -43,6 +43,7 @@ from .privacy.budgets._open import (
     marks_of_pickle,
 )
 from .privacy.budgets._reserved import current_reservation
+from .privacy.budgets._stated import as_recorded
 
 __all__ = [
     "EstimatorMixin",
@@ -473,14 +474,15 @@ class PrivateEstimatorMixin(StorableMixin):
             reservation.admit(guarantee, released_by)
             return ()
         name = f"{released_by} of {type(self).__name__}"
-        unprotected = [*self.__privacy_unprotected__()]
+        unprotected = self.__privacy_unprotected__()
         seeded = self.random_state is not None
         if not marks_of_copy(self._marks()):
             # Before the record: a warning that is an error leaves none.
             warn_of_clones(self, self._count_releases(), guarantee)
-        release = record(guarantee, name, unprotected, self._marks(), seeded=seeded)
+        recorded, name, said = as_recorded(guarantee, name, unprotected)
+        release = record(recorded, name, said, self._marks(), seeded=seeded)
         LOGGER.info(
-            "%s: %s %s Release %s.", name, guarantee, guarantee.statement, release
+            "%s: %s %s Release %s.", name, recorded, recorded.statement, release
         )
         return (release,)
 
