@@ -294,7 +294,10 @@ import matplotlib.pyplot as plt
 
 panels = [("r / epsilon", RATIOS, f"Figure 3, {s}", rows) for s, rows in theory.items()]
 for number, found in results.items():
-    rows = {name: losses.mean(axis=0) for name, losses in found.items()}
+    # The table has the others; five curves are enough.
+    hidden = {name + FIT for name in ("task-agnostic", "privacy-agnostic")}
+    shown = [name for name in found if name not in hidden]
+    rows = {name: found[name].mean(axis=0) for name in shown}
     panels.append(("epsilon", options.epsilons, f"Figure {number}", rows))
 n_rows = -(-len(panels) // 3)
 drawn, axes = plt.subplots(
@@ -312,6 +315,7 @@ for axis, (label, x, title, rows) in zip(axes.flat, panels, strict=False):
     axis.legend(fontsize="x-small")
 for axis in axes[:, 0]:
     axis.set_ylabel("loss of the task")
+drawn.suptitle("How much does an encoder lose?")
 # sphinx_gallery_start_ignore
 if options.output is not None:
     drawn.savefig(options.output, dpi=130)

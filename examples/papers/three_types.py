@@ -498,6 +498,8 @@ figure, axes = plt.subplots(
 marks = {}
 for axis, (kind, found) in zip(axes[0], results.items(), strict=True):
     for name, by_epsilon in found.items():
+        if name in ("UDN, published", "MVG, published"):
+            continue  # the table has them; five curves are enough
         points = [np.mean(scores, axis=0) for scores in by_epsilon.values()]
         accuracy, truth = np.transpose(points)
         if name == "no noise":
@@ -510,6 +512,7 @@ for axis, (kind, found) in zip(axes[0], results.items(), strict=True):
         (marks[name],) = axis.plot(np.maximum(truth, 1e-3), accuracy, **look)
     axis.set(xscale="log", ylim=(0, 1), xlabel="true epsilon", title=TITLES[kind])
 axes[0, 0].set_ylabel("accuracy")
+figure.suptitle("What do noisy gradients and features teach?")
 figure.legend(
     marks.values(), marks, loc="outside lower center", ncols=2, fontsize="small",
     frameon=False,
