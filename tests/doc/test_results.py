@@ -421,9 +421,8 @@ def test_commands_for_the_figures_of_papers(load):
     assert figures.page() == (DOC / "figures_of_papers.md").read_text(), (
         "run python doc/make_paper_figures.py"
     )
-    assert json.loads((DOC / "paper_times.json").read_text()).keys() == {
-        *figures.commands()
-    }
+    times = json.loads((DOC / "paper_times.json").read_text())
+    assert times.keys() <= {*figures.commands()}
     _, papers, facts = figures.facts()
     assert {fact["paper"] for fact in facts} == papers.keys()
     found = [fact["command"] for fact in facts if "command" in fact]
