@@ -241,9 +241,14 @@ class PartitionedEntries:
 
     @property
     def value_range(self) -> tuple[float, float]:
+        """Least and largest value, which must be a range; private."""
+        return range_of(self.extremes)
+
+    @property
+    def extremes(self) -> tuple[float, float]:
         """Least and largest value; private."""
         lows, highs = zip(*((d.low, d.high) for d in self.described), strict=True)
-        return range_of((min(lows), max(highs)))
+        return min(lows), max(highs)
 
     @cached_property
     def counts(self) -> list[NDArray[np.int64]]:

@@ -142,8 +142,13 @@ class Entries:
 
     @property
     def value_range(self) -> tuple[float, float]:
-        """Least and largest value; private."""
+        """Least and largest value, which must be a range; private."""
         return range_of(self.values)
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """Least and largest value; private."""
+        return float(np.min(self.values)), float(np.max(self.values))
 
     def without_values(self) -> Self:
         """The entries without their values."""

@@ -44,6 +44,7 @@ from ..base import (
     StorableMixin,
     counted_by,
     counting_for,
+    describe_unit,
     time_is_public,
 )
 from ..completion._base import BaseCompletion
@@ -59,6 +60,7 @@ from ..completion._fitted import keeping_names_if_refused
 from ..completion._implicit import ImplicitCompletion
 from ..completion._likely_mistakes import (
     column_name,
+    look_like_values,
     warn_if_empty,
     warn_of_items,
     warn_of_levels,
@@ -131,6 +133,20 @@ def _has(method: str) -> Callable[[Recommender], bool]:
         return True
 
     return check
+
+
+def protected_rows(unit: int | None, names: Sequence[str] | None) -> str:
+    """The rows that a fit protects, by the name of their column; "" if it is values.
+
+    A name with digits is not shown: it may be an id, of a table without a header.
+    """
+    if unit is None:
+        return ""
+    name = "" if names is None else names[unit]
+    if name and not re.search(r"\d", name):
+        return f"all rows with the same {name!r}"
+    kinds = {0: "all rows of one user", 1: "all rows of one item"}
+    return kinds.get(unit, f"all rows with one value in column {unit}")
 
 
 class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimator):
@@ -224,8 +240,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
     >>> sorted(model.recommend("zoe", k=2).tolist())
     ['Brazil', 'Heat']
     >>> print(model.privacy_guarantee_)
-    (epsilon = 1, delta = 1e-06)-differential privacy for everything at one index of
-    mode 0 (add-or-remove), if answers for a person are shown to that person only.
+    This fit: (epsilon = 1, delta = 1e-06)-differential privacy for all rows of one user
+    (add-or-remove), if answers for a person are shown to that person only.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -365,6 +381,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 _declare_features(completion, self.completion, named)
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, even with an int seed.
+            # Not before: the names of the columns were read just now.
+            describe_unit(completion, self._protected(completion))
             with counting_for(self, completion):
                 fit()
             if self.__sklearn_is_fitted__():
@@ -507,8 +525,10 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         """Warn if the encoder has learned ids that look like the declared levels."""
         declared = catalogues_of(encoder, len(encoder.categories_))
         names = getattr(self, "feature_names_in_", None)
+        told = getattr(encoder, "feature_names_in_", None)
         for k, ids in enumerate(encoder.categories_ if self.n_features_in_ > 2 else ()):
-            if declared[k] is None:
+            # Of columns that look like values by their names, the encoder has warned.
+            if declared[k] is None and not look_like_values(ids, told, k):
                 advice = "declare them in `categories`"
                 warn_of_levels(ids, levels, column_name(names, k), advice)
 
@@ -950,6 +970,11 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         """Guarantee of everything that the fit releases."""
         return self._fitted.completion.privacy_guarantee_
 
+    def _protected(self, completion: HasUnit) -> str:
+        """What is protected, in the words of the table; "" if it is single values."""
+        names = getattr(self, "feature_names_in_", None)
+        return protected_rows(unit_of(completion), names)
+
     @property
     def release_ids_(self) -> tuple[str, ...]:
         """Ids of the releases that the model holds."""
@@ -967,7 +992,11 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             validate_params(step)
 
     def __privacy_steps__(self, *, planned: bool) -> tuple[Any, ...]:
-        return self._steps() if planned else self._fitted_steps()
+        if not planned:
+            return self._fitted_steps()
+        encoder, completion = self._steps()
+        describe_unit(completion, protected_rows(unit_of(completion), None))
+        return encoder, completion
 
     def _steps(self) -> tuple[CoordinateEncoder, Any]:
         """Clones of the encoder and the completion, with all declarations set.
