@@ -38,7 +38,8 @@ MALFORMED = {
     "types": (
         "columns of ids or labels whose type is of another kind than the known ids or "
         "the declared `classes`, or than in the first batch (the kinds are numbers, "
-        "booleans, text, bytes and times)"
+        "booleans, text, bytes and times), or too small to hold any of these, such as "
+        "8 bits for a class of 1000"
     ),
     "labels": "NaN and infinity among labels in an array of numbers",
     "arrays": "arrays of the wrong shape, and `X` and `y` of different lengths",

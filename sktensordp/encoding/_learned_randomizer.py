@@ -59,7 +59,7 @@ def fitted_code(
     if targets is None:
         targets = task.outputs(rows)
 
-    def loss_of(estimates: NDArray[np.float64]) -> float:
+    def loss_of(estimates: NDArray[np.floating]) -> float:
         return float(task.value_and_gradient(estimates, targets)[0])
 
     # Of noise alone, the decoder makes the constant that it found best, which may be

@@ -336,7 +336,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         check_groups(units, self.cv, X, y, group_of_row)
         if isinstance(units, Rows):
             how = self.cv, float(self.test_size), group_of_row
-            self._check_enough_for_all(units.fewest(where, y, *how))
+            self._check_for_all(units.fewest(where, y, *how), y)
         for step in steps_of(self.estimator):
             if isinstance(step, PrivateEstimatorMixin):
                 check_seed_of(step)
@@ -680,12 +680,16 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             candidates += map(self._candidate, combinations)
         return candidates
 
-    def _check_enough_for_all(self, n_rows: int) -> None:
-        """Refuse what the fit of a candidate to so few rows would refuse."""
+    def _check_for_all(self, n_rows: int, y: Any) -> None:
+        """Refuse what the fit of a candidate to so few rows would refuse.
+
+        Of the targets, only their type is looked at.
+        """
         for candidate in self._known_candidates():
             for step in steps_of(candidate):
                 if isinstance(step, PrivateEstimatorMixin):
                     step.__privacy_check_rows__(n_rows)
+                    step.__privacy_check_targets__(y)
 
     def _check_candidate(
         self,
