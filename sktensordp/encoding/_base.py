@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._client import make_client
 from .._dask import check_lazy, is_dask, loaded
 from .._noise_only import estimates_are_noise, warn_of_noise
-from .._sklearn_compat import Interval, StrOptions, fit_context, framed
+from .._sklearn_compat import Interval, StrOptions, fit_context, framed, validate_params
 from .._validation import check_aligned, check_numeric, checked
 from ..mechanisms._base import ReleasingTransformer
 from ..mechanisms._chunks import DTYPES, in_chunks
@@ -378,7 +378,7 @@ class LinearEncoder(
         """The expected task loss; each call fits to `X`, `y`."""
 
         def error(epsilon: float) -> float:
-            self.set_params(epsilon=epsilon)._validate_params()
+            validate_params(self.set_params(epsilon=epsilon))
             self._learn_all(X, y)
             return self.expected_task_loss_ / self.task_variance_
 

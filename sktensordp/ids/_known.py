@@ -263,6 +263,33 @@ def check_in_order(rows: object, known: object, name: str, of_known: str) -> Non
         )
 
 
+def check_unlabelled(values: object, name: str, order: str) -> None:
+    """Refuse declared values with labels, where no labels say what they belong to.
+
+    A default index says nothing, nor does one that counts the values from 0 on.
+
+    Parameters
+    ----------
+    values : array-like
+    name, order : str
+        What the values are called in messages, and the order that they have.
+
+    Raises
+    ------
+    ValueError
+        If they have other labels.
+    """
+    labels = getattr(values, "index", None)
+    if not (hasattr(labels, "equals") and hasattr(values, "iloc")):
+        return
+    numbers = np.arange(len(labels))
+    if getattr(labels, "nlevels", 1) > 1 or not np.array_equal(labels, numbers):
+        raise ValueError(
+            f"The index of {name} is not read. Pass {name}.to_numpy(), in the order of "
+            f"{order}."
+        )
+
+
 def numbers_of(values: object, name: str) -> NDArray[Any]:
     """Values such as groups as numbers: equal numbers for equal values.
 
