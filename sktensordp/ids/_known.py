@@ -279,7 +279,7 @@ def check_unlabelled(values: object, name: str, order: str) -> None:
     ValueError
         If they have other labels.
     """
-    labels = getattr(values, "index", None)
+    labels: Any = getattr(values, "index", None)
     if not (hasattr(labels, "equals") and hasattr(values, "iloc")):
         return
     numbers = np.arange(len(labels))
