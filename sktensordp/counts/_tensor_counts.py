@@ -26,6 +26,7 @@ from .._validation import (
     LARGEST_INDEX,
     adds_noise,
     as_numpy,
+    check_container,
     check_coordinates,
     check_ordered,
     checked,
@@ -34,6 +35,7 @@ from .._validation import (
     malformed,
     names_of,
     warn,
+    with_names,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin, recorded_fit
 from ..ids import check_unlabelled
@@ -507,6 +509,8 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     def _columns(self, X: Any, *, reset: bool) -> list[NDArray[Any]]:
         """The columns of X, each as an array of its own type."""
+        check_container(X, "X")
+        X = with_names(X)
         if math.isinf(self.epsilon):
             # Without noise, what is malformed may be refused.
             X = checked(validate_data, self, X, reset=reset, dtype="numeric")

@@ -15,6 +15,7 @@ from .._validation import (
     checked,
     described,
     is_integer,
+    with_names,
 )
 from ..ids import check_in_order
 from ._chunks import AS_SAMPLES
@@ -28,7 +29,7 @@ def validated(
         array, known = check_lazy(X), named_columns(X)
         checked(validate_data, estimator, known, reset=reset, skip_check_array=True)
     else:
-        X = check_numeric(X, "X")
+        X = check_numeric(with_names(X), "X")
         # C order: the result must not depend on the layout in memory.
         options = {**AS_SAMPLES, **options}
         array = checked(validate_data, estimator, X, reset=reset, **options)

@@ -33,7 +33,15 @@ from .._sklearn_compat import (
     safe_indexing,
     validate_params,
 )
-from .._validation import check_aligned, check_unmasked, checked, malformed, shape_of
+from .._validation import (
+    check_aligned,
+    check_container,
+    check_unmasked,
+    checked,
+    malformed,
+    shape_of,
+    with_names,
+)
 from ..base import (
     EstimatorMixin,
     PrivateEstimatorMixin,
@@ -319,6 +327,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             )
         X = self._as_table(X)
         for name, data in (("X", X), ("y", y)):
+            check_container(data, name)
             if not shape_of(data, name):  # scikit-learn's message would show the value
                 raise malformed("arrays", f"{name} must be array-like, not a scalar.")
             check_unmasked(data, name)
@@ -575,7 +584,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     def _as_table(self, X: ArrayLike) -> ArrayLike:
         is_of_ids = isinstance(self.estimator, Recommender)
-        return self.estimator._as_table(X) if is_of_ids else X
+        return self.estimator._as_table(X) if is_of_ids else with_names(X)
 
     def _checked_rows(
         self, X: ArrayLike, y: ArrayLike, units: Rows | Users

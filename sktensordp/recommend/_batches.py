@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._extras import imported
-from .._validation import malformed, names_of
+from .._validation import check_loaded, malformed, names_of
 from ..completion._entries import check_values
 from ..completion._likely_mistakes import warn_if_no_value
 from ..ids import Known, check_type, kinds_of, kinds_of_type
@@ -82,6 +82,7 @@ def table_and_values(batch: Any, *, has_values: bool) -> tuple[Any, ArrayLike | 
 
 def _frame(table: Any) -> Any:
     """The table; one of Arrow as a frame of pandas."""
+    check_loaded(table, "batch")
     if type(table).__module__.partition(".")[0] != "pyarrow":
         return table
     imported("pandas", "pandas")
