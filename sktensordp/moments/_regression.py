@@ -1234,8 +1234,8 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         classes = self._declared()
         if model.are_absent.all() and not model.could_be_seen:
             return (
-                "The released counts of the classes are no larger than their noise: "
-                "only a larger epsilon, more samples or fewer classes will help. "
+                "The released counts of the classes are no larger than their noise. "
+                "Pass a larger epsilon, more samples, or fewer classes. "
             )
         if model.are_absent.all():
             whom = "one of the classes"
