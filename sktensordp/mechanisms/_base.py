@@ -33,6 +33,7 @@ from ._samples import (
     checked_tensor_shape,
     shape_of_sample,
     validated,
+    warn_of_type,
 )
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ class ReleasingTransformer(
         check_is_fitted(self)
         array = validated(self, X, reset=False)
         check_sample_shape(self, self._shape_of(array), self.sample_shape_)
+        warn_of_type(X, getattr(self, "bounds", None))
         return array
 
     def _shape_of(self, X: NDArray[np.floating]) -> tuple[int, ...]:

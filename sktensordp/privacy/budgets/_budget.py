@@ -24,7 +24,7 @@ from .._guarantee import (
     local_of,
     sources_of,
     unit_and_relation,
-    unit_name,
+    unit_in_words,
 )
 from .._html import coloured, releases_table
 from .._numbers import check_number, epsilon_line, exact, shown, shown_below
@@ -1006,9 +1006,9 @@ class PrivacyBudget:
         recorded = list(self._account.guarantees())
         protected = ""
         if recorded:
-            unit, relation = unit_and_relation(recorded)
+            _, relation = unit_and_relation(recorded)
             conditions = clauses(sorted({*conditions_of(recorded)}))
-            protected = f", for {unit_name(unit)} ({relation}){conditions}"
+            protected = f", for {unit_in_words(recorded)} ({relation}){conditions}"
         return (
             f"Privacy budget: epsilon = {shown(self._epsilon)}, delta = "
             f"{shown(self._delta)}{protected}"
