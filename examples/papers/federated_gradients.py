@@ -318,7 +318,7 @@ def row(name, texts):
 
 
 row("epsilon of a record", [f"{epsilon:g}" for epsilon in arguments.epsilons])
-curves, truths, scores = {}, {}, []
+curves, truths, runs = {}, {}, {}
 for name, of_name in releases.items():
     found = [accuracies(*one, "sum clipped" in name) for one in of_name]
     curves[name] = [np.mean(scores) for scores, _ in found]
@@ -333,12 +333,7 @@ for name, of_name in releases.items():
         ]
         kind = "  true epsilon of one round alone"
     truths[name] = true
-    # sphinx_gallery_start_ignore
-    for epsilon, holds, (each, _) in zip(arguments.epsilons, true, found, strict=True):
-        # One round alone is no bound on all of them.
-        holds = None if name == PER_ENTRY else holds
-        scores.append(("accuracy", name, epsilon, epsilon, holds, each))
-    # sphinx_gallery_end_ignore
+    runs[name] = [scores for scores, _ in found]
     pairs = zip(curves[name], spread, strict=True)
     row(name, [f"{mean:.2f}±{std:.2f}" for mean, std in pairs])
     row("  least noise of an entry", [f"{sigma:.3g}" for sigma in noise])
@@ -352,6 +347,14 @@ row("chance", [f"{chance:.2f}"])
 if arguments.table is not None:
     from _scores import write_scores
 
+    scores = [
+        # One round alone is no bound on all of them.
+        ("accuracy", name, epsilon, epsilon, None if name == PER_ENTRY else true, each)
+        for name, of_name in runs.items()
+        for epsilon, true, each in zip(
+            arguments.epsilons, truths[name], of_name, strict=True
+        )
+    ]
     for name, one in ("no noise", clean), ("chance", chance):
         scores.append(("accuracy", name, math.inf, None, None, [one]))
     write_scores(arguments.table, scores)
