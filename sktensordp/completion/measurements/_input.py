@@ -21,7 +21,7 @@ from ...tensor import (
     fit_tucker,
     rescaled,
 )
-from .._likely_mistakes import warn_of_edge
+from .._likely_mistakes import warn_of_mean
 from .._local import LocalValues
 from .._own_rows import NoisyValues, kept_values
 from .._sources import DrawnValues, ObservedEntries
@@ -102,10 +102,10 @@ class InputPerturbation(Measurement[ObservedEntries, _Released]):
         return _Released(draws, draws.mean())
 
     def warn(self, released: _Released) -> None:
-        """Warn if the mean of the randomised values is at an end of the range."""
+        """Warn if the mean of the randomised values is noise, or an end of the range."""
         n = self.problem.entries.n_entries
         error = math.sqrt(self.randomizer.most_variance / n)
-        warn_of_edge(ReleasedMean(released.mean, error, n), self.problem.domain)
+        warn_of_mean(ReleasedMean(released.mean, error, n), self.problem.domain)
 
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
         """Fit the model to the randomised values."""

@@ -34,7 +34,7 @@ from ...tensor._priors import (
 )
 from .._domain import Domain
 from .._entries import Entries
-from .._likely_mistakes import warn_of_edge
+from .._likely_mistakes import warn_of_mean
 from .._sources import ObservedEntries
 from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
 from ._expectation import Expectation
@@ -311,7 +311,7 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
         return middle + offset, model
 
     def warn(self, released: ReleasedSums) -> None:
-        """Warn if the mean of all values is at an end of the range.
+        """Warn if the mean of all values is noise, or at an end of the range.
 
         The mean follows from the sums of one mode's rows, or from the one sum.
         """
@@ -320,7 +320,7 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
         n = self.problem.entries.n_entries
         variance = n_rows * self.randomizer.noise_variance
         mean, error = float(sums[:n_rows].sum()) / n, math.sqrt(variance) / n
-        warn_of_edge(ReleasedMean(mean, error, n), self.problem.domain)
+        warn_of_mean(ReleasedMean(mean, error, n), self.problem.domain)
 
     def expected_error(self, expectation: Expectation) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
