@@ -331,7 +331,7 @@ def test_a_few_times_that_stand_for_missing_ones_are_told():
     CoordinateEncoder(freq="D").fit(table)
     table.loc[0, "day"] = pd.Timestamp("1970-01-01")
     for freq in ("D", "W", "M", "Y"):
-        with pytest.warns(UserWarning, match="Most bins .* from 1970 to 2025"):
+        with pytest.warns(UserWarning, match="Most bins .* to 2025"):
             CoordinateEncoder(freq=freq).fit(table)
     # Seasons have gaps, too.
     table.loc[0, "day"] = pd.Timestamp("2024-09-01")

@@ -102,7 +102,7 @@ class InputPerturbation(Measurement[ObservedEntries, _Released]):
         return _Released(draws, draws.mean())
 
     def warn(self, released: _Released) -> None:
-        """Warn if the mean of the randomised values is noise, or an end of the range."""
+        """Warn if the mean of the randomised values is noise, or at an end."""
         n = self.problem.entries.n_entries
         error = math.sqrt(self.randomizer.most_variance / n)
         warn_of_mean(ReleasedMean(released.mean, error, n), self.problem.domain)
