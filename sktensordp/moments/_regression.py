@@ -1259,7 +1259,7 @@ def _samples_of(batch: Any) -> Any:
     is_pair = isinstance(batch, tuple | list) and len(batch) == 2
     if not is_pair or isinstance(batch[1], Number | str):
         raise malformed(
-            "batches",
+            "arrays",
             "Each batch must be a pair (X, y): several samples, and their targets.",
         )
     return batch[0]
