@@ -141,7 +141,7 @@ def published_encoder(
     rng = np.random.default_rng(0)
     trainer = make_trainer(task, X, targets)
     rows, n_columns = trainer.rows, len(trainer.columns)
-    encoder = LogisticMap(n_columns, n_hidden, n_components)
+    encoder: MapShape = LogisticMap(n_columns, n_hidden, n_components)
     first = encoder.random(rng)
     if approach == "task-agnostic":
         identity = LogisticMap.affine(np.eye(n_columns))
