@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,7 +45,7 @@ from ._client import CompletionClient
 from ._dense import DenseMixin
 from ._entries import check_values, digests_of, is_observed
 from ._fitted import Fitted, FittedToUnits, fitted_to, keeping_names_if_refused
-from ._likely_mistakes import warn_before, warn_if_empty
+from ._likely_mistakes import warn_before, warn_if_empty, warn_of_edge
 from ._own_rows import UnitModel, with_own_answers
 from ._parties import PartyEntries, declared_shape_and_unit, terms_of, units_of
 from ._problem import (
@@ -57,8 +57,9 @@ from ._problem import (
     unit_of,
 )
 from ._ranking import RankingEstimator
+from ._raw_scale import warn_of_own_values, warn_of_released_values
 from ._requests import UnitTerms
-from ._sources import EntrySource
+from ._sources import EntrySource, ObservedEntries
 from ._synthetic import Request, sample_entries
 from ._used_parameters import table_of_parameters
 from ._values import plan_entry_randomizer
@@ -508,6 +509,12 @@ or list of these and None, default=None
             self._fitted = fitted_to(entries, data, problem, outcome, name, guarantee)
         # Warnings come last: if one is raised as an error, the estimator is fitted.
         measurement.warn(released)
+        has_warned = False
+        if math.isinf(problem.epsilon) and not isinstance(entries, PartyEntries):
+            raw = cast(ObservedEntries, entries)
+            has_warned = warn_of_released_values(raw, problem.domain)
+        if not has_warned:
+            warn_of_edge(measurement.mean_of(released), problem.domain)
         return self
 
     # --- sums over several parties: see `Aggregated` ----------------------------------
@@ -621,6 +628,8 @@ or list of these and None, default=None
             self._fitted = fitted.with_call_values(
                 randomized, variance, self.max_iter, raw
             )
+        if not draws:
+            warn_of_released_values(entries, domain)
         return self
 
     def _check_unchanged(self) -> None:
@@ -691,6 +700,7 @@ or list of these and None, default=None
             warn_if_empty(entries.coordinates)
             self._fitted = fitted.fold_in(entries)
             self._state_who_may_see()
+        warn_of_own_values(entries.values, domain)
         return self
 
     def _state_who_may_see(self) -> None:
@@ -990,6 +1000,8 @@ or list of these and None, default=None
         values, predicted = check_values(y).astype(float), self.predict(X)
         check_same_length(predicted, values)
         kept = is_observed(values, self.missing_values)
+        domain = self._fitted.domain
+        warn_of_own_values(values[kept], domain, "where no prediction can be")
         if sample_weight is not None and not np.all(kept):
             sample_weight = as_numpy(sample_weight, "sample_weight")[kept]
         return r2_of_any_size(values[kept], predicted[kept], sample_weight)

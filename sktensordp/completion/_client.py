@@ -24,6 +24,7 @@ from ..privacy import PrivacyTags
 from ..privacy._numbers import shown
 from ._domain import Domain, declared_domain
 from ._entries import check_values
+from ._raw_scale import warn_before_sending
 from ._values import EntryRandomizer, plan_entry_randomizer
 
 _FORMAT, _WHAT = 2, "a CompletionClient of this version"
@@ -176,7 +177,9 @@ class CompletionClient(Client):
             return self.randomizer.domain.clip(values)
 
     def _checked(self, data: ArrayLike) -> NDArray[np.floating]:
-        return check_values(data)
+        values = check_values(data)
+        warn_before_sending(values, self.randomizer.domain)
+        return values
 
     def __privacy_tags__(self) -> PrivacyTags:
         tags = super().__privacy_tags__()

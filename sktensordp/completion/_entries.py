@@ -96,6 +96,15 @@ class Entries:
         """Yield these entries, as a single chunk."""
         yield self
 
+    def slices(self, size: int) -> Iterator[Self]:
+        """Yield these entries in parts of a size; a tensor is one part."""
+        if self.where.dtype == bool:
+            yield self
+            return
+        for first in range(0, len(self.where), size):
+            part = slice(first, first + size)
+            yield replace(self, where=self.where[part], values=self.values[part])
+
     def summed(
         self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], None]:
@@ -133,8 +142,13 @@ class Entries:
 
     @property
     def value_range(self) -> tuple[float, float]:
-        """Least and largest value; private."""
+        """Least and largest value, which must be a range; private."""
         return range_of(self.values)
+
+    @property
+    def extremes(self) -> tuple[float, float]:
+        """Least and largest value; private."""
+        return float(np.min(self.values)), float(np.max(self.values))
 
     def without_values(self) -> Self:
         """The entries without their values."""

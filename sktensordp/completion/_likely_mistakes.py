@@ -177,8 +177,10 @@ def warn_of_levels(
     )
 
 
-def warn_of_values(ids: NDArray[Any], names: Sequence[str] | None, number: int) -> None:
-    """Warn if a column seems to hold values, by its name and by its public ids.
+def look_like_values(
+    ids: NDArray[Any], names: Sequence[str] | None, number: int
+) -> bool:
+    """Whether a column seems to hold values, by its name and by its public ids.
 
     The ids must be numbers like those of a scale: few, and close to each other. A name
     alone says nothing.
@@ -197,15 +199,23 @@ def warn_of_values(ids: NDArray[Any], names: Sequence[str] | None, number: int) 
     words |= {word.removesuffix("s") for word in words}
     numbers = _as_numbers(ids) if ids.dtype.kind in "biufO" else None
     if not words & _VALUES or words & _NO_VALUES or numbers is None:
-        return
-    if not 2 <= len(numbers) <= _MOST_OF_SCALE or np.ptp(numbers) >= _MOST_OF_SCALE:
-        return
+        return False
+    has_few = 2 <= len(numbers) <= _MOST_OF_SCALE
+    return has_few and bool(np.ptp(numbers) < _MOST_OF_SCALE)
+
+
+def warn_of_values(ids: NDArray[Any], names: Sequence[str] | None, number: int) -> bool:
+    """Warn of a column if `look_like_values`; return whether it does."""
+    if names is None or not look_like_values(ids, names, number):
+        return False
+    name = names[number]
     warn(
         f"Column {name!r} may hold the values, by its name and its numbers. It becomes "
         f"a mode of the tensor, and public. If it holds them, pass them as y: "
         f"fit(X.drop(columns=[{name!r}]), X[{name!r}]).",
         PrivacyLeakWarning,
     )
+    return True
 
 
 def warn_if_no_value(name: object) -> None:
@@ -446,8 +456,7 @@ def warn_of_coordinates(
     n_modes, used = len(entries.shape), entries.used_indices
     for k, (size, indices) in enumerate(zip(entries.shape, used, strict=True)):
         column = column_name(names, k)
-        if n_modes > 2:
-            warn_of_values(indices, names, k)
+        if n_modes > 2 and not warn_of_values(indices, names, k):
             warn_of_levels(indices, levels, column, "declare `shape`")
         if size >= _LEAST_UNUSED and size > 2 * len(indices):
             warn(

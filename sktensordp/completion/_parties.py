@@ -14,6 +14,7 @@ from ._checks import is_empty_list
 from ._domain import Domain
 from ._entries import Entries, entries_of
 from ._problem import Problem, declared_shape, domain_of, unit_of
+from ._raw_scale import warn_before_sending
 from ._requests import UnitTerms
 from ._sources import Answering, CompletionParameters
 from .measurements.units._units import UnitPerturbation
@@ -101,4 +102,6 @@ def units_of(
     X = np.zeros((0, len(shape))) if is_empty_list(X) else X
     name, missing = type(completion).__name__, completion.missing_values
     where, own = entries_of(X, y, shape, name, missing)
-    return Entries(where, own, shape).by_unit(domain_of(completion), unit)
+    domain = domain_of(completion)
+    warn_before_sending(own, domain)
+    return Entries(where, own, shape).by_unit(domain, unit)

@@ -86,6 +86,10 @@ class ObservedEntries(Protocol):
 
     @property
     def value_range(self) -> tuple[float, float]:
+        """Least and largest value, which must be a range; private."""
+
+    @property
+    def extremes(self) -> tuple[float, float]:
         """Least and largest value; private."""
 
     def check_supported(self, measurement: "Supported") -> None:

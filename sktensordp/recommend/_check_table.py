@@ -36,15 +36,16 @@ from ..completion._domain import declared_domain
 from ..completion._entries import check_missing_values, is_observed
 from ..completion._implicit import ImplicitCompletion, most_items
 from ..completion._likely_mistakes import MOST_BINS
-from ..completion._problem import finds_scale
+from ..completion._problem import finds_scale, unit_of
 from ..completion._tucker import TuckerCompletion
 from ..exceptions import PrivacyLeakWarning
 from ..ids import Known
 from ..ids._folds import columns_of
+from ..privacy._guarantee import unit_name
 from ..privacy.budgets._open import OPEN
 from ..privacy.budgets._reserved import current_reservation
 from ._encoder import CoordinateEncoder, calendar_bins, index_of_ids, seconds_of
-from ._recommender import Recommender
+from ._recommender import Recommender, protected_rows
 
 
 def check_table(
@@ -109,6 +110,7 @@ def check_table(
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # these are no real people
     ...     found = check_table(model, table, [5, 100, 3, 2.5])
+    protected                                     all rows of one user
     rows                                          4
     distinct ids of column 0                      2
     distinct ids of column 1                      3
@@ -122,6 +124,7 @@ def check_table(
     missing values                                0
     values below the range                        0
     values above the range                        1
+    range that the values use                     2.5 to 100
     values between levels                         1
     shape                                         any users x 3
     expected seconds                              0.0
@@ -156,7 +159,8 @@ def check_table(
         observed = is_observed(values, check_missing_values(missing_values))
         columns, values = [c[observed] for c in columns], values[observed]
         not_observed = {"rows that are not observed": n_rows - len(values)}
-    found = {"rows": n_rows, **not_observed}
+    found: dict[str, Any] = {"protected": _protected(completion, inner, names_of(X))}
+    found |= {"rows": n_rows, **not_observed}
     found |= _of_ids(columns, encoder, names_of(X)) | {"rows": n_rows}
     if encoder is None:
         found |= _of_indices(columns, inner.shape or shape)
@@ -167,6 +171,20 @@ def check_table(
     for name, value in found.items():
         print(f"{name:<45} {value}")
     return found
+
+
+def _protected(
+    estimator: object,
+    completion: BaseCompletion | ImplicitCompletion,
+    names: Sequence[str] | None,
+) -> str:
+    """What a fit protects, in words."""
+    unit = unit_of(completion)
+    if math.isinf(completion.epsilon):
+        return "nothing, since epsilon is infinite"
+    if isinstance(estimator, Recommender) and unit is not None:
+        return protected_rows(unit, names)
+    return unit_name(completion.unit)
 
 
 def _read(
@@ -216,10 +234,14 @@ def _of_ids(
     found: dict[str, Any] = {"rows": len(columns[0])}
     labels = [repr(names[k]) if names is not None else k for k in range(len(columns))]
     missing = [np.broadcast_to(are_missing(c), len(c)).astype(bool) for c in columns]
-    for label, column, gaps in zip(labels, columns, missing, strict=True):
+    for k, (label, column, gaps) in enumerate(
+        zip(labels, columns, missing, strict=True)
+    ):
         ids = set(column[~gaps].tolist())
         found[f"distinct ids of column {label}"] = len(ids)
         found |= _of_spelling([id_ for id_ in ids if isinstance(id_, str)], label)
+        if k < 2 and _are_like_values(ids, is_index=encoder is None):
+            found[f"ids of column {label} that look like values"] = len(ids)
     found["rows with missing ids"] = int(np.sum(np.any(missing, axis=0)))
     left_out = np.zeros(len(columns[0]), dtype=bool)
     declared = (encoder.categories if encoder is not None else None) or ()
@@ -248,6 +270,27 @@ def _of_ids(
 
 _MISSING = {"", "nan", "none", "null", "na", "n/a", "nat", "<na>"}
 """How files write a missing id, in lower case."""
+
+
+# A scale such as 1 to 5, 0 to 10 or 0.5 to 5 by halves has no more numbers.
+_MOST_OF_SCALE = 21
+
+
+def _are_like_values(ids: set[Any], *, is_index: bool) -> bool:
+    """Whether distinct ids are numbers like those of a scale: few, whole or half.
+
+    They are within 10 of each other and of 0, as stars are, and indices of the first
+    rows are not: these begin at 0.
+    """
+    try:
+        numbers = np.array([float(id_) for id_ in ids])
+    except (TypeError, ValueError):
+        return False
+    if not 2 <= len(numbers) <= _MOST_OF_SCALE or not np.all(np.abs(numbers) <= 10):
+        return False
+    if is_index and np.min(numbers) == 0 and not np.any(numbers % 1):
+        return False
+    return bool(np.all(2 * numbers % 1 == 0) and np.ptp(numbers) <= 10)
 
 
 def _of_spelling(ids: list[str], label: Any) -> dict[str, int]:
@@ -303,6 +346,9 @@ def _of_values(values: NDArray[np.float64], completion: Any) -> dict[str, Any]:
     low, high = domain.bounds
     found["values below the range"] = int(np.sum(finite < low))
     found["values above the range"] = int(np.sum(finite > high))
+    if len(finite):
+        used = (float(np.min(finite)), float(np.max(finite)))
+        found["range that the values use"] = "{:g} to {:g}".format(*used)
     if domain.levels is not None:
         inside = finite[(finite >= low) & (finite <= high)]
         found["values between levels"] = int(np.sum(~np.isin(inside, domain.levels)))

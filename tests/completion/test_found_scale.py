@@ -457,7 +457,8 @@ def test_later_batches_keep_the_scale_and_its_share():
 def test_users_are_folded_in_on_the_scale_that_was_found():
     fitted = model(rank=1, personal=True, epsilon=4.0).fit(X, STARS)
     assert "that person only" in str(fitted.privacy_guarantee_)
-    fitted.fold_in([[40, 0], [40, 1]], [1e6, -1e6])
+    with pytest.warns(UserWarning, match="scale of the fit, 1 to 5, to which they"):
+        fitted.fold_in([[40, 0], [40, 1]], [1e6, -1e6])
     declared = pickle.loads(pickle.dumps(fitted))
     declared.fold_in([[40, 0], [40, 1]], [5.0, 1.0])
     at = [[40, item] for item in range(5)]

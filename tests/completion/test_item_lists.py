@@ -19,6 +19,9 @@ from sktensordp.completion import (
 )
 from tests.support.seams import best_of, completion_fitted, completion_ranking
 
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The declared scale, .* times as wide:UserWarning"
+)
 SHAPE = (30, 20)
 FREE = math.inf
 RNG = np.random.default_rng(0)

@@ -10,7 +10,12 @@ from sklearn.exceptions import NotFittedError
 from sktensordp.completion import CPCompletion, TuckerCompletion
 from tests.support.tensors import dense_of, fitted_in
 
-pytestmark = pytest.mark.thorough
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.filterwarnings(
+        "ignore:The declared scale, .* times as wide:UserWarning"
+    ),
+]
 SHAPES = [(40, 25), (40, 25, 6), (40, 25, 6, 3)]
 # Wide, so that no prediction is at a bound and they differ.
 BOUNDS = (-30.0, 30.0)

@@ -21,7 +21,11 @@ from tests.support.refusing import refused
 from tests.support.replaying import recorded
 from tests.support.tensors import everywhere, fitted_in
 
-pytestmark = pytest.mark.thorough
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.filterwarnings("ignore:.* of the values are:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The declared scale, .* as wide:UserWarning"),
+]
 SHAPE = (30, 20, 4)
 LEVELS = (1.0, 2.0, 3.0, 4.0, 5.0)
 BOUNDS = (-3.0, 3.0)

@@ -11,7 +11,12 @@ from sktensordp.datasets import make_ratings
 from tests.support.seams import _most_likely, _squared_distances, level_table
 from tests.support.tensors import fitted_in
 
-pytestmark = pytest.mark.thorough
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.filterwarnings(
+        "ignore:The declared scale, .* times as wide:UserWarning"
+    ),
+]
 SHARES = np.array([0.5, 0.8, 0.95])
 BOUNDS = (-3.0, 3.0)
 RESIDUAL = 0.5

@@ -46,7 +46,10 @@ from tests.support.replaying import (
 from tests.support.seams import Domain, Entries, Problem
 from tests.support.tensors import everywhere
 
-pytestmark = pytest.mark.thorough
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.filterwarnings("ignore:.* of the values are:UserWarning"),
+]
 N_UNITS = 7
 # Sizes of the other modes.
 OTHERS = {2: (5,), 3: (5, 3)}

@@ -50,6 +50,18 @@ def test_a_column_of_values_is_warned_of(door, name):
         DOORS[door](IDS.assign(**{name: SCALE}))
 
 
+@pytest.mark.parametrize("name", ["rating", "kind"])
+@pytest.mark.parametrize("kind", ["completion", "recommender"])
+def test_a_column_of_values_that_are_the_levels_is_warned_of_once(kind, name):
+    """By its name if it has one that says so, and by its numbers otherwise."""
+    model = CPCompletion(1, levels=range(1, 6), epsilon=math.inf, max_iter=2)
+    model = Recommender(model) if kind == "recommender" else model
+    with pytest.warns(PrivacyLeakWarning) as caught:
+        model.fit(IDS.assign(**{name: SCALE}), Y)
+    (text,) = (str(warning.message) for warning in caught)
+    assert ("may hold the values" if name == "rating" else "declared levels") in text
+
+
 @doors
 def test_numbers_that_are_no_scale_are_not_warned_of(door):
     for column in OTHERS.values():

@@ -748,10 +748,11 @@ def test_of_a_scale_at_a_fiftieth_from_the_end_noise_alarms_hardly_ever(error):
 
 
 def test_folded_in_values_beyond_the_scale():
-    """They are clipped, as in a fit."""
+    """They are clipped, as in a fit, and this is said."""
     model = cp(unit=0, shape=SHAPE).fit(X, Y)
     pairs = np.argwhere(np.ones((5, 40)))
-    beyond = model.fold_in(X[:9], np.full(9, 100.0)).predict(pairs)
+    with pytest.warns(UserWarning, match=r"100\.0% of the values are above the decl"):
+        beyond = model.fold_in(X[:9], np.full(9, 100.0)).predict(pairs)
     np.testing.assert_array_equal(
         model.fold_in(X[:9], np.full(9, 5.0)).predict(pairs), beyond
     )

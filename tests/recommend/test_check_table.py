@@ -148,3 +148,31 @@ def test_no_fit_calls_it():
     }
     listed = {f"{part}/__init__.py" for part in ("completion", "recommend")}
     assert users == listed | {"recommend/_check_table.py"}
+
+
+RATED = pd.DataFrame({"user": np.arange(60) % 12 + 500, "stars": np.arange(60) % 5 + 1})
+LOOK_LIKE_VALUES = {
+    "stars, read as items": (RATED, True),
+    "halves": (RATED.assign(stars=RATED["stars"] / 2), True),
+    "text of numbers": (RATED.astype({"stars": str}), True),
+    "swapped": (RATED[["stars", "user"]], True),
+    "items": (RATED.assign(stars=np.arange(60) % 30 + 1), False),
+    "items with large numbers": (RATED.assign(stars=RATED["stars"] + 4000), False),
+    "text": (RATED.assign(stars="film " + RATED["stars"].astype(str)), False),
+    "one id": (RATED.assign(stars=3), False),
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"), LOOK_LIKE_VALUES.values(), ids=LOOK_LIKE_VALUES
+)
+def test_ids_that_look_like_values_are_named(table, expected):
+    found = looked_at(Recommender(CPCompletion(0, levels=STARS)), table, np.ones(60))
+    lines = {k: n for k, n in found.items() if "look like values" in k}
+    expected = {"ids of column 'stars' that look like values": 5} if expected else {}
+    assert lines == expected
+
+
+def test_first_indices_do_not_look_like_values():
+    found = looked_at(CPCompletion(0, levels=STARS), np.argwhere(np.eye(5)), STARS)
+    assert not any("look like" in name for name in found)

@@ -25,7 +25,10 @@ from tests.support.leak_hunt import files_of, pickles_of, texts_of, walk
 from tests.support.public import methods_of
 from tests.support.replaying import largest_ratios, recorded
 
-pytestmark = pytest.mark.thorough
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.filterwarnings("ignore:.* of the values are:UserWarning"),
+]
 ITEMS = ["Brazil", "Heat", "Jaws", "Metropolis", "Up"]
 # The user who is added, removed or changed, and those who ask.
 OTHER, ASKING = "mallory", ["ann", "bob", "eve", "zoe"]

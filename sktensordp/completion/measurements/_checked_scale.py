@@ -26,7 +26,7 @@ from .._entries import Entries
 from .._problem import Problem
 from .._sources import ObservedEntries
 from .._values import entry_guarantee
-from ._measurement import Measurement, OnSweep, Outcome
+from ._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 
 # The count takes this much epsilon over the number of values, and no more than this
 # share. It needs `_LEAST` values times epsilon. See doc/constants.md.
@@ -139,6 +139,10 @@ class CheckedScale(Measurement[ObservedEntries, _Released]):
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
         """Compute the model from the release."""
         return self.measurement.complete(released.released, on_sweep)
+
+    def mean_of(self, released: _Released) -> ReleasedMean | None:
+        """The mean that the measurement releases."""
+        return self.measurement.mean_of(released.released)
 
     def warn(self, released: _Released) -> None:
         """Warn if the count exceeds its noise, and as the measurement does."""

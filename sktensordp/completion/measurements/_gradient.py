@@ -37,7 +37,7 @@ from ...tensor._priors import BIAS_VARIANCE, RESIDUAL_VARIANCE
 from .._entries import Entries
 from .._problem import Problem
 from .._values import entry_guarantee, guarantee_without_noise
-from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
+from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome, ReleasedMean
 from ._sums import SHARE_OF_MEAN, MeanPerturbation, ReleasedSums
 
 if TYPE_CHECKING:
@@ -158,9 +158,9 @@ class GradientPerturbation(Measurement[Entries, _Released]):
                 break
         return _Released(noisy_sum, offset, descent.average(), n_iter, entries.dtype)
 
-    def warn(self, released: _Released) -> None:
-        """Warn if the mean suggests a mistake."""
-        self._mean.warn(released.noisy_sum)
+    def mean_of(self, released: _Released) -> ReleasedMean:
+        """The released mean of the values."""
+        return self._mean.mean_of(released.noisy_sum)
 
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
         """Make a model from the parameters."""

@@ -21,7 +21,6 @@ from ...tensor import (
     fit_tucker,
     rescaled,
 )
-from .._likely_mistakes import warn_of_edge
 from .._local import LocalValues
 from .._own_rows import NoisyValues, kept_values
 from .._sources import DrawnValues, ObservedEntries
@@ -101,11 +100,11 @@ class InputPerturbation(Measurement[ObservedEntries, _Released]):
         draws = entries.randomized(self.randomizer, streams)
         return _Released(draws, draws.mean())
 
-    def warn(self, released: _Released) -> None:
-        """Warn if the mean of the randomised values is at an end of the range."""
+    def mean_of(self, released: _Released) -> ReleasedMean:
+        """The mean of the randomised values."""
         n = self.problem.entries.n_entries
         error = math.sqrt(self.randomizer.most_variance / n)
-        warn_of_edge(ReleasedMean(released.mean, error, n), self.problem.domain)
+        return ReleasedMean(released.mean, error, n)
 
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
         """Fit the model to the randomised values."""

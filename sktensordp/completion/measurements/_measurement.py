@@ -135,6 +135,10 @@ class Measurement(Generic[Data, Released]):
         A fit calls it once, when its model is stored.
         """
 
+    def mean_of(self, released: Released) -> ReleasedMean | None:
+        """The released mean of the values, or None if it is noise or not known."""
+        return None
+
     def expected_error(self, expectation: "Expectation") -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""
         raise ValueError(f"The expected error of {self.name!r} is not known.")

@@ -46,7 +46,7 @@ from .._entries import Entries
 from .._sources import ObservedEntries
 from .._values import entry_guarantee
 from ._expectation import Expectation
-from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome
+from ._measurement import ALL_ELSE, Measurement, OnSweep, Outcome, ReleasedMean
 from ._sums import (
     SHARE_OF_MEAN,
     MeanPerturbation,
@@ -215,9 +215,9 @@ class StatisticsPerturbation(Measurement[ObservedEntries, _Released]):
         """
         return None
 
-    def warn(self, released: _Released) -> None:
-        """Warn if the sums suggest a mistake."""
-        self._first.warn(released.first)
+    def mean_of(self, released: _Released) -> ReleasedMean:
+        """The mean that follows from the sums."""
+        return self._first.mean_of(released.first)
 
     def complete(self, released: _Released, on_sweep: OnSweep) -> Outcome:
         """Make a model from the factors."""

@@ -34,7 +34,6 @@ from ...tensor._priors import (
 )
 from .._domain import Domain
 from .._entries import Entries
-from .._likely_mistakes import warn_of_edge
 from .._sources import ObservedEntries
 from .._values import domain_lattice, entry_guarantee, guarantee_without_noise
 from ._expectation import Expectation
@@ -44,6 +43,9 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
+# Entries that are added at once: they decide how much memory sums take, and no result,
+# since sums with noise are exact.
+_AT_ONCE = 2**20
 # Share of epsilon for the mean, if more is released after it.
 SHARE_OF_MEAN = 0.05
 
@@ -72,10 +74,11 @@ class ValueQuestion:
 
     def add(self, chunk: Entries, *totals: NDArray[np.float64]) -> None:
         """Add the values of entries to their sums."""
-        steps = _summands(chunk.values, self.domain, self.lattice)
-        rows = [chunk.coordinates[:, mode] for mode in self.modes]
-        rows = rows or [np.broadcast_to(np.int32(0), len(steps))]
-        self.sums[0].add(totals[0], rows, steps)
+        for part in chunk.slices(_AT_ONCE):
+            steps = _summands(part.values, self.domain, self.lattice)
+            rows = [part.coordinates[:, mode] for mode in self.modes]
+            rows = rows or [np.broadcast_to(np.int32(0), len(steps))]
+            self.sums[0].add(totals[0], rows, steps)
 
 
 @dataclass(frozen=True)
@@ -310,17 +313,14 @@ class SumsPerturbation(Measurement[ObservedEntries, ReleasedSums]):
         )
         return middle + offset, model
 
-    def warn(self, released: ReleasedSums) -> None:
-        """Warn if the mean of all values is at an end of the range.
-
-        The mean follows from the sums of one mode's rows, or from the one sum.
-        """
+    def mean_of(self, released: ReleasedSums) -> ReleasedMean:
+        """The mean, which follows from the sums of one mode's rows, or from one sum."""
         sums, _ = released
         n_rows = self.problem.shape[self._modes[0]] if self._modes else 1
         n = self.problem.entries.n_entries
         variance = n_rows * self.randomizer.noise_variance
         mean, error = float(sums[:n_rows].sum()) / n, math.sqrt(variance) / n
-        warn_of_edge(ReleasedMean(mean, error, n), self.problem.domain)
+        return ReleasedMean(mean, error, n)
 
     def expected_error(self, expectation: Expectation) -> float:
         """Expected squared error, in half ranges squared; see `Expectation`."""

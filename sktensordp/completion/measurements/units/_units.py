@@ -31,7 +31,7 @@ from ....privacy import PrivacyGuarantee, gaussian_mu
 from ....privacy._conditions import OWN_ANSWERS
 from ....privacy._guarantee import no_guarantee
 from ..._domain import Domain
-from ..._likely_mistakes import NO_USERS, warn_of_averages, warn_of_edge
+from ..._likely_mistakes import NO_USERS, warn_of_averages
 from .._expectation import Expected
 from .._measurement import Measurement, OnSweep, Outcome, ReleasedMean
 from ._expected import best_name, expected_of_units
@@ -302,22 +302,27 @@ class UnitPerturbation(Measurement[People, _Released]):
         return self.problem.domain.middle + self.problem.domain.scale * offset
 
     def warn(self, released: _Released) -> None:
-        """Warn if totals are noise, or the mean is at an end of the range.
-
-        Also warn if "auto" found too much noise for factors.
-        """
-        problem, (model, name, _, noisy) = self.problem, released
-        are_noise = totals_are_noise(noisy.number, noisy.logs, noisy.error)
-        warn_of_noise(are_noise, NO_USERS)
-        if not are_noise:
-            # Both the sum and the number of units' means are noisy.
-            error = math.sqrt(2) * noisy.error / model.n_units
-            error = problem.domain.scale * error
-            mean = ReleasedMean(self._in_values(model.offset), error, model.n_units)
-            warn_of_edge(mean, problem.domain)
+        """Warn if totals are noise, or if "auto" found too much noise for factors."""
+        model, name, _, noisy = released
+        warn_of_noise(_are_noise(noisy), NO_USERS)
         if _has_only_averages(model, name) and self.perturbation == "auto":
             consequence = "everybody gets nearly the same ranking"
-            warn_of_averages(problem, consequence, "side_information")
+            warn_of_averages(self.problem, consequence, "side_information")
+
+    def mean_of(self, released: _Released) -> ReleasedMean | None:
+        """The mean of the units' means."""
+        model, _, _, noisy = released
+        if _are_noise(noisy):
+            return None
+        # Both the sum and the number of units' means are noisy.
+        error = math.sqrt(2) * noisy.error / model.n_units
+        error = self.problem.domain.scale * error
+        return ReleasedMean(self._in_values(model.offset), error, model.n_units)
+
+
+def _are_noise(totals: NoisyTotals) -> bool:
+    """Whether the number of units, or their typical entries, are within their noise."""
+    return totals_are_noise(totals.number, totals.logs, totals.error)
 
 
 def _has_only_averages(model: SharedModel, name: str) -> bool:
