@@ -73,6 +73,7 @@ parser.add_argument(
 )  # fmt: skip
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -296,6 +297,25 @@ for number in (number for number in (5, 6, 7) if number in options.figures):
     print(f"\n{f'Figure {number}, {options.epochs} epochs: epsilon':42}{heads}")
     for name, losses in results[number].items():
         print(f"{name:42}{''.join(f'{one:>10.3f}' for one in losses.mean(axis=0))}")
+# sphinx_gallery_start_ignore
+if options.table is not None:
+    from _scores import write_scores
+
+    scores = [
+        (f"Figure 3, setting {setting}, over r / epsilon", name, ratio, None, None,
+         [loss])
+        for setting, rows in theory.items() for name, losses in rows.items()
+        for ratio, loss in zip(RATIOS, losses, strict=True)
+    ]  # fmt: skip
+    for number, found in results.items():
+        for name, losses in found.items():
+            for epsilon, of_splits in zip(options.epsilons, losses.T, strict=True):
+                pair = epsilon, np.inf if name.endswith(FIT) else epsilon
+                if name == "no noise":
+                    pair = None, None
+                scores.append((f"Figure {number}", name, epsilon, *pair, of_splits))
+    write_scores(options.table, scores)
+# sphinx_gallery_end_ignore
 
 # %%
 # The picture

@@ -61,6 +61,20 @@ the true epsilon includes the lattice's distance from Gaussian noise.""",
         "least_cost": """\
 Where an error costs nothing, the published variance would be infinite: costs below a
 millionth of the largest one in a mode are raised to that.""",
+        "zeta": """\
+zeta_ : float
+    zeta(delta) of [1]_. The Euclidean norm of noise of variance 1 exceeds it with
+    probability at most delta.""",
+        "sigmas": """\
+sigmas_ : tuple of ndarray of shape (I_k,)
+    Standard deviations sigma_ki along the directions of each mode.""",
+        "mode_sigmas": """\
+sigmas_ : tuple of ndarray of shape (I_k,)
+    Standard deviations along the directions of each mode: sigma_i along `mode`, and 1
+    along the others.""",
+        "costs": """\
+costs_ : tuple of ndarray of shape (I_k,)
+    P_ki: what a squared error along each direction of each mode costs.""",
         "random_state": RANDOM_STATE,
         "attributes": """\
 privacy_guarantee_ : PrivacyGuarantee

@@ -30,6 +30,8 @@ def run(tmp_path, monkeypatch, capsys):
         command = [script, *map(str, [*output, *arguments])]
         with monkeypatch.context() as patch:
             patch.setattr(sys, "argv", command)
+            # As Python does for a script: what scripts of a folder share.
+            patch.syspath_prepend((EXAMPLES / script).parent)
             names = runpy.run_path(str(EXAMPLES / script), run_name="__main__")
         plt.close("all")
         run_example.names = types.SimpleNamespace(**names)
