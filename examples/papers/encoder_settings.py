@@ -362,8 +362,8 @@ plt.show()
 # - **Figure 5.** The task-aware encoder is ahead of both benchmarks, as in the paper.
 #   Over a declared box all lose more than over the fitting data, for which nothing
 #   protects other people.
-# - **Figure 6.** Few components are best at large epsilons here, since one direction
-#   has most of what the task needs. The paper finds Z = 3 best on average.
+# - **Figure 6.** Few components are best here, except at a small epsilon, since one
+#   direction has most of what the task needs. The paper finds Z = 3 best on average.
 # - **Figure 7.** In the paper, networks are worse than linear encoders. Here they are
 #   better, on other data and with other units.
 
