@@ -53,6 +53,7 @@ class _PublishedEncoder(LinearEncoder):
     bounds: Any
     delta, mechanism = 0.0, "laplace"
     _clip_level = None
+    _tells_of_noise = False
 
     # Parameters that some estimators were stored without, and what they stood for.
     _later: ClassVar[dict[str, Any]] = {"bounds": None}

@@ -45,7 +45,7 @@ from ..completion._likely_mistakes import (
     warn_of_values,
 )
 from ..completion._local import Lookups
-from ..ids import Known, kinds_of, kinds_of_type
+from ..ids import Known, check_type, kinds_of, kinds_of_type
 from ..ids._folds import columns_of
 from ..privacy import PrivacyTags
 from ..privacy.budgets._budget import record_ids
@@ -548,7 +548,9 @@ def declares(
     for k, (catalogue, column) in enumerate(zip(catalogues, ids, strict=True)):
         if catalogue is not None:
             kinds = kinds_of_type(types[k]) if by_type else kinds_of(column)
-            check_kinds(kinds_of(catalogue), kinds, first_column + k)
+            number = first_column + k
+            check_kinds(kinds_of(catalogue), kinds, number)
+            check_type(types[k], catalogue, f"column {number}", f"categories[{number}]")
             declared &= index_of_ids(Known(catalogue), column) != -1
     return declared
 

@@ -21,8 +21,8 @@ PLACES = {
     "_client": "make_client",
     "_extras": "imported",
     "_noise_only": (
-        "counts_are_noise errors_exceed moments_are_noise sums_are_noise "
-        "totals_are_noise"
+        "counts_are_noise errors_exceed estimates_are_noise moments_are_noise "
+        "sums_are_noise totals_are_noise"
     ),
     "_random as sktensordp_random": "NoiseStreams ReleaseCounter SentStreams",
     "_sklearn_compat": "effective_n_threads",
