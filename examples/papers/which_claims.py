@@ -403,7 +403,8 @@ def completions(n_canaries, seeds):
     ):
         for name in ("input", "gradient", "output"):
             common = {"perturbation": name, "value_bounds": (0, 1)}
-            model = published(1, random_state=next(seeds), **common)
+            rate = {"learning_rate": 0.005}  # of their Section 5.1
+            model = published(1, random_state=next(seeds), **rate, **common)
             yield f"{kind}, {name}", PUBLISHED, *published_fit(model, n_canaries)
             model = sound(1, delta=DELTA, random_state=next(seeds), **common)
             yield f"{kind}, {name}", SOUND, *sound_fit(model, n_canaries)

@@ -50,9 +50,8 @@ often. L of Algorithm 3 is the clipping constant of Algorithm 2, and `clamp` tak
 range of the values. Some things are ours. Values are clipped to the range first, since
 no epsilon holds for Algorithm 1 without that. Its Laplace noise lies on a lattice.
 Predictions are clipped to the range. A descent whose model may overflow ends before
-that pass, with a warning. The defaults are those of Section 5.2, except
-for the rate of Tucker models, 0.003 there. Section 5.1 has smaller penalties for Tucker
-tensors (0.001 and 0.0001), and the rate 0.005.""",
+that pass, with a warning. The defaults are those of Section 5.2. Section 5.1 has
+smaller penalties for Tucker tensors (0.001 and 0.0001), and their rate is 0.005.""",
         "of_queries": """\
 **How it differs from the paper.** A sample is the value of a query, and may be replaced
 by any other in the declared domain; in the paper, two data sets differ in one record.
