@@ -127,7 +127,10 @@ def check_type(dtype: object, known: NDArray[Any], name: str, of_known: str) -> 
 
 
 def _may_equal(dtype: object, known: NDArray[Any]) -> bool:
-    """Whether values of a type, which may be too small, may equal a known one."""
+    """Whether numbers of a type, which may be too small, may equal a known one.
+
+    The width of text is no type: NumPy takes it from the longest of the values.
+    """
     dtype = _of_categories(dtype)
     if not isinstance(dtype, np.dtype):
         try:
@@ -136,7 +139,7 @@ def _may_equal(dtype: object, known: NDArray[Any]) -> bool:
             return True
         if dtype.kind not in "iuf":
             return True
-    if dtype.kind not in "iufSU":
+    if dtype.kind not in "iuf":
         return True
     return any(_is_held(known[k : k + 1], dtype) for k in range(len(known)))
 
