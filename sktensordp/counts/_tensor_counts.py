@@ -291,7 +291,8 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 found = (-1,)
             if not all(is_integer(i) and 0 <= i < n_modes for i in found):
                 raise ValueError(
-                    f"margins[{number}] must hold modes from 0 to {n_modes - 1}."
+                    f"margins[{number}] must be a list of modes from 0 to "
+                    f"{n_modes - 1}, as in margins=[(0, 1)] for one table of two modes."
                 )
             if len(set(found)) < len(found):
                 raise ValueError(f"margins[{number}] has a mode twice: {found}.")

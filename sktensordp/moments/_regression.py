@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from numbers import Real
+from numbers import Number, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -269,7 +269,7 @@ class _Regression(MomentsEstimator):
             check_aligned(batch[0], y=batch[1])
             return self._further(self._checked_targets(rows, batch[1]), target_domain)
 
-        samples, shape = self._in_batches(batches, lambda batch: batch[0], further_of)
+        samples, shape = self._in_batches(batches, _samples_of, further_of)
         return self._fit_to(samples, shape, target_domain, declared=declared)
 
     def _fit_to(
@@ -1256,3 +1256,14 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         # An unknown label is -1.
         index = index_of(target_domain, targets)
         return (index[:, np.newaxis] == np.arange(len(target_domain))).astype(float)
+
+
+def _samples_of(batch: Any) -> Any:
+    """The samples of a batch, which is a pair of samples and their targets."""
+    is_pair = isinstance(batch, tuple | list) and len(batch) == 2
+    if not is_pair or isinstance(batch[1], Number | str):
+        raise malformed(
+            "arrays",
+            "Each batch must be a pair (X, y): several samples, and their targets.",
+        )
+    return batch[0]

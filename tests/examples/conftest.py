@@ -75,6 +75,7 @@ def run_cells(tmp_path, monkeypatch, capsys):
             warnings.filterwarnings("error", "delta = .* lets a release reveal")
             warnings.filterwarnings("error", "perturbation=.* does not use")
             warnings.filterwarnings("error", "Clones of one .* have released")
+            warnings.filterwarnings("error", "Most coordinates of X occur more than")
             patch.chdir(folder)
             patch.setattr(sys, "argv", KERNEL)
             patch.setattr(plt, "show", show)

@@ -48,7 +48,7 @@ PLACES = {
     "completion._grid": (
         "best_n_points expected_rounding point_probabilities rounded_at_random"
     ),
-    "completion._likely_mistakes": "warn_of_edge",
+    "completion._likely_mistakes": "warn_of_edge warn_of_repeats",
     "completion._local as completion_local": "LocalUsers",
     "completion._problem": "Problem",
     "completion._ranking as completion_ranking": "best_of",
