@@ -6,7 +6,10 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from sklearn.utils import Bunch
 
+from sktensordp import datasets
+from sktensordp.datasets import make_ratings
 from tests import EXAMPLES
 from tests.support.scripts import load_definitions
 
@@ -111,3 +114,47 @@ def test_range_that_is_told_to_tldp(run, tmp_path):
     assert wide["TLDP-L as published"] < narrow["TLDP-L as published"] - 0.2
     with pytest.raises(SystemExit):
         run("papers/tensor_response.py", "--delta-range", 1, draws=False)
+
+
+OWN_DATA = {
+    "covariance": "--epsilons 1 --repeats 1",
+    "federated_gradients": "--epsilons 2 --rounds 2 --parties 2 --runs 1",
+    "private_test_features": "--epsilons 8 --repeats 1",
+    "three_types": "--types 3 --epsilons 8 --repeats 1",
+    "vertical_features": "--epsilons 4 --runs 1",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", OWN_DATA)
+def test_data_of_your_own(name, run, tmp_path):
+    """Samples and labels from an .npz change the scores."""
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 2
+    X = np.clip(0.3 * rng.normal(size=(400, 4, 6)) + 0.4 * y[:, None, None], -1, 1)
+    np.savez(tmp_path / "own.npz", X=X, y=y)
+    found = []
+    for own in ([], ["--data", tmp_path / "own.npz"]):
+        table = tmp_path / f"scores{len(found)}.csv"
+        run(f"papers/{name}.py", *OWN_DATA[name].split(), *own, "--table", table)
+        found.append([row["score"] for row in rows_of(table)])
+    assert found[1]
+    assert found[0] != found[1]
+
+
+def test_movielens_by_its_name(run, tmp_path, monkeypatch):
+    """The study fetches the data that it is told, and no others."""
+    made, asked = make_ratings(60, 50, 1500, random_state=0), []
+    rows = np.column_stack([made.data, np.arange(1500) * 10**5])
+
+    def fetch(name):
+        asked.append(name)
+        return Bunch(data=rows, target=made.target)
+
+    monkeypatch.setattr(datasets, "fetch_movielens", fetch)
+    printed = run(
+        "papers/ratings_study.py", "--ratings", "100k", "--epsilons", 4,
+        "--splits", 1, "--rank", 1,
+    )  # fmt: skip
+    assert asked == ["100k"]
+    assert "1,500 ratings" in printed
