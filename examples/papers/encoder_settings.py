@@ -343,7 +343,7 @@ for axis, (label, x, title, rows) in zip(axes.flat, panels, strict=False):
     axis.set(xscale="log", xlabel=label, title=title)
     axis.set_xticks(x, [f"{one:g}" for one in x])
     axis.minorticks_off()
-    axis.legend(fontsize="x-small")
+    axis.legend(fontsize="x-small", framealpha=0.5)  # lines behind it stay visible
 for axis in axes[:, 0]:
     axis.set_ylabel("loss of the task")
 drawn.suptitle("How much does an encoder lose?")

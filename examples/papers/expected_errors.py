@@ -364,6 +364,7 @@ for number, name in enumerate(names):
     axis.plot(sizes, [row[1] for row in errors], mfc="white", label=name, **style)
     stated = [row[2] for row in errors]
     axis.plot(sizes, stated, linestyle="", **style)
+axis.plot([], [], "o", color="gray", label="filled: the theorems' noise")
 axis.set(
     xscale="log", yscale="log", xlabel="entries of a sample",
     ylabel="expected squared error",
