@@ -79,9 +79,9 @@ def check_table(
     Returns
     -------
     table : dict
-        The counts by name, which are also printed. Lines on how ids are spelt are left
-        out if they would say 0. Time and memory are rough estimates,
-        perhaps three times too large or too small.
+        The counts by name, which are also printed. Lines on how ids are spelt, and on
+        ids that look like values, are left out if they would say 0. Time and memory
+        are rough estimates, perhaps three times too large or too small.
 
     Raises
     ------

@@ -201,6 +201,7 @@ def test_values_that_are_none_say_so():
         MODEL.fit_batches([(WHERE[:1], [np.ma.masked])])
 
 
+@pytest.mark.filterwarnings("ignore:.* of the values are:UserWarning")
 @pytest.mark.parametrize("scale", [1e-200, 1e-160, 1.0, 1e200])
 def test_scores_do_not_depend_on_the_unit(scale, monkeypatch):
     """Squares of such values are no numbers."""

@@ -160,6 +160,7 @@ def test_other_data_give_another_model():
     assert np.any(parts.factors_[1] != one.factors_[1])
 
 
+@pytest.mark.filterwarnings("ignore:.* of the values are:UserWarning")
 def test_no_row_leaves_with_the_model():
     """Rows are computed where the entries are, or again by fold_in."""
     X, y = entries()
@@ -277,6 +278,7 @@ def test_workers_that_are_killed_are_survived(client, tmp_path):
     assert_same(parts, one)
 
 
+@pytest.mark.filterwarnings("ignore:.* of the values are:UserWarning")
 def test_without_noise_the_same_up_to_rounding():
     """Without a lattice, sums depend on the order in which they are added."""
     X, y = entries()
