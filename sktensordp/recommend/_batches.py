@@ -48,6 +48,11 @@ def opened(batches: Batches) -> Iterator[Any]:
         If they are no iterable of tables, but one table, a path or the like.
     """
     given = batches() if callable(batches) else batches
+    if type(given).__name__ == "DuckDBPyRelation":
+        raise TypeError(
+            "batches is a DuckDBPyRelation, a query that has not run yet. Pass a "
+            "function that runs it: lambda: relation.to_arrow_reader(100_000)."
+        )
     if isinstance(given, str | bytes | dict | np.ndarray) or hasattr(given, "columns"):
         raise TypeError(
             f"batches must be an iterable of tables, or a function that returns one, "
@@ -82,6 +87,12 @@ def table_and_values(batch: Any, *, has_values: bool) -> tuple[Any, ArrayLike | 
             "whose last column holds the values.",
         )
     *ids, value = list(names)
+    if kinds_of_type(frame[value].dtype) == {"times"}:
+        raise malformed(
+            "numbers",
+            f"The last column, {str(value)!r}, holds times, but is read as the values. "
+            f"Put users first, items second, times after them, and the values last.",
+        )
     warn_if_no_value(value)
     return frame[ids], frame[value]
 

@@ -259,6 +259,10 @@ BAD = {
     "other names": (with_last(lambda t: t.rename(columns={"film": "x"})), "names"),
     "NaN": (with_last(lambda t: t.assign(stars=np.nan)), "NaN, infinite or missing"),
     "text": (with_last(lambda t: t.assign(stars="secret")), "must hold numbers"),
+    "times last": (
+        [TABLE[["user", "film", "stars", "day"]]],
+        "'day', holds times.*values last",
+    ),
     "a missing id": (with_last(lambda t: t.assign(film=None)), "missing"),
     "text and numbers": (with_last(lambda t: t.assign(user=17)), "all strings or all"),
     "another length": ([(PAIRS.iloc[:, :2], [1.0])], "same length"),
@@ -381,6 +385,12 @@ def test_row_groups_of_a_parquet_data_set(tmp_path, is_private):
     )
     expected = fitted(for_users(), PAIRS) if is_private else fitted(by_month(), TABLE)
     assert_same(model, expected, PAIRS if is_private else TABLE)
+
+
+def test_a_query_that_has_not_run_is_refused_with_the_call_that_runs_it():
+    query = pytest.importorskip("duckdb").sql("SELECT 'ann' u, 'Heat' f, 4 stars")
+    with refused("lambda: relation.to_arrow_reader", TypeError):
+        for_entries().fit_batches(query)
 
 
 @pytest.mark.parametrize("is_private", [False, True])
