@@ -219,7 +219,12 @@ def _table_of(
         return no_numbers(path)
     if columns is None:
         times = [row[3] for row in table[has_header:]] if n_columns > 3 else []
-        positions += [3] * _are_times(times)
+        has_times = _are_times(times)
+        positions += [3] * has_times
+        others = [one for row in table for one in row[3:]]
+        is_wide = n_columns > 4 and not has_times and not has_header
+        if is_wide and _are_numbers(others, separator):
+            return _wide(path, n_columns)
     decimal = "," if any(_DECIMAL_COMMA.fullmatch(value) for value in values) else "."
     return rows[0] if has_header else None, positions, decimal
 
@@ -230,13 +235,7 @@ def positions_of(
     """Positions of users, items, ratings and perhaps times in a table."""
     if columns is None:
         if len(names) > _MOST_COLUMNS:
-            raise ValueError(
-                f"{path.name} has {len(names)} columns. If each row is a user and each "
-                "column an item, stack it: read it with pandas.read_csv(path, "
-                "index_col=0), call its stack().reset_index(), and fit to the result. "
-                "Otherwise say which columns hold users, items and ratings: "
-                'columns=["user", "item", "rating"].'
-            )
+            raise ValueError(_wide(path, len(names)))
         return [0, 1, 2]
     positions = []
     for column in columns:
@@ -250,6 +249,17 @@ def positions_of(
                 f"has {len(names)} columns."
             )
     return positions
+
+
+def _wide(path: Path, n_columns: int) -> str:
+    """The message for what may be a matrix of users and items."""
+    return (
+        f"{path.name} has {n_columns} columns. If each row is a user and each column "
+        "an item, stack it: read it with pandas.read_csv(path, index_col=0), call its "
+        "stack().reset_index(), and fit to the result. Otherwise say which columns "
+        'hold users, items and ratings: columns=["user", "item", "rating"], by name, '
+        "or by position from 0."
+    )
 
 
 def no_numbers(path: Path) -> str:

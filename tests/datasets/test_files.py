@@ -247,6 +247,10 @@ REFUSED = {
     "choices": (lines(",", [("ann", 1), ("bob", 2)]), "ImplicitCompletion"),
     "one column": ("1\n2\n3\n", "no separator splits its lines"),
     "wide": (WIDE, r"has 30 columns.*stack\(\)"),
+    "wide, few items": (
+        lines(",", [(5, 99, -7.82, 8.79, 99), (3, 4.08, 99, 0.29, -1)] * 9),
+        r"has 5 columns.*stack\(\)",
+    ),
     "JSON": ('{"user": 1, "item": 2, "stars": 3}\n' * 3, "pandas.read_json"),
     "HTML": ("<html>\n<body>\n", "XML or HTML"),
     "nothing": ("\n\n", "has no rows"),
