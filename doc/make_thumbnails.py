@@ -515,13 +515,62 @@ def which_claims(board):
             board.cross(2, y, 1, color, 7)
 
 
+def expected_errors(board):
+    """A formula beside a measured bar of another height."""
+    for x, printed, drawn in ((3, 5, 5), (9.2, 3.4, 7.6), (15.4, 10, 10)):
+        board.add(Rectangle((x - 1.7, 1.4), 1.5, printed, fill=False, color=GREY,
+                            linewidth=5))  # fmt: skip
+        color = BLUE if printed == drawn else ORANGE
+        board.add(Rectangle((x + 0.3, 1.4), 1.5, drawn, color=color, linewidth=0))
+    board.write(3.1, 10.4, "=", 34, GREEN)
+    board.write(9.2, 11.6, "≠", 34, ORANGE)
+    board.line([0.6, 19.4], [1.2, 1.2], GREY, 4)
+
+
+def three_types(board):
+    """Noise at three places on the way from samples to answers."""
+    board.image(0.6, 4.6, digit(), 0.6, 1)
+    board.box(8, 4.4, 4.2, 5.2, BLUE, 5)
+    board.write(17.2, 7, "3", 50, GREEN)
+    board.arrow((5.8, 7), (7.6, 7))
+    board.arrow((12.6, 7), (15.2, 7))
+    for x, y in ((3.4, 10.8), (8.3, 12), (13.2, 10.8)):
+        board.noise(x, y, 3.6)
+
+
+def running_times(board):
+    """A stopwatch."""
+    board.add(Circle((10, 6.2), 5.2, fill=False, color=BLUE, linewidth=9))
+    board.line([10, 10], [11.6, 13], BLUE, 9)
+    board.line([8.6, 11.4], [13.2, 13.2], BLUE, 9)
+    board.arrow((10, 6.2), (12.9, 9.1), ORANGE, 7)
+    for turn in np.arange(12) * np.pi / 6:
+        along = np.array([4.1, 4.6])
+        board.line(10 + along * np.cos(turn), 6.2 + along * np.sin(turn), GREY, 3)
+
+
+def encoder_settings(board):
+    """Many entries, few components, and knobs."""
+    for y in np.linspace(2, 12, 6):
+        for end in (4.6, 9.4):
+            board.line([2.2, 8], [y, end], GREY, 2)
+        board.add(Circle((2, y), 0.7, color=BLUE, linewidth=0))
+    for y in (4.6, 9.4):
+        board.add(Circle((8.2, y), 1, color=ORANGE, linewidth=0))
+    for number, at in enumerate((0.25, 0.75, 0.5)):
+        x = 12.6 + 3 * number
+        board.line([x, x], [2, 12], GREY, 5)
+        board.add(Circle((x, 2 + 10 * at), 1, color=GREEN, linewidth=0))
+
+
 THUMBNAILS = (
     audit_claims, audit_other_libraries, choose_epsilon, complete_ratings,
     components_of_images, directional_digits, federated_ratings, federated_users,
     hourly_counts, local_digits, local_mean, private_gradients, recommend_from_choices,
     synthetic_users, trips_by_place_and_hour, user_privacy, what_a_recommender_tells,
-    covariance, federated_gradients, mechanism_errors, private_search,
-    private_test_features, ratings_study, simulation_study, task_aware, tensor_response,
+    covariance, encoder_settings, expected_errors, federated_gradients,
+    mechanism_errors, private_search, private_test_features, ratings_study,
+    running_times, simulation_study, task_aware, tensor_response, three_types,
     vertical_features, which_claims,
 )  # fmt: skip
 

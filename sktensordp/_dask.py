@@ -22,6 +22,11 @@ def named_columns(X: object) -> Any:
     return X._meta if isinstance(X, _dask_class("dataframe", "DataFrame")) else X
 
 
+def is_series(y: object) -> bool:
+    """Whether `y` is a column of a Dask data frame."""
+    return isinstance(y, _dask_class("dataframe", "Series"))
+
+
 def loaded(*values: object) -> tuple[Any, ...]:
     """The values, with all Dask collections among them computed in one go."""
     base = sys.modules.get("dask.base")

@@ -32,7 +32,7 @@ from ._validation import (
 )
 from ._waiting import ProgressReport
 from .privacy import PrivacyGuarantee, PrivacyTags
-from .privacy._guarantee import guarantee_line
+from .privacy._guarantee import guarantee_line, in_words
 from .privacy._protocol import privacy_tags
 from .privacy.budgets._budget import check_seed, record
 from .privacy.budgets._clones import join_family, warn_of_clones
@@ -43,6 +43,7 @@ from .privacy.budgets._open import (
     marks_of_pickle,
 )
 from .privacy.budgets._reserved import current_reservation
+from .privacy.budgets._stated import as_recorded
 
 __all__ = [
     "EstimatorMixin",
@@ -117,12 +118,7 @@ class EstimatorMixin(CallbackSupportMixin, _Estimator):
         """scikit-learn's diagram, below the guarantee if the estimator is fitted."""
         diagram: str = estimator_html_repr(self)
         guarantee = getattr(self, "privacy_guarantee_", None)
-        if guarantee is None:
-            return diagram
-        released_by = privacy_tags(self).released_by
-        is_call = released_by not in ("fit", None)
-        before = f"Each call of {released_by}: " if is_call else "This fit: "
-        return guarantee_line(guarantee, before) + diagram
+        return diagram if guarantee is None else guarantee_line(guarantee) + diagram
 
     @property
     def _doc_link_template(self) -> str:
@@ -405,10 +401,16 @@ class PrivateEstimatorMixin(StorableMixin):
 
     Several threads may release with one object at the same time. Fits of one object
     wait for each other; its parameters must not change meanwhile.
+
+    Attributes
+    ----------
+    privacy_guarantee_ : PrivacyGuarantee
+        Guarantee of this fit or, if calls release something, of each call. Its text
+        says which, since what else this estimator and its clones release adds up with
+        it.
     """
 
     random_state: int | None
-    privacy_guarantee_: PrivacyGuarantee
     release_ids_: tuple[str, ...]
     """Ids of the releases that a model holds, as in the log and in budgets.
 
@@ -418,6 +420,26 @@ class PrivateEstimatorMixin(StorableMixin):
     """Whether an earlier fit took noise from an integer: its release still counts."""
     _seeded: Collection[bool] = ()
     """Whether releases since the last fit took their noise from an integer seed."""
+    _protected: str = ""
+    """What is protected, in the words of a table of which this is fitted to indices."""
+
+    @property
+    def privacy_guarantee_(self) -> PrivacyGuarantee:
+        """Guarantee of this fit or, if calls release something, of each call."""
+        if "privacy_guarantee_" not in vars(self):
+            raise AttributeError(
+                f"{type(self).__name__} has no privacy_guarantee_ before its fit."
+            )
+        tags = privacy_tags(self)
+        is_call = tags.released_by not in ("fit", None)
+        scope = f"Each call of {tags.released_by}" if is_call else "This fit"
+        return in_words(
+            vars(self)["privacy_guarantee_"], protected=tags.unit_in_words, scope=scope
+        )
+
+    @privacy_guarantee_.setter
+    def privacy_guarantee_(self, guarantee: PrivacyGuarantee) -> None:
+        self.__dict__["privacy_guarantee_"] = guarantee
 
     @contextmanager
     def _lend_streams(self) -> Iterator[NoiseStreams]:
@@ -442,22 +464,25 @@ class PrivateEstimatorMixin(StorableMixin):
         If the release belongs to a reservation, the budgets have recorded that already.
         Otherwise, return its id.
         """
-        released_by = self.__privacy_tags__().released_by
+        tags = self.__privacy_tags__()
+        released_by = tags.released_by
         assert released_by is not None
+        guarantee = in_words(guarantee, protected=tags.unit_in_words)
         reservation = current_reservation()
         if reservation is not None:
             check_seed_of(self)
             reservation.admit(guarantee, released_by)
             return ()
         name = f"{released_by} of {type(self).__name__}"
-        unprotected = [*self.__privacy_unprotected__()]
+        unprotected = self.__privacy_unprotected__()
         seeded = self.random_state is not None
         if not marks_of_copy(self._marks()):
             # Before the record: a warning that is an error leaves none.
             warn_of_clones(self, self._count_releases(), guarantee)
-        release = record(guarantee, name, unprotected, self._marks(), seeded=seeded)
+        recorded, name, said = as_recorded(guarantee, name, unprotected)
+        release = record(recorded, name, said, self._marks(), seeded=seeded)
         LOGGER.info(
-            "%s: %s %s Release %s.", name, guarantee, guarantee.statement, release
+            "%s: %s %s Release %s.", name, recorded, recorded.statement, release
         )
         return (release,)
 
@@ -521,7 +546,7 @@ class PrivateEstimatorMixin(StorableMixin):
             )
 
     def __privacy_tags__(self) -> PrivacyTags:
-        return PrivacyTags(released_by="fit")
+        return PrivacyTags(released_by="fit", unit_in_words=self._protected)
 
     def __privacy_plan__(
         self, fitted: object = None, *, any_shape: bool = False
@@ -611,7 +636,8 @@ def recorded_fit(
     ...             self.n_rows_ = len(X) + int(noise)
     ...         return self
     >>> print(PrivateRows(random_state=0).fit([[1]] * 100).privacy_guarantee_)
-    (epsilon = 1, delta = 0)-differential privacy for one row of X (add-or-remove).
+    This fit: (epsilon = 1, delta = 0)-differential privacy for one row of X
+    (add-or-remove).
     """
     release_ids: tuple[str, ...] = ()
     if noise in ("fit", "nobody"):
@@ -729,6 +755,12 @@ def counted_by(owner: StorableMixin, step: Step) -> Step:
     if isinstance(step, PrivateEstimatorMixin):
         step._release_counts = step._as_told(owner._release_counts)
     return step
+
+
+def describe_unit(step: object, protected: str) -> None:
+    """Have a step that is fitted to indices say what it protects in a table's words."""
+    if isinstance(step, PrivateEstimatorMixin):
+        step._protected = protected
 
 
 def time_is_public(estimator: object) -> bool:

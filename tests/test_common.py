@@ -25,6 +25,7 @@ from sktensordp.completion import (
 from sktensordp.counts import TensorCounts
 from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.model_selection import PrivateSearchCV
+from sktensordp.privacy import privacy_tags
 from tests.support.every_estimator import (
     BY_ENTRIES,
     CASES,
@@ -330,6 +331,19 @@ def test_estimators_of_choices_pass_what_needs_no_data():
     failed = {one["check_name"] for one in results if one["status"] == "failed"}
     assert failed <= NO_PAIRS
     assert sum(one["status"] == "passed" for one in results) > 10
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+def test_the_text_of_a_guarantee_says_of_which_release_it_is(case):
+    fitted, _ = case.release()
+    if case.private == "ids":
+        assert not hasattr(fitted, "privacy_guarantee_")
+        return
+    released_by = privacy_tags(fitted).released_by
+    is_call = released_by not in ("fit", None)  # None if a step of it releases
+    scope = f"Each call of {released_by}: " if is_call else "This fit: "
+    assert str(fitted.privacy_guarantee_).startswith(scope)
 
 
 def test_no_estimator_escapes():

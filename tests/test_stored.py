@@ -18,6 +18,7 @@ import pickle
 import re
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import joblib
@@ -76,7 +77,9 @@ def described(estimator, output):
     """What has to be the same after loading, of what nothing random is drawn for."""
     description = {"parameters": str(estimator)}
     if hasattr(estimator, "privacy_guarantee_"):
-        description["guarantee"] = str(estimator.privacy_guarantee_)
+        # Not the words that depend on the table, or say which release it is.
+        words = {"protected": "", "scope": ""}
+        description["guarantee"] = str(replace(estimator.privacy_guarantee_, **words))
     if hasattr(estimator, "noise_variance_"):
         description["variance"] = np.asarray(estimator.noise_variance_)
     if hasattr(estimator, "model_variance_"):

@@ -396,8 +396,9 @@ plt.show()
 # **How this differs from the paper.** The paper has deep networks on MNIST, CIFAR-10,
 # IMDB and Adult with five parties. Here the model is one matrix, the data are digits,
 # there are four parties, and a round is one gradient, not local epochs. The matrix
-# mechanism is left out because it protects one cell. Every party adds all the noise
-# that its records need, since the server is not trusted; a secure sum would need less.
+# mechanism has no row: for the identity as its queries, as in the paper, it is Gaussian
+# noise. Every party adds all the noise that its records need, since the server is not
+# trusted; a secure sum would need less.
 # Rounds, rate, step and clip were chosen by hand on these digits, for all rows alike,
 # and the accuracies are measured on raw test records. The guarantee covers neither the
 # choice nor the accuracies. NumPy's generator draws the samples, which a real release

@@ -403,18 +403,9 @@ def _distributed_entries(
     shape: tuple[int, ...] | None,
 ) -> PartitionedEntries:
     """Check Dask collections: a `PartitionedEntries`."""
-    imported("dask", "dask")
+    check_distributed(estimator)
     from ._dask import partitioned_entries
 
-    if estimator.perturbation in ("gradient", "output"):
-        raise ValueError(
-            f"perturbation={estimator.perturbation!r} is not supported for Dask input."
-        )
-    if estimator.unit == "entry" and estimator.personal:
-        raise ValueError(
-            "personal=True is not supported for Dask input. Set personal=False, and "
-            "call fold_in with the entries of the users who ask."
-        )
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed with Dask "
@@ -430,6 +421,20 @@ def _distributed_entries(
     if not (entries.n_entries or may_be_empty(estimator)):
         raise ValueError("There is nothing to fit: X holds no entry.")
     return entries
+
+
+def check_distributed(estimator: CompletionParameters) -> None:
+    """Refuse parameters that need all entries in this process; import Dask."""
+    imported("dask", "dask")
+    if estimator.perturbation in ("gradient", "output"):
+        raise ValueError(
+            f"perturbation={estimator.perturbation!r} is not supported for Dask input."
+        )
+    if estimator.unit == "entry" and estimator.personal:
+        raise ValueError(
+            "personal=True is not supported for Dask input. Set personal=False, and "
+            "call fold_in with the entries of the users who ask."
+        )
 
 
 def _refuse_text(estimator: BaseEstimator, X: ArrayLike, advice: str) -> None:

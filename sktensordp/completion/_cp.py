@@ -69,8 +69,8 @@ class CPCompletion(BaseCompletion):
     >>> model.predict([[0, 0], [3, -1]]).shape
     (2,)
     >>> print(model.privacy_guarantee_)
-    (epsilon = 4, delta = 0)-differential privacy for the value of one observed entry
-    (replace-one).
+    This fit: (epsilon = 4, delta = 0)-differential privacy for the value of one
+    observed entry (replace-one).
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)

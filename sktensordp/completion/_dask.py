@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import dask
@@ -130,20 +130,24 @@ def partitioned_entries(
     partitions = paired_partitions(X, y)
     checks = shape, name, missing_values, secrets.token_bytes(16)
     described = computed(*map_partitions(partitions, "_described", _described, checks))
-    lasts = [
-        max((int(rows[-1]) for rows, _ in of_mode if len(rows)), default=-1)
-        for of_mode in zip(*(d.counts for d in described), strict=True)
-    ]
+    of_modes = zip(*(d.counts for d in described), strict=True)
+    used, counts = zip(*starmap(_added_counts, of_modes), strict=True)
     if shape is None:
-        sizes = [last + 1 if k != unit else 0 for k, last in enumerate(lasts)]
+        shape = tuple(int(rows[-1]) + 1 if len(rows) else 0 for rows in used)
+        sizes = [size if k != unit else 0 for k, size in enumerate(shape)]
         check_extent(sizes, sum(d.n_entries for d in described))
-    counts = []
-    for mode, of_mode in enumerate(zip(*(d.counts for d in described), strict=True)):
-        size = shape[mode] if shape else lasts[mode] + 1
-        counts.append(np.zeros(size, dtype=np.int64))
-        for rows, numbers in of_mode:
-            counts[-1][rows] += numbers
-    return PartitionedEntries(partitions, checks, described, counts, unit)
+    return PartitionedEntries(partitions, checks, described, shape, used, counts, unit)
+
+
+def _added_counts(
+    *of_parts: tuple[NDArray[np.int32], NDArray[np.int64]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The rows of a mode that have entries, ascending, and their numbers of entries."""
+    rows, numbers = map(np.concatenate, zip(*of_parts, strict=True))
+    used, places = np.unique(rows, return_inverse=True)
+    counts = np.zeros(len(used), dtype=np.int64)
+    np.add.at(counts, places, numbers)
+    return used.astype(np.int64), counts
 
 
 def _described(
@@ -165,10 +169,7 @@ def _read(
     key: bytes,
 ) -> tuple[NDArray[np.int32], NDArray[np.floating], bytes]:
     """Checked coordinates and values of a partition, and their digest."""
-    if isinstance(partition, list):
-        X, y = partition
-    else:
-        X, y = partition.drop(columns=_VALUE), partition[_VALUE]
+    X, y = coordinates_and_values(partition)
     where, values = entries_of(X, y, shape, name, missing_values)
     digest = blake2b(np.ascontiguousarray(where).data, key=key, digest_size=16)
     digest.update(np.ascontiguousarray(values).data)
@@ -186,8 +187,13 @@ class PartitionedEntries:
     checks : tuple
         Declared shape, name of the estimator, `missing_values`, and key of the digests.
     described : sequence of _Description
-    counts : list by mode of ndarray of shape (size of the mode,), int
-        Number of entries of every row.
+    shape : tuple of int
+        Sizes of the modes.
+    used_indices : sequence by mode of ndarray of int
+        Rows that have entries, ascending.
+    numbers : sequence by mode of ndarray of int
+        Their numbers of entries. A mode of users may have far more rows than memory has
+        room for counts.
     unit : int or None, default=None
         The mode of protected units; None protects entries.
     received : bool, default=False
@@ -197,7 +203,9 @@ class PartitionedEntries:
     partitions: DaskCollection | list[list[Delayed]]
     checks: _Checks = field(repr=False)
     described: Sequence[_Description] = field(repr=False)
-    counts: list[NDArray[np.int64]]
+    shape: tuple[int, ...]
+    used_indices: Sequence[NDArray[np.int64]] = field(repr=False)
+    numbers: Sequence[NDArray[np.int64]] = field(repr=False)
     unit: int | None = None
     received: bool = False
 
@@ -242,15 +250,18 @@ class PartitionedEntries:
         lows, highs = zip(*((d.low, d.high) for d in self.described), strict=True)
         return min(lows), max(highs)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes of the modes."""
-        return tuple(map(len, self.counts))
+    @cached_property
+    def counts(self) -> list[NDArray[np.int64]]:
+        """Number of entries in every row, mode by mode; only if entries are protected.
 
-    @property
-    def used_indices(self) -> list[NDArray[np.integer]]:
-        """Indices that have entries, mode by mode."""
-        return [np.flatnonzero(counts) for counts in self.counts]
+        There may be too many rows of protected units.
+        """
+        counts = [np.zeros(size, dtype=np.int64) for size in self.shape]
+        for of_mode, used, numbers in zip(
+            counts, self.used_indices, self.numbers, strict=True
+        ):
+            of_mode[used] = numbers
+        return counts
 
     @property
     def n_entries(self) -> int:
@@ -272,13 +283,14 @@ class PartitionedEntries:
         Every worker has one, with about as many entries as the others. Without workers,
         there is one for each partition. At most 256 are made.
         """
-        counts = self.counts[self.mode]
         client = getattr(dask.base.get_scheduler(), "__self__", None)
         n_workers = len(getattr(client, "nthreads", dict)())
         n = min(n_workers or len(self.described), 256)
         ends = np.linspace(0, self.n_entries, n + 1)[1:-1]
-        inside = np.searchsorted(np.cumsum(counts), ends, side="right")
-        return np.unique([0, *inside, len(counts)])
+        before = np.cumsum(self.numbers[self.mode])
+        rows = np.append(self.used_indices[self.mode], self.shape[self.mode])
+        inside = rows[np.searchsorted(before, ends, side="right")]
+        return np.unique([0, *inside, self.shape[self.mode]])
 
     def ask(
         self, question: Callable[..., Answer], *arguments: object
@@ -336,7 +348,7 @@ class PartitionedEntries:
         """Singular values and right vectors of the incidence; see `pattern_from`."""
         pair = self.mode, 1 - self.mode
         used = [self.used_indices[mode] for mode in pair]
-        counts = [self.counts[mode][u] for mode, u in zip(pair, used, strict=True)]
+        counts: list[NDArray[np.integer]] = [self.numbers[mode] for mode in pair]
         cuts = np.searchsorted(used[0], self.cuts)
         chance = counts[1] / self.n_entries if at_random else None
         columns = shared((pair, used[1], chance))
@@ -629,7 +641,9 @@ class PartitionedDraws:
         """Shifted and scaled values at their coordinates; see `Draws.observations`."""
         all_counts, mode = self.entries.counts, self.entries.mode
         used = [
-            np.arange(len(counts)) if m in smooth_modes else np.flatnonzero(counts)
+            np.arange(len(counts))
+            if m in smooth_modes
+            else self.entries.used_indices[m]
             for m, counts in enumerate(all_counts)
         ]
         cuts = np.searchsorted(used[mode], self.entries.cuts)
@@ -957,11 +971,16 @@ def _large_graphs() -> Iterator[None]:
 
 
 def tree_sum(delayed: Iterable[Delayed]) -> Delayed:
-    """Sum delayed tuples of numbers or arrays; each task adds up to eight of them."""
+    """Sum delayed tuples of numbers or arrays."""
+    return joined_in_tree(added, delayed)
+
+
+def joined_in_tree(join: Callable[..., object], delayed: Iterable[Delayed]) -> Delayed:
+    """Join delayed values; each task joins up to eight of them."""
     delayed = list(delayed)
     while len(delayed) > 1:
         groups = range(0, len(delayed), 8)
-        delayed = [task(added)(*delayed[a : a + 8]) for a in groups]
+        delayed = [task(join)(*delayed[a : a + 8]) for a in groups]
     return delayed[0]
 
 
@@ -992,6 +1011,13 @@ def paired_partitions(
             f"repartition one like the other."
         )
     return [list(pair) for pair in zip(coordinates, values, strict=True)]
+
+
+def coordinates_and_values(partition: Any) -> tuple[Any, Any]:
+    """What a partition of `paired_partitions` holds."""
+    if isinstance(partition, list):
+        return partition[0], partition[1]
+    return partition.drop(columns=_VALUE), partition[_VALUE]
 
 
 def _of_one_frame(X: DaskCollection, y: DaskCollection) -> bool:
@@ -1039,9 +1065,23 @@ def map_partitions(
     if isinstance(partitions, list):
         of_pair = dask.delayed(of_partition, pure=False, traverse=False)
         return [of_pair(pair, {"number": k}) for k, pair in enumerate(partitions)]
-    options = {"enforce_metadata": False, "align_dataframes": False}
-    results = partitions.map_partitions(of_partition, meta=(None, object), **options)
+    results = frame_of_partitions(partitions, of_partition, meta=(None, object))
     return list(results.to_delayed())
+
+
+def frame_of_partitions(
+    partitions: DaskCollection,
+    function: Callable[..., object],
+    *arguments: object,
+    meta: object,
+) -> DaskCollection:
+    """Apply a function to every partition of a frame, lazily.
+
+    What the function returns is not looked at, whatever `meta` says of it. Arguments
+    that are large are `shared`.
+    """
+    options = {"enforce_metadata": False, "align_dataframes": False}
+    return partitions.map_partitions(function, *arguments, meta=meta, **options)
 
 
 class _Task:

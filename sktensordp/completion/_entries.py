@@ -96,6 +96,15 @@ class Entries:
         """Yield these entries, as a single chunk."""
         yield self
 
+    def slices(self, size: int) -> Iterator[Self]:
+        """Yield these entries in parts of a size; a tensor is one part."""
+        if self.where.dtype == bool:
+            yield self
+            return
+        for first in range(0, len(self.where), size):
+            part = slice(first, first + size)
+            yield replace(self, where=self.where[part], values=self.values[part])
+
     def summed(
         self, contribute: Callable[..., Sequence[NDArray[Any]]], question: Question
     ) -> tuple[Sequence[NDArray[Any]], None]:

@@ -143,8 +143,9 @@ class ImplicitCompletion(RankingEstimator):
     3
     >>> private = ImplicitCompletion(shape=(19, 6), random_state=0).fit(table)
     >>> print(private.privacy_guarantee_)
-    (epsilon = 1, delta = 1e-06)-differential privacy for everything at one index of
-    mode 0 (add-or-remove), if answers for a person are shown to that person only.
+    This fit: (epsilon = 1, delta = 1e-06)-differential privacy for everything at one
+    index of mode 0 (add-or-remove), if answers for a person are shown to that person
+    only.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

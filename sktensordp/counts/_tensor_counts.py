@@ -154,7 +154,8 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
     ((5, 5), 8.5)
     >>> morning, std = counts.total({0: [2], 2: range(6, 10)}, return_std=True)
     >>> print(counts.privacy_guarantee_)
-    (epsilon = 1, delta = 1e-06)-differential privacy for one row of X (add-or-remove).
+    This fit: (epsilon = 1, delta = 1e-06)-differential privacy for one row of X
+    (add-or-remove).
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

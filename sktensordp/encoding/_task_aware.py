@@ -116,7 +116,8 @@ class TaskAwareEncoder(LinearEncoder):
     >>> encoder.expected_task_loss_ < 0.2 * encoder.task_variance_
     True
     >>> print(encoder.privacy_guarantee_)
-    (epsilon = 8, delta = 0)-differential privacy for one row of X (replace-one).
+    Each call of transform: (epsilon = 8, delta = 0)-differential privacy for one row of
+    X (replace-one).
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {

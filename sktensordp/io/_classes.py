@@ -137,8 +137,9 @@ def key_of(kind: type) -> str | None:
 def declared(kind: type) -> Mapping[str, Any]:
     """Names of the attributes that a class declares, with their types.
 
-    They are its fields, or its parameters and all attributes with annotations. A type
-    that cannot be read at run time is Any.
+    They are its fields, or its parameters and all attributes with annotations, or of
+    which a property says how they are told. A type that cannot be read at run time is
+    Any.
     """
     found: dict[str, Any] = {}
     if kind.__name__ in _UNLISTED:
@@ -148,6 +149,10 @@ def declared(kind: type) -> Mapping[str, Any]:
             found |= dict.fromkeys(inspect.signature(one).parameters, Any)
         for name, hint in inspect.get_annotations(one).items():
             found[name] = _read(hint, one)
+        for name, member in vars(one).items():
+            if name.endswith("_") and isinstance(member, property) and member.fset:
+                value, *_ = inspect.get_annotations(member.fset).values()
+                found[name] = _read(value, one)
     if hasattr(kind, "get_params"):
         # Users may pass what they like; the next fit checks it.
         found |= dict.fromkeys(inspect.signature(kind).parameters, Any)

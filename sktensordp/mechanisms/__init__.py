@@ -1,6 +1,8 @@
 """Transformers that add noise to samples, or randomise them, under a guarantee."""
 
+from ._base import NoiseMechanism
 from ._directional import MatrixGaussian, TensorVariateGaussian
+from ._gaussian_noise import gaussian_event
 from ._hybrid import HybridMechanism
 from ._iid import GaussianMechanism, LaplaceMechanism
 from ._matrix_mechanism import MatrixMechanism
@@ -17,9 +19,11 @@ __all__ = [
     "MatrixGaussian",
     "MatrixMechanism",
     "MeanEstimate",
+    "NoiseMechanism",
     "PrivUnit",
     "TensorRandomizedResponse",
     "TensorVariateGaussian",
     "UnimodalDirectionalNoise",
     "estimate_mean",
+    "gaussian_event",
 ]

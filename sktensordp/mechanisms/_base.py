@@ -26,7 +26,7 @@ from ..privacy._guarantee import CALLERS_RELATION, no_guarantee, unit_name
 from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet, declared_set
 from ._chunks import in_chunks
-from ._gaussian_noise import event_for_any_length
+from ._gaussian_noise import check_residual, event_for_any_length
 from ._noise import Clipping
 from ._samples import (
     check_sample_shape,
@@ -353,10 +353,52 @@ def is_domain_declared(transformer: ReleasingTransformer) -> bool:
 
 
 class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
-    """A transformer that clips samples to a declared domain and adds noise.
+    """Base class of mechanisms: clips samples to a declared domain and adds noise.
 
-    A subclass implements `_noise`, which chooses the noise for a domain. What it
-    computes before the domain is known goes into `_design`.
+    A subclass is a mechanism: it says how much noise a domain needs. The base class
+    does the rest: `fit` and `transform`, checks, `epsilon=inf`, Dask, budgets, plans.
+
+    Attributes
+    ----------
+    privacy_guarantee_ : PrivacyGuarantee
+        Guarantee of one call of `transform`.
+    noise_variance_ : float or ndarray of the shape of a sample
+        Variance of the noise in each entry.
+    expected_squared_error_ : float
+        Largest expected squared error of a sample.
+    sample_shape_ : tuple of int
+        Shape of a sample.
+    n_features_in_ : int
+        Size of the second axis of `X`.
+
+    See Also
+    --------
+    gaussian_event : The event of Gaussian noise.
+
+    Notes
+    -----
+    A subclass has a parameter `epsilon`, perhaps `delta`, `random_state`, one or more
+    of `bounds`, `norm_bound` and `sensitivity`, which declare the domain, and perhaps
+    `tensor_shape`. It defines:
+
+    - ``_noise(shape, domain, design)``, which returns the randomizer, the event, the
+      variance of the noise and the largest expected squared error. It sees no sample.
+      Its method ``randomize(samples, streams)`` gets one sample a row, not clipped yet,
+      and draws from ``streams.stream(number)``, with a new number for every draw.
+    - ``_source``, the theorem, and ``_noise_name``, for the guarantee.
+    - Perhaps ``_design(shape)``, which checks parameters before the domain is known.
+
+    An event that does not keep epsilon and delta is refused, and so is one that lacks
+    the residual of a `GaussianLattice` in the randomizer. Whether the event is true of
+    the randomizer is yours to prove: ``doc/extend.md`` builds two mechanisms, with
+    their proofs and tests.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sktensordp.mechanisms import GaussianMechanism, NoiseMechanism
+    >>> issubclass(GaussianMechanism, NoiseMechanism)
+    True
     """
 
     expected_squared_error_: float
@@ -438,6 +480,7 @@ class NoiseMechanism(OneToOneFeatureMixin, ReleasingTransformer):
             text = "The samples were clipped to their domain, without noise."
             return Clipping(domain), no_guarantee(text), 0.0, 0.0
         randomizer, event, variance, error = self._noise(shape, domain, design)
+        check_residual(event, randomizer)
         return randomizer, self._guarantee(event, domain, declared), variance, error
 
     def _design(self, shape: tuple[int, ...]) -> object:

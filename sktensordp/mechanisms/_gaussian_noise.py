@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from ..noise import GaussianLattice, gaussian_lattice
 from ..noise._lattice import largest_residual
 from ..privacy import gaussian_mu
-from ..privacy._numbers import shown
+from ..privacy._numbers import check_number, shown
 from ..privacy.accounting._gaussian import gaussian_epsilon
+from ..privacy.budgets._open import contents
 from ..privacy.calibration._gaussian import box_mu, diagonal_bound
 from ..privacy.calibration._sensitivity import SensitivitySet
 from ._noise import AddedNoise, WhitenedNoise
@@ -80,14 +81,94 @@ def ideal_budget(
 
 
 def gaussian_event(mu: float, lattice: GaussianLattice) -> "DpEvent":
-    """Event of a release with ideal noise of this mu, drawn on a lattice."""
+    """What one release with Gaussian noise on a lattice reveals.
+
+    The noise that a computer draws is not exactly Gaussian. The event counts ideal
+    noise, and the residual by which the sampler of the lattice differs from it.
+
+    Parameters
+    ----------
+    mu : float
+        Largest Euclidean distance, in standard deviations of the noise, between what
+        two neighbouring inputs put on the lattice, before noise is added. Where every
+        value has a range, its ends are points of the lattice, and rounding adds
+        nothing; without ranges it does, see `GaussianLattice.l2_sensitivity`.
+    lattice : GaussianLattice
+        From which all noise of the release is drawn, once. A release that draws twice
+        is a composition of two such events.
+
+    Returns
+    -------
+    event : dp_accounting.DpEvent
+        For `PrivacyGuarantee.from_event`, or for `NoiseMechanism`.
+
+    Raises
+    ------
+    ValueError
+        If `mu` is not positive and finite.
+    TypeError
+        If `lattice` is not a `GaussianLattice`.
+
+    See Also
+    --------
+    sktensordp.privacy.SamplerResidualDpEvent : The residual of a sampler of your own.
+
+    Examples
+    --------
+    >>> from sktensordp.mechanisms import gaussian_event
+    >>> from sktensordp.noise import gaussian_lattice
+    >>> from sktensordp.privacy import PrivacyGuarantee
+    >>> lattice = gaussian_lattice(2.0, 3, 1.0, 1e-6)
+    >>> mu = lattice.l2_sensitivity(1.0, 3) / lattice.sigma
+    >>> guarantee = PrivacyGuarantee.from_event(
+    ...     gaussian_event(mu, lattice), delta=1e-6, unit="sample",
+    ...     statement="Gaussian noise on three sums of norm 1.",
+    ...     source="Balle and Wang (2018), Theorem 8")
+    >>> round(guarantee.epsilon, 3)
+    2.254
+    """
     from dp_accounting import dp_event
 
     from ..privacy.accounting._events import SamplerResidualDpEvent
 
+    check_number(mu, "mu")
+    if not 0 < mu < math.inf:
+        raise ValueError(f"mu must be positive and finite, got {mu}.")
+    if not isinstance(lattice, GaussianLattice):
+        raise TypeError(
+            f"lattice must be a GaussianLattice, whose sampler has a residual to "
+            f"count; got {type(lattice).__name__}."
+        )
     noise = dp_event.GaussianDpEvent(noise_multiplier=1 / mu)
     residual = SamplerResidualDpEvent(lattice.residual_epsilon, lattice.residual_delta)
     return dp_event.ComposedDpEvent([noise, residual])
+
+
+def check_residual(event: "DpEvent", randomizer: object) -> None:
+    """Refuse an event without the residual of the lattices that a randomizer holds.
+
+    Raises
+    ------
+    ValueError
+        If it counts less than they have together.
+    """
+    from ..privacy.accounting._curves import compositions_of
+
+    lattices = [x for x in contents(randomizer) if isinstance(x, GaussianLattice)]
+    needed = (
+        math.fsum(lattice.residual_epsilon for lattice in lattices),
+        math.fsum(lattice.residual_delta for lattice in lattices),
+    )
+    for one in compositions_of(event) if lattices else ():
+        counted = one.residual_epsilon, one.residual_delta
+        if one.private and any(
+            a * (1 + _EPS) < b for a, b in zip(counted, needed, strict=True)
+        ):
+            raise ValueError(
+                "The event does not count the residual of the sampler: the noise of a "
+                "GaussianLattice is not exactly Gaussian. Use gaussian_event(mu, "
+                "lattice)."
+            )
 
 
 def event_for_any_length(

@@ -190,7 +190,8 @@ class GaussianMechanism(AddsKnownNoise, NoiseMechanism):
     >>> mechanism.transform(X).shape
     (3, 2, 2)
     >>> print(mechanism.privacy_guarantee_)
-    (epsilon = 2, delta = 1e-05)-differential privacy for one row of X (replace-one).
+    Each call of transform: (epsilon = 2, delta = 1e-05)-differential privacy for one
+    row of X (replace-one).
     """
 
     noise_variance_: float

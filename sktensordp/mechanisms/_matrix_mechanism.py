@@ -127,8 +127,8 @@ class MatrixMechanism(
     >>> mechanism.transform(histogram).shape
     (1, 4)
     >>> print(mechanism.privacy_guarantee_)
-    (epsilon = 1, delta = 1e-06)-differential privacy for one cell of one histogram
-    (a change of at most 1).
+    Each call of transform: (epsilon = 1, delta = 1e-06)-differential privacy for one
+    cell of one histogram (a change of at most 1).
     """
 
     noise_variance_: NDArray[np.float64]

@@ -249,7 +249,8 @@ class PrivUnit(NoiseMechanism):
     >>> mechanism.transform(X).shape
     (3, 2, 2)
     >>> print(mechanism.privacy_guarantee_)
-    (epsilon = 2, delta = 0)-differential privacy for one row of X (replace-one).
+    Each call of transform: (epsilon = 2, delta = 0)-differential privacy for one row of
+    X (replace-one).
     """
 
     noise_variance_: float

@@ -119,7 +119,8 @@ class TensorRandomizedResponse(LocalMechanism):
     >>> round(math.sqrt(response.noise_variance_))
     70
     >>> print(response.privacy_guarantee_)
-    (epsilon = 4, delta = 1e-05)-differential privacy for one row of X (replace-one).
+    Each call of transform: (epsilon = 4, delta = 1e-05)-differential privacy for one
+    row of X (replace-one).
     """
 
     _parameter_constraints: ClassVar = {

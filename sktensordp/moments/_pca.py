@@ -172,8 +172,8 @@ class MultilinearPCA(
     >>> round(pca.score(images), 2)  # share of the energy that 16 of 64 numbers keep
     0.91
     >>> print(pca.privacy_guarantee_)
-    (epsilon = 1, delta = 1e-06)-differential privacy for one row of X (replace-one),
-    if projections of the samples are not shown without noise.
+    This fit: (epsilon = 1, delta = 1e-06)-differential privacy for one row of X
+    (replace-one), if projections of the samples are not shown without noise.
     """
 
     _conditions = (PROJECTIONS,)

@@ -165,8 +165,8 @@ class BiScaler(EstimatorMixin, AnyFrameMixin, PrivateEstimatorMixin, BaseEstimat
     >>> scaler.unscale_values(X, model.predict(X)).shape
     (1000,)
     >>> print(scaler.privacy_guarantee_)
-    (epsilon = 1, delta = 0)-differential privacy for the value of one observed entry
-    (replace-one).
+    This fit: (epsilon = 1, delta = 0)-differential privacy for the value of one
+    observed entry (replace-one).
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)

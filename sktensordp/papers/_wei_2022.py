@@ -379,8 +379,8 @@ class PublishedCPCompletion(_PublishedCompletion, CPCompletion):
     >>> ratings = make_ratings(n_users=50, n_items=40, n_ratings=1000, random_state=0)
     >>> model = PublishedCPCompletion(rank=2, epsilon=4.0, value_bounds=(1, 5))
     >>> print(model.fit(ratings.data, ratings.target).privacy_guarantee_)
-    (epsilon = 4, delta = 0)-differential privacy for the value of one observed entry
-    (replace-one).
+    This fit: (epsilon = 4, delta = 0)-differential privacy for the value of one
+    observed entry (replace-one).
     """
 
     _parameter_constraints = {  # noqa: RUF012 (scikit-learn's protocol)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from .._sklearn_compat import callbacks_of, splitter_of, validate_params
-from ._guarantee import PrivacyGuarantee, unit_name
+from ._guarantee import PrivacyGuarantee, in_words, unit_name
 from ._protocol import (
     CompositeEstimator,
     PrivacyTags,
@@ -242,6 +242,7 @@ def _collect_private(obj: PrivateEstimator, context: Context) -> Findings:
     since = () if context.planned else tags.conditions
     for each, count in made.items():
         told, protects = each and each.with_conditions(*since), _protected(tags, each)
+        told = told and in_words(told, protected=tags.unit_in_words)
         findings.releases.append(
             Release(f"{method} of {name}", told, count, in_pass, why, protects)
         )
@@ -424,8 +425,19 @@ def _collect_composite(obj: CompositeEstimator, context: Context) -> Findings:
     except (TypeError, ValueError) as error:
         return Findings([Release(f"fit of {type(obj).__name__}", None, why=str(error))])
     # A fit of this object alone has a guarantee that its steps know exactly.
-    alone = context.like is obj
-    return _collect_steps([(step, step if alone else None) for step in steps], context)
+    like = context.like
+    alone = like is obj
+    pairs = [(step, step if alone else None) for step in steps]
+    findings = _collect_steps(pairs, context)
+    if context.planned and type(like) is type(obj):
+        # What was fitted knows the names of the columns of its table.
+        fitted = like.__privacy_steps__(planned=False)  # type: ignore[union-attr]
+        words = "".join(privacy_tags(step).unit_in_words for step in fitted)
+        findings.releases = [
+            replace(r, guarantee=r.guarantee and in_words(r.guarantee, protected=words))
+            for r in findings.releases
+        ]
+    return findings
 
 
 def _collect_steps(

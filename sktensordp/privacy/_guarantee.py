@@ -1,8 +1,9 @@
 """Guarantees: what one release, or several together, reveal."""
 
+import copy
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
@@ -83,6 +84,13 @@ class PrivacyGuarantee:
         can be `shuffled`. False if noise was added to what several units have in
         common, such as a sum; None if it is not known, or if there are several
         messages.
+    protected : str, default=""
+        The unit in the words of the table that was fitted, such as "all rows with the
+        same 'user_id'". It is printed in place of `unit`, and changes nothing else:
+        guarantees that differ only in it are equal.
+    scope : str, default=""
+        Which release this is, such as "This fit", where others of the same estimator
+        add up with it. It is printed before the guarantee, and changes nothing else.
 
     Attributes
     ----------
@@ -123,6 +131,8 @@ class PrivacyGuarantee:
     claimed: tuple[float, float] | None = None
     conditions: tuple[str, ...] = ()
     local: bool | None = None
+    protected: str = field(default="", compare=False)
+    scope: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         check_number(self.epsilon, "epsilon")
@@ -194,9 +204,10 @@ class PrivacyGuarantee:
     ) -> Self:
         """Guarantee of a release that is built on this one, about the same unit.
 
-        Its epsilon is computed at `delta`. The unit, relation, statement, source and
-        conditions are those of this guarantee; `claimed` is not. If this guarantee is
-        not `local`, the result is not, either; otherwise its `local` is None.
+        Its epsilon is computed at `delta`. The unit, its words, the relation,
+        statement, source and conditions are those of this guarantee; `claimed` is not.
+        If this guarantee is not `local`, the result is not, either; otherwise its
+        `local` is None.
 
         Parameters
         ----------
@@ -211,7 +222,7 @@ class PrivacyGuarantee:
         -------
         guarantee : PrivacyGuarantee
         """
-        names = ("unit", "relation", "statement", "source", "conditions")
+        names = ("unit", "protected", "relation", "statement", "source", "conditions")
         kept = {name: getattr(self, name) for name in names}
         kept["local"] = local_of([self])
         return type(self).from_event(event, delta=delta, **{**kept, **changes})
@@ -724,14 +735,15 @@ class PrivacyGuarantee:
         return math.isfinite(self.epsilon)
 
     def __str__(self) -> str:
-        unit = unit_name(self.unit)
+        unit = unit_in_words([self])
+        text = f"{self.scope}: " if self.scope else ""
         if self.protects:
-            text = (
+            text += (
                 f"{_format_pair(self.epsilon, self.delta)}-differential privacy for "
                 f"{unit} ({self.relation}){clauses(self.conditions)}"
             )
         else:
-            text = f"No differential privacy for {unit}: no finite epsilon holds"
+            text += f"No differential privacy for {unit}: no finite epsilon holds"
         if self.claimed is not None:
             text += f"; the claim was {_format_pair(*self.claimed)}"
         return f"{text}."
@@ -744,9 +756,32 @@ class PrivacyGuarantee:
         )
 
     def _repr_html_(self) -> str:
-        names = ("statement", "unit", "relation", "source")
-        table = rows([(name, getattr(self, name)) for name in names])
+        told = {"statement": self.statement, "unit": self.protected or self.unit}
+        told |= {"relation": self.relation, "source": self.source}
+        table = rows(told.items())
         return guarantee_line(self) + table + curve(self.event, self.epsilon)
+
+
+def in_words(
+    guarantee: PrivacyGuarantee, *, protected: str = "", scope: str = ""
+) -> PrivacyGuarantee:
+    """The same guarantee, printed in these words where they are given."""
+    # A copy, since what was checked needs no second check, which may take long.
+    told = copy.copy(guarantee)
+    words = {"protected": protected, "scope": scope}
+    vars(told).update({name: text for name, text in words.items() if text})
+    return told
+
+
+def protected_by(guarantees: Iterable[PrivacyGuarantee]) -> str:
+    """The `protected` of guarantees if it is the same for all, else nothing."""
+    words = {g.protected for g in guarantees}
+    return words.pop() if len(words) == 1 else ""
+
+
+def unit_in_words(guarantees: Sequence[PrivacyGuarantee]) -> str:
+    """The common unit of guarantees, in the words that all of them use, if they do."""
+    return protected_by(guarantees) or unit_name(guarantees[0].unit)
 
 
 def guarantee_line(guarantee: PrivacyGuarantee, before: str = "") -> str:
@@ -823,6 +858,7 @@ def compose(
         compose_events(g.event for g in guarantees),
         delta=_stated_delta([g.delta for g in guarantees]) if delta is None else delta,
         unit=unit,
+        protected=protected_by(guarantees),
         relation=relation,
         statement=f"Composition of {len(guarantees)} releases about the same data.",
         source=sources_of(guarantees),
@@ -882,6 +918,7 @@ def compose_parallel(
         ParallelDpEvent(g.event for g in guarantees),
         delta=max(g.delta for g in guarantees) if delta is None else delta,
         unit=unit,
+        protected=protected_by(guarantees),
         relation=relation,
         statement=f"Releases about {len(guarantees)} disjoint parts of the data.",
         source=sources_of(guarantees),

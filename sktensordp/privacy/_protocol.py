@@ -33,6 +33,9 @@ class PrivacyTags:
     notes : tuple of str, default=()
         Sentences for a report of what was released: where a guarantee may be looser
         than need be, and what to do.
+    unit_in_words : str, default=""
+        What the guarantee protects, in the words of the table that is fitted: the
+        `protected` of guarantees.
 
     Notes
     -----
@@ -50,6 +53,7 @@ class PrivacyTags:
     publishes_ids: bool = False
     conditions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unit_in_words: str = ""
 
 
 class PrivateEstimator(Protocol):

@@ -30,6 +30,12 @@ from ._encoder import (
     types_of,
 )
 
+_OTHER_TYPE = (
+    "A column has ids of another type in this batch than in the first. Convert it to "
+    "the same type, such as text, in all batches."
+)
+# Rows of a block. Arrays of so many rows have over 16 MB.
+_BLOCK = 2**22
 Batches = Iterable[Any] | Callable[[], Iterable[Any]]
 
 
@@ -89,7 +95,7 @@ def _frame(table: Any) -> Any:
 
 
 class _Rows(NamedTuple):
-    """Rows of a batch.
+    """Rows of batches.
 
     Attributes
     ----------
@@ -109,6 +115,62 @@ class _Rows(NamedTuple):
         times = None if self.times is None else self.times[kept]
         values = None if self.values is None else self.values[kept]
         return _Rows(np.asfortranarray(self.numbers[kept]), times, values)
+
+
+class _Block:
+    """Rows that come one batch after the other, in arrays that are large.
+
+    The system takes the memory of large arrays back as soon as they are freed. That of
+    many small ones stays with the process, beside the memory of the fit.
+
+    Parameters
+    ----------
+    like : _Rows
+        Rows of the same columns and types.
+    capacity : int
+        Largest number of rows. Memory that holds none is not used.
+    """
+
+    def __init__(self, like: _Rows, capacity: int) -> None:
+        numbers, times, values = like
+        self._all = _Rows(
+            np.empty((capacity, numbers.shape[1]), np.int32, order="F"),
+            None if times is None else np.empty(capacity, times.dtype),
+            None if values is None else np.empty(capacity, values.dtype),
+        )
+        self._n = 0
+
+    @property
+    def rows(self) -> _Rows:
+        """The rows so far."""
+        return self._between(0, self._n)
+
+    def _between(self, first: int, last: int) -> _Rows:
+        numbers, times, values = self._all
+        part = slice(first, last)
+        return _Rows(
+            numbers[part],
+            None if times is None else times[part],
+            None if values is None else values[part],
+        )
+
+    def has_room(self, rows: _Rows) -> bool:
+        """Whether there is room for more rows, of these types."""
+        ours, theirs = self._all.values, rows.values
+        are_alike = ours is None or theirs is None or ours.dtype == theirs.dtype
+        return are_alike and self._n + len(rows.numbers) <= len(self._all.numbers)
+
+    def append(self, rows: _Rows) -> None:
+        """Copy further rows, for which there is room."""
+        first, self._n = self._n, self._n + len(rows.numbers)
+        for array, more in zip(self._between(first, self._n), rows, strict=True):
+            if array is not None and more is not None:
+                array[:] = more
+
+    def keep(self, kept: NDArray[np.bool_]) -> None:
+        """Leave out all other rows."""
+        only, self._n = self.rows.only(kept), 0
+        self.append(only)
 
 
 class RowsOfBatches:
@@ -131,7 +193,7 @@ class RowsOfBatches:
         self._first, self._by_type = int(hides_users), by_type
         self._columns: list[_Learned | _Declared] = []
         self._kinds: list[set[str]] = []
-        self._rows: list[_Rows] = []
+        self._blocks: list[_Block] = []
 
     @property
     def kinds_of_users(self) -> set[str]:
@@ -142,6 +204,10 @@ class RowsOfBatches:
     def n_rows(self) -> int:
         """Number of rows."""
         return sum(len(rows.numbers) for rows in self._rows)
+
+    @property
+    def _rows(self) -> list[_Rows]:
+        return [block.rows for block in self._blocks]
 
     def add(
         self,
@@ -172,11 +238,7 @@ class RowsOfBatches:
             ]
             self._kinds = kinds
         elif self._by_type and kinds != self._kinds:
-            raise malformed(
-                "types",
-                "A column has ids of another type in this batch than in the first. "
-                "Convert it to the same type, such as text, in all batches.",
-            )
+            raise malformed("types", _OTHER_TYPE)
         n_columns = len(self._columns) + (times is not None)
         numbers = np.zeros((len(table), n_columns), dtype=np.int32, order="F")
         for k, column in enumerate([*users, *ids]):
@@ -185,56 +247,68 @@ class RowsOfBatches:
                 passed = kinds[k] if self._by_type else kinds_of(column)
                 check_kinds(known.kinds, passed, k)
             numbers[:, k] = known.numbers_of(column)
-        # A copy, since the caller may use the memory again.
-        kept = None if values is None else check_values(values).copy()
-        self._rows.append(_Rows(numbers, times, kept))
+        rows = _Rows(numbers, times, None if values is None else check_values(values))
+        if not (self._blocks and self._blocks[-1].has_room(rows)):
+            # One table is copied once, and no more memory is reserved.
+            capacity = max(len(numbers), _BLOCK if self._blocks else 0)
+            self._blocks.append(_Block(rows, capacity))
+        self._blocks[-1].append(rows)
 
     def counts(self) -> list[NDArray[np.int64]]:
-        """Numbers of rows of each id in the first two columns.
-
-        There are none unless both are learned and hence public.
-        """
-        found = []
-        for k, column in enumerate(self._columns[:2]):
-            if isinstance(column, _Declared):
-                return []
-            found.append(self._count(k, len(column)))
-        return found
+        """Numbers of rows of each id, by column; none of a declared column."""
+        return [
+            self._count(k, 0 if isinstance(column, _Declared) else len(column))
+            for k, column in enumerate(self._columns)
+        ]
 
     def _count(self, k: int, n_ids: int) -> NDArray[np.int64]:
         counts = np.zeros(n_ids, dtype=np.int64)
-        for rows in self._rows:
+        for rows in self._rows if n_ids else ():
             counts += np.bincount(rows.numbers[:, k], minlength=n_ids)
         return counts
 
     def drop_unknown(self) -> int:
         """Leave out rows with an id that is not declared; return how many there are."""
         n_rows = self.n_rows
-        for k, rows in enumerate(self._rows):
-            known = np.all(rows.numbers >= 0, axis=1)
+        for block in self._blocks:
+            known = np.all(block.rows.numbers >= 0, axis=1)
             if not np.all(known):
-                self._rows[k] = rows.only(known)
+                block.keep(known)
         return n_rows - self.n_rows
 
     def fit_encoder(self) -> list[NDArray[Any]]:
         """Fit the encoder to the rows; return the distinct users if they are hidden."""
-        for k, column in enumerate(self._columns):
+        for column, counts in zip(self._columns, self.counts(), strict=True):
             if isinstance(column, _Learned):
-                column.keep(self._count(k, len(column)) > 0)
-        users, others = self._columns[: self._first], self._columns[self._first :]
+                column.keep(counts > 0)
+        ids = [column.ids for column in self._columns]
+        users, others = ids[: self._first], ids[self._first :]
+        learn(
+            self._encoder, list(map(distinct_ids, others)), self._times(), self.n_rows
+        )
+        return users
+
+    def occurring(self) -> Occurring:
+        """What occurs in the rows; those with an undeclared id are then left out."""
+        n_rows, counts = self.n_rows, self.counts()
+        self.drop_unknown()
+        ids, kept = [column.ids for column in self._columns], self.counts()
+        return Occurring(
+            self._kinds, ids, counts, kept, self._times(), n_rows, self.n_rows
+        )
+
+    def _times(self) -> NDArray[np.float64] | None:
+        """The times that decide which bins there are."""
         times = [rows.times for rows in self._rows if rows.times is not None]
         if self._encoder.freq is not None:
-            # The first and the last time decide which calendar bins there are.
+            # The first and the last one decide which calendar bins there are.
             times = [np.array([t.min(), t.max()]) for t in times if len(t)]
-        joined = np.concatenate(times) if times else None
-        ids = [distinct_ids(column.ids) for column in others]
-        learn(self._encoder, ids, joined, self.n_rows)
-        return [column.ids for column in users]
+        return np.concatenate(times) if times else None
 
     def encoded(self, users: list[NDArray[np.int64]]) -> Iterator[Any]:
         """Yield coordinates, and values if there are any, of one batch after the other.
 
-        Each batch is given up when it is yielded.
+        Memory is given up as they are yielded.
 
         Parameters
         ----------
@@ -249,14 +323,98 @@ class RowsOfBatches:
                 else:
                     of_ids = indices_of(self._encoder, column.ids, k - self._first)
                 indices[k] = column.spread(of_ids)
-        self._rows.reverse()
-        while self._rows:
-            where, times, values = self._rows.pop()
+        self._blocks.reverse()
+        while self._blocks:
+            where, times, values = self._blocks.pop().rows
             for k, index in indices.items():
                 where[:, k] = index[where[:, k]]
             if times is not None:
                 where[:, -1] = self._encoder.encode([], times)[:, 0]
             yield where if values is None else (where, values)
+
+
+class Occurring(NamedTuple):
+    """Which ids and times occur in some rows of a table, without the rows.
+
+    Attributes
+    ----------
+    kinds : list of set of str
+        Kinds of the ids of each column, by its type; see `kinds_of_type`.
+    ids : list of ndarray
+        The distinct ids of each column; empty if they are declared.
+    counts, kept : list of ndarray of int
+        Their numbers of rows: of all, and of those whose other ids are declared.
+    times : ndarray or None
+        Those that decide which bins of times there are.
+    n_rows, n_kept : int
+    """
+
+    kinds: list[set[str]]
+    ids: list[NDArray[Any]]
+    counts: list[NDArray[np.int64]]
+    kept: list[NDArray[np.int64]]
+    times: NDArray[np.float64] | None
+    n_rows: int
+    n_kept: int
+
+    def fit_encoder(
+        self, encoder: CoordinateEncoder, *, hides_users: bool
+    ) -> list[NDArray[Any]]:
+        """See `RowsOfBatches.fit_encoder`; the encoder knows its columns."""
+        pairs = zip(self.ids, self.kept, strict=True)
+        ids = [of_column[kept > 0] for of_column, kept in pairs]
+        others = list(map(distinct_ids, ids[int(hides_users) :]))
+        learn(encoder, others, self.times, self.n_kept)
+        return ids[: int(hides_users)]
+
+
+def merged(*parts: Occurring | None, by_type: bool) -> Occurring | None:
+    """What occurs in several parts of a table; None if there are no rows to look at.
+
+    Parameters
+    ----------
+    *parts : Occurring or None
+    by_type : bool
+        See `RowsOfBatches`.
+    """
+    known = [part for part in parts if part is not None]
+    if not known:
+        return None
+    kinds = [part.kinds for part in known]
+    if by_type and any(other != kinds[0] for other in kinds):
+        raise malformed("types", _OTHER_TYPE)
+    ids, counts, kept = [], [], []
+    for k in range(len(known[0].ids)):
+        column = _Learned()
+        places = [column.numbers_of(part.ids[k]) for part in known]
+        ids.append(column.ids)
+        counts.append(_summed([part.counts[k] for part in known], places, len(column)))
+        kept.append(_summed([part.kept[k] for part in known], places, len(column)))
+    times = [part.times for part in known if part.times is not None]
+    return Occurring(
+        kinds[0],
+        ids,
+        counts,
+        kept,
+        np.concatenate(times) if times else None,
+        sum(part.n_rows for part in known),
+        sum(part.n_kept for part in known),
+    )
+
+
+def _summed(
+    counts: list[NDArray[np.int64]], places: list[NDArray[np.int32]], n: int
+) -> NDArray[np.int64]:
+    """The sum of counts, each at other places, which are distinct."""
+    total = np.zeros(n, dtype=np.int64)
+    for of_part, where in zip(counts, places, strict=True):
+        total[where] += of_part
+    return total
+
+
+def of_pairs(counts: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+    """The counts of users and items, if both are learned and hence public."""
+    return counts[:2] if all(map(len, counts[:2])) else []
 
 
 class _Declared:
@@ -289,7 +447,7 @@ class _Learned:
     def __init__(self) -> None:
         self._number: dict[Any, int] = {}
         self._types: set[np.dtype[Any]] = set()
-        self._kept: NDArray[np.bool_] | None = None
+        self._kept: NDArray[np.bool_] | slice = slice(None)
 
     def __len__(self) -> int:
         return len(self._number)

@@ -36,15 +36,16 @@ from ..completion._domain import declared_domain
 from ..completion._entries import check_missing_values, is_observed
 from ..completion._implicit import ImplicitCompletion, most_items
 from ..completion._likely_mistakes import MOST_BINS
-from ..completion._problem import finds_scale
+from ..completion._problem import finds_scale, unit_of
 from ..completion._tucker import TuckerCompletion
 from ..exceptions import PrivacyLeakWarning
 from ..ids import Known
 from ..ids._folds import columns_of
+from ..privacy._guarantee import unit_name
 from ..privacy.budgets._open import OPEN
 from ..privacy.budgets._reserved import current_reservation
 from ._encoder import CoordinateEncoder, calendar_bins, index_of_ids, seconds_of
-from ._recommender import Recommender
+from ._recommender import Recommender, protected_rows
 
 
 def check_table(
@@ -109,6 +110,7 @@ def check_table(
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # these are no real people
     ...     found = check_table(model, table, [5, 100, 3, 2.5])
+    protected                                     all rows of one user
     rows                                          4
     distinct ids of column 0                      2
     distinct ids of column 1                      3
@@ -157,7 +159,8 @@ def check_table(
         observed = is_observed(values, check_missing_values(missing_values))
         columns, values = [c[observed] for c in columns], values[observed]
         not_observed = {"rows that are not observed": n_rows - len(values)}
-    found = {"rows": n_rows, **not_observed}
+    found: dict[str, Any] = {"protected": _protected(completion, inner, names_of(X))}
+    found |= {"rows": n_rows, **not_observed}
     found |= _of_ids(columns, encoder, names_of(X)) | {"rows": n_rows}
     if encoder is None:
         found |= _of_indices(columns, inner.shape or shape)
@@ -168,6 +171,20 @@ def check_table(
     for name, value in found.items():
         print(f"{name:<45} {value}")
     return found
+
+
+def _protected(
+    estimator: object,
+    completion: BaseCompletion | ImplicitCompletion,
+    names: Sequence[str] | None,
+) -> str:
+    """What a fit protects, in words."""
+    unit = unit_of(completion)
+    if math.isinf(completion.epsilon):
+        return "nothing, since epsilon is infinite"
+    if isinstance(estimator, Recommender) and unit is not None:
+        return protected_rows(unit, names)
+    return unit_name(completion.unit)
 
 
 def _read(

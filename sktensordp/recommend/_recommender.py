@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import Tags, check_array, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._dask import is_dask
+from .._dask import is_dask, is_series, named_columns
 from .._sklearn_compat import (
     HasMethods,
     StrOptions,
@@ -44,11 +44,13 @@ from ..base import (
     StorableMixin,
     counted_by,
     counting_for,
+    describe_unit,
     time_is_public,
 )
 from ..completion._base import BaseCompletion
 from ..completion._checks import (
     CHOICES_HAVE_NO_VALUES,
+    check_distributed,
     check_entries,
     is_empty_list,
     is_sparse,
@@ -72,7 +74,13 @@ from ..completion._sources import HasUnit
 from ..ids import in_order_of, kinds_of, kinds_of_type, lists_of, one_or_each
 from ..privacy import PrivacyGuarantee
 from ..privacy._protocol import privacy_tags
-from ._batches import Batches, RowsOfBatches, opened, table_and_values
+from ._batches import (
+    Batches,
+    RowsOfBatches,
+    of_pairs,
+    opened,
+    table_and_values,
+)
 from ._encoder import (
     CoordinateEncoder,
     catalogues_of,
@@ -89,6 +97,8 @@ from ._encoder import (
 
 _NAME = "side_information of mode {}"
 _SPELT = "Check the order of the columns, and how ids are spelt."
+_NO_ROW = "There is nothing to fit: X has no row with an observed value."
+_AS_BATCHES = "fit_batches(lambda: (part.compute() for part in frame.to_delayed()))"
 _SWAPPED = "The first column holds ids of items: users come first."
 # Ids of synthetic users: functions of the row's number alone. Numbers that no user has
 # would tell which ones users have.
@@ -123,6 +133,20 @@ def _has(method: str) -> Callable[[Recommender], bool]:
         return True
 
     return check
+
+
+def protected_rows(unit: int | None, names: Sequence[str] | None) -> str:
+    """The rows that a fit protects, by the name of their column; "" if it is values.
+
+    A name with digits is not shown: it may be an id, of a table without a header.
+    """
+    if unit is None:
+        return ""
+    name = "" if names is None else names[unit]
+    if name and not re.search(r"\d", name):
+        return f"all rows with the same {name!r}"
+    kinds = {0: "all rows of one user", 1: "all rows of one item"}
+    return kinds.get(unit, f"all rows with one value in column {unit}")
 
 
 class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimator):
@@ -216,8 +240,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
     >>> sorted(model.recommend("zoe", k=2).tolist())
     ['Brazil', 'Heat']
     >>> print(model.privacy_guarantee_)
-    (epsilon = 1, delta = 1e-06)-differential privacy for everything at one index of
-    mode 0 (add-or-remove), if answers for a person are shown to that person only.
+    This fit: (epsilon = 1, delta = 1e-06)-differential privacy for all rows of one user
+    (add-or-remove), if answers for a person are shown to that person only.
     """
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
@@ -267,9 +291,14 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         ----------
         X : array-like or data frame of shape (n_rows, n_columns)
             Users, items and further columns that the encoder encodes. Ids are numbers,
-            text or other objects that can be compared, such as UUIDs.
+            text or other objects that can be compared, such as UUIDs. The rows of a
+            Dask frame stay where they are, as in `fit` of the completion: this process
+            collects the distinct ids and, for `time_bins`, the times, and workers
+            encode their own partitions. Workers, the scheduler and this process are
+            trusted with the ids.
         y : array-like of shape (n_rows,), default=None
-            The values, finite. None for an `ImplicitCompletion`.
+            The values, finite. None for an `ImplicitCompletion`. If `X` is a Dask
+            frame, a column of the same frame.
 
         Returns
         -------
@@ -283,9 +312,11 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             ``handle_unknown="error"``. Otherwise as `fit` of the encoder and the
             completion.
         TypeError
-            If `X` is a sparse array or a Dask collection.
+            If `X` is a sparse array or a Dask array; or if it is a Dask frame, and `y`
+            is no column of one, or the completion an `ImplicitCompletion`.
         """
-        return self._fit(partial(self._read_table, X=X, y=y))
+        read = self._read_partitions if is_dask(X) else self._read_table
+        return self._fit(partial(read, X=X, y=y))
 
     @available_if(_has("fit_batches"))
     @fit_context(prefer_skip_nested_validation=True)
@@ -350,6 +381,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 _declare_features(completion, self.completion, named)
                 _declare_shape(completion, encoder.shape_)
             # Two fits of this object never share their noise, even with an int seed.
+            # Not before: the names of the columns were read just now.
+            describe_unit(completion, self._protected(completion))
             with counting_for(self, completion):
                 fit()
             if self.__sklearn_is_fitted__():
@@ -403,7 +436,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 "function that returns a new one; if there are no rows, pass a table "
                 "without rows.",
             )
-        self._warn_of_columns(completion, rows.counts() if is_public else [])
+        counts = of_pairs(rows.counts()) if is_public else []
+        self._warn_of_columns(completion, counts)
         self._check_left_out(rows.drop_unknown(), completion)
         if is_public and not rows.n_rows:
             raise ValueError("There is nothing to fit: no batch holds a row.")
@@ -413,6 +447,39 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         places = [local.rows_of(ids) for ids in users]
         fit = partial(completion.fit_batches, rows.encoded(places))
         return _Read(local, rows.kinds_of_users, frame, fit)
+
+    def _read_partitions(
+        self, encoder: CoordinateEncoder, completion: Any, *, X: Any, y: Any
+    ) -> _Read:
+        """Let the partitions of a Dask frame tell which ids occur; fit the encoder."""
+        _check_partitions(completion, X, y)
+        from ..completion._dask import paired_partitions
+        from ._partitions import PartitionsOfIds
+
+        hides_users, is_public = completion.unit == 0, completion.unit == "entry"
+        empty = self._checked(named_columns(X), completion, reset=True)
+        table = PartitionsOfIds(
+            paired_partitions(X, y),
+            partial(_rows_of_partition, _reader(completion, empty)),
+            encoder,
+            hides_users=hides_users,
+            by_type=not is_public,
+        )
+        found = table.occurring()
+        if found is None:
+            raise ValueError(_NO_ROW)
+        self._warn_of_columns(completion, of_pairs(found.counts) if is_public else [])
+        self._check_left_out(found.n_rows - found.n_kept, completion)
+        if is_public and not found.n_kept:
+            raise ValueError(_NO_ROW)
+        others = safe_indexing(empty, list(range(hides_users, empty.shape[1])), axis=1)
+        checked(validate_data, encoder, others, reset=True, skip_check_array=True)
+        local, rows = LocalUsers(), None
+        for ids in found.fit_encoder(encoder, hides_users=hides_users):
+            local = local.joined_by(ids)
+            rows = dict(zip(ids.tolist(), local.rows_of(ids).tolist(), strict=True))
+        fit = partial(completion.fit, *table.encoded(encoder, rows))
+        return _Read(local, found.kinds[0], _frame_of(empty), fit)
 
     def _rows_of_fit(
         self,
@@ -432,9 +499,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         """
         table, values, observed = self._observed_rows(X, y, completion, reset=True)
         if not len(observed) and completion.unit == "entry":
-            raise ValueError(
-                "There is nothing to fit: X has no row with an observed value."
-            )
+            raise ValueError(_NO_ROW)
         users, others = _split(table, completion.unit == 0)
         by_type = completion.unit != "entry"
         declared = declares(encoder, others, len(users), by_type=by_type)
@@ -905,6 +970,11 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         """Guarantee of everything that the fit releases."""
         return self._fitted.completion.privacy_guarantee_
 
+    def _protected(self, completion: HasUnit) -> str:
+        """What is protected, in the words of the table; "" if it is single values."""
+        names = getattr(self, "feature_names_in_", None)
+        return protected_rows(unit_of(completion), names)
+
     @property
     def release_ids_(self) -> tuple[str, ...]:
         """Ids of the releases that the model holds."""
@@ -922,7 +992,11 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             validate_params(step)
 
     def __privacy_steps__(self, *, planned: bool) -> tuple[Any, ...]:
-        return self._steps() if planned else self._fitted_steps()
+        if not planned:
+            return self._fitted_steps()
+        encoder, completion = self._steps()
+        describe_unit(completion, protected_rows(unit_of(completion), None))
+        return encoder, completion
 
     def _steps(self) -> tuple[CoordinateEncoder, Any]:
         """Clones of the encoder and the completion, with all declarations set.
@@ -1050,12 +1124,16 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         self, X: ArrayLike, completion: _Completion, *, reset: bool = False
     ) -> Any:
         """Check a table of two columns or more; frames stay frames."""
-        if is_dask(X) or is_sparse(X):
-            kind = "a Dask collection" if is_dask(X) else "a sparse array"
+        if is_dask(X):
             raise TypeError(
-                f"X is {kind}, but {type(self).__name__} takes a table of ids: a data "
-                f"frame, or an array with one column each for users and items. Of a "
-                f"sparse array, X, y = entries_from_sparse(X) makes one."
+                "X is a Dask collection, which only `fit` takes. Load it first: "
+                "X.compute()."
+            )
+        if is_sparse(X):
+            raise TypeError(
+                f"X is a sparse array, but {type(self).__name__} takes a table of ids: "
+                f"a data frame, or an array with one column each for users and items. "
+                f"X, y = entries_from_sparse(X) makes one."
             )
         check_unmasked(X, "X")
         check_container(X, "X")
@@ -1167,6 +1245,48 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         _, where = fitted.encoded(table)
         fitted.warn_if_lost(len(where) > 0)
         return where
+
+
+def _check_partitions(completion: Any, X: Any, y: Any) -> None:
+    """Refuse Dask collections to which a completion cannot be fitted where they are."""
+    if isinstance(completion, ImplicitCompletion):
+        raise TypeError(
+            f"X is a Dask collection, but an ImplicitCompletion counts choices in this "
+            f"process. Pass the partitions as batches: {_AS_BATCHES}, with the columns "
+            f"of users and items."
+        )
+    if not hasattr(X, "columns"):
+        raise TypeError(
+            "X is a Dask array, whose columns have no types of their own. Pass a Dask "
+            "frame that has the ids and the values: fit(frame[ids], frame[value])."
+        )
+    check_distributed(completion)
+    if not is_series(y):
+        raise TypeError(
+            "X is a Dask frame, so y must be a column of the same frame, such as "
+            "fit(frame[['user', 'item']], frame['rating'])."
+        )
+
+
+def _reader(completion: Any, empty: Any) -> Recommender:
+    """A recommender that checks the tables of partitions, on workers.
+
+    It has only the parameters that the checks read, and no budget.
+    """
+    like: Any = type(completion)()
+    like.set_params(unit=completion.unit, missing_values=completion.missing_values)
+    reader = Recommender(like)
+    reader._checked(empty, like, reset=True)
+    return reader
+
+
+def _rows_of_partition(
+    reader: Recommender, X: Any, y: Any
+) -> tuple[Any, list[NDArray[Any]], Any, NDArray[Any] | None]:
+    """The checked table of a partition, its users, other columns, and values."""
+    like: Any = reader.completion
+    table, values, _ = reader._observed_rows(X, y, like)
+    return table, *_split(table, like.unit == 0), values
 
 
 def rows_of_search(

@@ -10,7 +10,8 @@ data set. `Recommender` reads them
 - "table": as one frame of pandas, in memory, which DuckDB makes;
 - "database": by `fit_batches`, from a query of DuckDB;
 - "files": by `fit_batches`, from the row groups of the Parquet files;
-- "Dask": by `fit_batches`, from the partitions of a Dask frame of the Parquet files.
+- "partitions": by `fit_batches`, from the partitions of a Dask frame of the files;
+- "Dask": by `fit`, from that frame, by threads of the same process.
 
 It protects ratings (sums and months, which needs little time beside the reading) or
 users. Every fit is in a process of its own. Printed are processor seconds and wall
@@ -31,7 +32,7 @@ from time import perf_counter
 from tests.benchmarks.environments import answers, threads
 
 ROWS = [1_000_000, 10_000_000]
-WAYS = ["table", "database", "files", "Dask"]
+WAYS = ["table", "database", "files", "partitions", "Dask"]
 N_FILMS, BATCH = 5_000, 200_000
 OPTIONS = {"threads": 1, "memory_limit": "300MB"}
 
@@ -67,7 +68,7 @@ def measure(folder, n_rows, way, unit):
 
     from sktensordp.completion import CoordinateEncoder, CPCompletion, Recommender
 
-    if way == "Dask":
+    if way in ("partitions", "Dask"):
         import dask.dataframe as dd
     is_private = unit == "users"
     films = [f"film number {k}" for k in range(N_FILMS)]
@@ -75,7 +76,7 @@ def measure(folder, n_rows, way, unit):
     if is_private:
         encoder = CoordinateEncoder(categories=[None, films])
     model = CPCompletion(
-        0, levels=np.arange(1, 6), perturbation="sums", max_iter=2, random_state=0,
+        0, levels=np.arange(1, 6), perturbation="sums", random_state=0,
         unit=0 if is_private else "entry",
     )  # fmt: skip
     model = Recommender(model, encoder)
@@ -100,9 +101,12 @@ def measure(folder, n_rows, way, unit):
                     **chosen, batch_readahead=1, fragment_readahead=1
                 )
             )
-        else:
+        elif way == "partitions":
             parts = dd.read_parquet(files)[[*columns, "stars"]].to_delayed()
             model.fit_batches(lambda: (part.compute() for part in parts))
+        else:
+            frame = dd.read_parquet(files)
+            model.fit(frame[columns], frame["stars"])
     return {
         "processor": processor() - busy,
         "wall": perf_counter() - start,

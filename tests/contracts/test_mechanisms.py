@@ -94,6 +94,7 @@ def exact(mechanism, X):
 
 def test_no_mechanism_is_forgotten():
     public = {n for n in ms.__all__ if hasattr(getattr(ms, n), "transform")}
+    public -= {"NoiseMechanism"}  # their base class
     of_papers = {n for n in papers.__all__ if issubclass(getattr(papers, n), Release)}
     of_papers -= {n for n in of_papers if "Encoder" in n}
     assert public | of_papers == {type(mechanism).__name__ for mechanism in MECHANISMS}

@@ -6,29 +6,34 @@ through; of the sums, each protection is removed, and noticed.
 """
 
 import importlib.util
+import math
 import re
 import sys
+import types
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent
 from sklearn.utils.estimator_checks import check_estimator
 
 from sktensordp import mechanisms, moments
-from sktensordp.audit import audit_estimator
-from sktensordp.completion import CPCompletion
+from sktensordp.audit import audit_estimator, audit_mechanism
 from sktensordp.exceptions import BudgetExceededError
-from sktensordp.privacy import PrivacyBudget, planned_guarantee, privacy_of
+from sktensordp.noise import gaussian_lattice
+from sktensordp.privacy import PrivacyBudget, compose, planned_guarantee, privacy_of
 from tests import ROOT
 from tests.hardening import test_extreme_neighbours as extreme
 from tests.hardening import test_leaks as leaks
 from tests.hardening import test_noise_reuse as reuse
 from tests.statistical import test_estimators as statistical
+from tests.support.divergence import exact_gaussian
 from tests.support.every_estimator import BOX, ROWS, Case
 from tests.support.points import POINTS
-from tests.support.seams import NoiseStreams
+from tests.support.seams import NoiseStreams, gaussian_epsilon
 from tests.support.walks import code_lines
 
 pytestmark = pytest.mark.thorough
@@ -351,10 +356,140 @@ def test_a_transformer_of_its_own(capsys):
         NoisyAnswers(2).fit(X)
 
 
-def test_a_completion_of_released_values():
-    """A budget refuses it within its block; after it, no noise is added."""
-    model = CPCompletion(1, epsilon=float("inf"), value_bounds=(0, 9), shape=(2, 2))
-    X, released = np.argwhere(np.ones((2, 2))), np.array([1.0, 2.0, 2.0, 4.0])
+def shown(marker):
+    return PAGE.split(f"<!-- {marker} -->")[1].split("```text\n")[1].split("```")[0]
+
+
+def test_a_completion_of_released_values(capsys):
+    """A budget refuses it outside of the block, also in a budget of its own."""
+    names = {"np": np, "PrivacyBudget": PrivacyBudget}
+    exec(compile(block("released before"), "extend.md", "exec"), names)
+    assert capsys.readouterr().out == shown("released before")
+    model, ratings = names["model"], names["ratings"]
+    assert not model.privacy_guarantee_.protects
     with PrivacyBudget(epsilon=9.0), pytest.raises(BudgetExceededError):
-        model.fit(X, released)
-    assert not model.fit(X, released).privacy_guarantee_.protects
+        model.fit(ratings.data, names["noisy"])
+
+
+# A Gaussian mechanism, whose epsilon is computed without the accountant.
+
+COSTS = [100.0, 1.0, 0.25]
+
+
+@pytest.fixture
+def costly(capsys):
+    """The class on the page, in a module of its own, as pickles need."""
+    module = types.ModuleType("costly")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "costly", module)
+        vars(module)["__name__"] = "costly"
+        exec(compile(block("gaussian"), "extend.md", "exec"), vars(module))
+        assert capsys.readouterr().out == shown("gaussian")
+        yield module
+
+
+def mechanism_for(costly, epsilon, delta=1e-6):
+    bounds = [0.0, -1.0, 2.0], [1.0, 1.0, 2.5]
+    mechanism = costly.CostlyErrors(COSTS, epsilon, delta, bounds, random_state=0)
+    return mechanism.fit(np.zeros((1, 3)))
+
+
+def sampled_delta(lattice, times, epsilon):
+    """Of so many releases in a box, the sampler included: from first principles."""
+    corners = np.array([1.0, 2.0, 0.5])
+    with mpmath.workdps(40):
+        squares = [mpmath.mpf(r) / s for r, s in zip(corners, lattice.sigma, strict=1)]
+        mu = mpmath.sqrt(times * sum(x**2 for x in squares))
+        far, rest = (times * mpmath.mpf(x) for x in lattice_residual(lattice))
+        ideal = exact_gaussian(mu, mpmath.mpf(epsilon) - 2 * far)
+        return mpmath.exp(far) * ideal + rest * (1 + mpmath.exp(epsilon - far))
+
+
+def lattice_residual(lattice):
+    return lattice.residual_epsilon, lattice.residual_delta
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
+@pytest.mark.parametrize("times", [1, 7])
+def test_epsilon_of_a_gaussian_mechanism(costly, epsilon, times):
+    """Never smaller than the truth, alone and composed; larger by no more than 1e-6.
+
+    In a budget, too, which adds up mu^2.
+    """
+    mechanism = mechanism_for(costly, epsilon)
+    lattice, one = mechanism._randomizer.lattice, mechanism.privacy_guarantee_
+    assert one.epsilon == epsilon
+    assert one.event.events[1].epsilon > 0
+    together = one.repeated(times, delta=1e-6)
+    for at in (together.epsilon_at(1e-6), together.epsilon_at(1e-4)):
+        truth = float(sampled_delta(lattice, times, at))
+        assert truth <= together.delta_at(at) <= truth * (1 + 1e-6)
+    assert sampled_delta(lattice, times, together.epsilon_at(1e-6)) <= 1e-6
+    with PrivacyBudget(60.0, 1e-6) as budget:
+        for _ in range(times):
+            mechanism.transform(np.zeros((2, 3)))
+    assert sampled_delta(lattice, times, budget.spent.epsilon) <= 1e-6
+    composed = compose(*[one] * times, delta=1e-6)
+    assert composed.epsilon == pytest.approx(together.epsilon)
+
+
+def test_noise_of_a_gaussian_mechanism(costly):
+    """Fails for 1e-6 of all seeds: means and variances at six deviations."""
+    mechanism, sample = mechanism_for(costly, 2.0), np.array([0.5, 0.0, 9.0])
+    released = mechanism.transform(np.tile(sample, (40_000, 1)))
+    error = released.mean(axis=0) - [0.5, 0.0, 2.5]
+    variance = mechanism.noise_variance_
+    assert np.all(np.abs(error) < 6 * np.sqrt(variance / 40_000))
+    assert np.all(np.abs(released.var(axis=0) / variance - 1) < 6 * np.sqrt(2 / 40_000))
+    assert mechanism.expected_squared_error_ == pytest.approx(variance.sum())
+    case = Case(costly.CostlyErrors([2.0, 1, 1], **BOX), (ROWS,), "samples", "costly")
+    for cast in ("f8", "f4"):
+        extreme.test_neighbours_look_alike(case, cast)
+
+
+def changed_gaussian(costly, **changes):
+    """The class on the page, with other functions."""
+    for name, function in changes.items():
+        assert name in vars(costly)
+        vars(costly)[name] = function
+    return mechanism_for(costly, 1.0)
+
+
+def test_mistakes_with_a_gaussian_mechanism(costly):
+    """Each error of the table, and an audit of a wrong mu."""
+    event, mu_of = costly.gaussian_event, costly.gaussian_mu
+    ideal = lambda mu, lattice: GaussianDpEvent(1 / mu)  # noqa: E731
+    with pytest.raises(ValueError, match="does not count the residual"):
+        changed_gaussian(costly, gaussian_event=ideal)
+    with pytest.raises(ValueError, match="is smaller than the"):
+        changed_gaussian(
+            costly, gaussian_event=event, gaussian_mu=lambda *b: 1.01 * mu_of(*b)
+        )
+    with pytest.raises(TypeError, match="must be a GaussianLattice"):
+        event(1.0, 2.0)
+    lattice = gaussian_lattice(1.0, 1, 1.0, 1e-6)
+    for wrong in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(ValueError, match="mu must be"):
+            event(wrong, lattice)
+
+
+@pytest.mark.parametrize("wrong", [1.0, 3.0])
+def test_audit_of_a_gaussian_mechanism(costly, wrong):
+    """At mu = 1/2, or three times that under the same claim; 1e-4 of all seeds fail."""
+    event, mu_of = costly.gaussian_event, costly.gaussian_mu
+    costly.gaussian_event = lambda mu, lattice: event(mu / wrong, lattice)
+    costly.gaussian_mu = lambda *budget: wrong * mu_of(*budget)
+    mechanism = mechanism_for(costly, gaussian_epsilon(0.5, 1e-3), 1e-3)
+    corners = np.array([0.0, -1.0, 2.0]), np.array([1.0, 1.0, 2.5])
+    weights = (corners[1] - corners[0]) / mechanism.noise_variance_
+    report = audit_mechanism(
+        lambda x, n: mechanism.transform(np.tile(x, (n, 1))),
+        *corners,
+        epsilon=mechanism.privacy_guarantee_.epsilon,
+        delta=1e-3,
+        n_trials=20_000,
+        confidence=1 - 1e-4,
+        batched=True,
+        log_likelihood_ratio=lambda rows: rows @ weights,
+    )
+    assert report.violated == (wrong > 1), report

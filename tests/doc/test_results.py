@@ -415,13 +415,25 @@ def test_sentences_about_statements():
     assert f"{words[total - holds]} are false." in text
 
 
-def test_commands_for_the_figures_of_papers():
+def test_commands_for_the_figures_of_papers(load):
     """Each script is there, and has the options with which the page calls it."""
-    page = (DOC / "figures_of_papers.md").read_text()
-    commands = re.findall(r"`python (examples/papers/\w+\.py)([^`]*)`", page)
-    assert len(commands) > 12
-    for script, arguments in commands:
-        text = (DOC.parent / script).read_text()
-        for option in {*re.findall(r"--[\w-]+", arguments), "--random-state"}:
+    figures = load("make_paper_figures")
+    assert figures.page() == (DOC / "figures_of_papers.md").read_text(), (
+        "run python doc/make_paper_figures.py"
+    )
+    times = json.loads((DOC / "paper_times.json").read_text())
+    assert times.keys() <= {*figures.commands()}
+    _, papers, facts = figures.facts()
+    assert {fact["paper"] for fact in facts} == papers.keys()
+    found = [fact["command"] for fact in facts if "command" in fact]
+    for command in found:
+        script, *arguments = command.split()
+        text = (DOC.parent / "examples" / "papers" / script).read_text()
+        options = {argument for argument in arguments if argument.startswith("--")}
+        for option in options | {"--random-state"}:
             assert f'"{option}"' in text, (script, option)
         assert "unknown arguments" in text, script
+    # Every experiment of the papers is on the page, and so is nothing else.
+    scripts = {path.name for path in (DOC.parent / "examples" / "papers").glob("*.py")}
+    elsewhere = {"which_claims.py", "private_search.py"}  # no figure of the five papers
+    assert {command.split()[0] for command in found} == scripts - elsewhere

@@ -3,6 +3,7 @@
 import math
 import re
 
+import numpy as np
 import pytest
 
 from tests.support.scripts import printed_means
@@ -194,23 +195,34 @@ def test_ratings_study(run, ratings_file, tmp_path):
 
 
 def test_ratings_study_of_train_and_test_files(run, ratings_file, tmp_path):
-    """Files as those of MovieLens 100K: tabs, no header, held-out ratings in one."""
+    """Files as those of MovieLens 100K: tabs, no header, two pairs of all ratings."""
     path = ratings_file(
         60, 80, 3000, more=lambda k: f",{1_000_000 * (k % 12)}", **STARS
     )
     rows = [row.replace(",", "\t") for row in path.read_text().splitlines()[1:]]
-    files = tmp_path / "u1.base", tmp_path / "u1.test"
-    files[0].write_text("\n".join(rows[:-300]))
-    files[1].write_text("\n".join(rows[-300:]))
-    small = ["--levels", 1, 5, 1, "--rank", 2, "--epsilons", 8, "--test", files[1]]
+    ratings, held_out = [], []
+    for name, at in (("ua", 0), ("ub", 300)):
+        ratings.append(tmp_path / f"{name}.base")
+        held_out.append(tmp_path / f"{name}.test")
+        ratings[-1].write_text("\n".join(rows[:at] + rows[at + 300 :]))
+        held_out[-1].write_text("\n".join(rows[at : at + 300]))
+    small = ["--levels", 1, 5, 1, "--rank", 2, "--epsilons", 8, "--test", *held_out]
     printed = run(
-        "papers/ratings_study.py", "--ratings", files[0], *small,
+        "papers/ratings_study.py", "--ratings", *ratings, *small,
         "--decomposition", "tucker",
     )  # fmt: skip
-    assert "3,000 ratings" in printed
-    assert "mean of 1 fits to the file" in printed
-    with pytest.raises(SystemExit):
-        run("papers/ratings_study.py", *small)
+    assert "6,000 ratings" in printed
+    assert "mean of 2 fits to the files" in printed
+    y = np.array([float(row.split("\t")[2]) for row in rows])
+    errors = []
+    for at in (0, 300):
+        fitted = np.delete(y, slice(at, at + 300))
+        errors.append(np.sqrt(np.mean((y[at : at + 300] - fitted.mean()) ** 2)))
+    found = re.search(r"^global mean, no noise +(\d\.\d{3})$", printed, re.MULTILINE)
+    assert float(found[1]) == pytest.approx(np.mean(errors), abs=6e-4)
+    for files in ([], ["--ratings", ratings[0]]):
+        with pytest.raises(SystemExit):
+            run("papers/ratings_study.py", *small, *files)
 
 
 def test_hourly_counts(run_cells):

@@ -206,6 +206,25 @@ def test_text_says_it_all():
     assert "one cell of one histogram" in str(guarantee(PURE, unit="cell"))
 
 
+def test_words_for_the_unit_and_the_release_change_nothing_else():
+    plain = guarantee(PURE, unit=0)
+    told = guarantee(PURE, unit=0, protected="all rows of one user", scope="This fit")
+    assert str(told) == (
+        "This fit: (epsilon = 0.5, delta = 0)-differential privacy for all rows of one "
+        "user (replace-one)."
+    )
+    assert "all rows of one user" in told._repr_html_()
+    assert told == plain
+    assert hash(told) == hash(plain)
+    for derived in (told + told, told | told, 2 * told, told.for_group(2)):
+        assert "for all rows of one user" in str(derived)
+        assert "This fit" not in str(derived)
+    # Words that not all of them use describe none of them.
+    assert "everything at one index of mode 0" in str(told + plain)
+    refused = guarantee(NOTHING, unit=0, scope="This fit")
+    assert str(refused).startswith("This fit: No differential privacy")
+
+
 def test_html_escapes():
     hostile = "<script>alert('&\"')</script>"
     value = guarantee(

@@ -20,6 +20,7 @@ from sktensordp.completion import (
     ImplicitCompletion,
     Recommender,
     TuckerCompletion,
+    check_table,
     make_fold_in_scorer,
     make_ranking_scorer,
 )
@@ -728,6 +729,44 @@ def test_reports():
     epsilon = epsilon_per_release(4.0, 1e-5, 3, model)
     expected = epsilon_per_release(4.0, 1e-5, 3, model.completion_)
     assert epsilon == expected
+
+
+USERS_WORDS, FILMS_WORDS = "all rows of one user", "all rows of one item"
+VALUES_WORDS = "the value of one observed entry"
+
+
+@pytest.mark.parametrize(
+    ("unit", "names", "words", "planned"),
+    [
+        (0, ["user", "film"], "all rows with the same 'user'", USERS_WORDS),
+        (1, ["user", "film"], "all rows with the same 'film'", FILMS_WORDS),
+        (0, None, USERS_WORDS, USERS_WORDS),
+        (1, None, FILMS_WORDS, FILMS_WORDS),
+        # It may be the id of somebody, in a table without a header.
+        (0, ["somebody-7919", "film"], USERS_WORDS, USERS_WORDS),
+        ("entry", ["user", "film"], VALUES_WORDS, VALUES_WORDS),
+    ],
+)
+def test_a_guarantee_is_in_the_words_of_the_table(unit, names, words, planned, caplog):
+    """Everywhere: in the guarantee, the log, the budget, the report and the check."""
+    table = TABLE.to_numpy() if names is None else TABLE.set_axis(names, axis=1)
+    encoder = CoordinateEncoder(categories=[None if unit == 0 else USERS, FILMS])
+    model = for_entries(unit=unit, random_state=None).set_params(encoder=encoder)
+    assert f" for {planned} (" in str(planned_guarantee(model))
+    with PrivacyBudget(10.0, 1e-5) as budget, caplog.at_level("INFO", "sktensordp"):
+        model.fit(table, Y)
+    guarantee = model.privacy_guarantee_
+    loaded = pickle.loads(pickle.dumps(model)).privacy_guarantee_
+    reports = guarantee, loaded, guarantee + guarantee, privacy_of(model), caplog.text
+    for text in map(str, reports):
+        assert f"-differential privacy for {words} (" in text
+    assert f", for {words} (" in str(budget)
+    searched = GridSearchCV(model, {"completion__epsilon": [1.0, 2.0]}, cv=2)
+    searched.fit(table, Y)
+    assert f"differential privacy for {words}" in str(privacy_of(searched))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert check_table(model, table, Y)["protected"] == words
 
 
 def test_budgets_see_the_release_of_the_completion():

@@ -2,6 +2,7 @@
 
 from dp_accounting import dp_event
 
+from sktensordp.privacy import SamplerResidualDpEvent
 from tests.support import seams
 
 Composed = dp_event.ComposedDpEvent
@@ -17,7 +18,7 @@ Table = seams.TableDpEvent
 Response = seams.RandomizedResponseDpEvent
 Lattice = seams.LatticeLaplaceDpEvent
 Revealing = seams.RevealingDpEvent
-Residual = seams.SamplerResidualDpEvent
+Residual = SamplerResidualDpEvent
 Parallel = seams.ParallelDpEvent
 Choice = seams.SelectionDpEvent
 Group = seams.GroupDpEvent

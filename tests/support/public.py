@@ -21,11 +21,13 @@ def public():
 
 
 def public_estimators():
-    """Public classes that have a method `fit`, by name."""
+    """Public classes that have a method `fit`, by name; no bases without parameters."""
     return {
         name.rpartition(".")[2]: value
         for name, value in public()
-        if inspect.isclass(value) and hasattr(value, "fit")
+        if inspect.isclass(value)
+        and hasattr(value, "fit")
+        and value.__init__ is not object.__init__
     }
 
 

@@ -178,7 +178,7 @@ PLACES = {
     ),
     "privacy.accounting._events as accounting_events": (
         "GroupDpEvent LatticeLaplaceDpEvent ParallelDpEvent PureDpEvent "
-        "RandomizedResponseDpEvent RevealingDpEvent SamplerResidualDpEvent "
+        "RandomizedResponseDpEvent RevealingDpEvent "
         "SelectionDpEvent ShuffledDpEvent TableDpEvent"
     ),
     "privacy.accounting._gaussian": "gaussian_delta_above gaussian_epsilon",

@@ -44,7 +44,7 @@ def read_in_partitions(read, cuts):
     parts = [dask.delayed(read)(a, b) for a, b in itertools.pairwise(cuts)]
     meta = read(0, 0)
     lazy = dask.dataframe.from_delayed(parts, meta=meta, verify_meta=False)
-    return lazy[[*meta.columns[:-1]]], lazy["value"]
+    return lazy[[*meta.columns[:-1]]], lazy[meta.columns[-1]]
 
 
 def changing_in_partitions(X, y, change, folder):

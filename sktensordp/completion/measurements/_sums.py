@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 _SOURCE = "Dwork, McSherry, Nissim and Smith (2006), Theorem 1, for each mode"
+# Entries that are added at once: they decide how much memory sums take, and no result,
+# since sums with noise are exact.
+_AT_ONCE = 2**20
 # Share of epsilon for the mean, if more is released after it.
 SHARE_OF_MEAN = 0.05
 
@@ -71,10 +74,11 @@ class ValueQuestion:
 
     def add(self, chunk: Entries, *totals: NDArray[np.float64]) -> None:
         """Add the values of entries to their sums."""
-        steps = _summands(chunk.values, self.domain, self.lattice)
-        rows = [chunk.coordinates[:, mode] for mode in self.modes]
-        rows = rows or [np.broadcast_to(np.int32(0), len(steps))]
-        self.sums[0].add(totals[0], rows, steps)
+        for part in chunk.slices(_AT_ONCE):
+            steps = _summands(part.values, self.domain, self.lattice)
+            rows = [part.coordinates[:, mode] for mode in self.modes]
+            rows = rows or [np.broadcast_to(np.int32(0), len(steps))]
+            self.sums[0].add(totals[0], rows, steps)
 
 
 @dataclass(frozen=True)

@@ -214,12 +214,32 @@ class SamplerResidualDpEvent(DpEvent):
 
     With P the distribution that is sampled and Q the ideal one, every set S of outputs
     has P(S) <= e^epsilon Q(S) + delta for every input, and the same with P and Q
-    exchanged.
+    exchanged. Compose it with the event of the ideal distribution.
 
-    Attributes
+    Parameters
     ----------
     epsilon, delta : float
         The distance, both at least 0.
+
+    See Also
+    --------
+    sktensordp.mechanisms.gaussian_event : Both events of Gaussian noise on a lattice.
+
+    Notes
+    -----
+    If the ideal release has a curve delta(e), the sampled one has, at every e,
+    e^epsilon delta(e - 2 epsilon) + delta (1 + e^(e - epsilon)).
+
+    Examples
+    --------
+    >>> from dp_accounting import dp_event
+    >>> from sktensordp.privacy import PrivacyGuarantee, SamplerResidualDpEvent
+    >>> residual = SamplerResidualDpEvent(epsilon=1e-3, delta=0.0)
+    >>> event = dp_event.ComposedDpEvent([dp_event.LaplaceDpEvent(2.0), residual])
+    >>> PrivacyGuarantee.from_event(
+    ...     event, unit="sample", statement="Laplace noise, nearly.",
+    ...     source="Dwork et al. (2006)").epsilon
+    0.502
     """
 
     epsilon: float = attrs.field(validator=ge(0))

@@ -24,7 +24,7 @@ from .._guarantee import (
     local_of,
     sources_of,
     unit_and_relation,
-    unit_name,
+    unit_in_words,
 )
 from .._html import coloured, releases_table
 from .._numbers import check_number, epsilon_line, exact, shown, shown_below
@@ -38,6 +38,7 @@ from ._open import (
     open_branches,
     patient,
 )
+from ._stated import as_recorded, reveals_nothing
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -160,9 +161,10 @@ def record_ids(name: str, unprotected: Iterable[str], marks: Marks) -> None:
     RuntimeError, OSError
         As in `record`.
     """
+    said = as_recorded(None, name, unprotected)
     with OPEN.lock:
         marks = OPEN.located(marks | OPEN.marks_of_thread())
-        _record(_concerned(marks, name), None, name, unprotected)
+        _record(_concerned(marks, name), *said)
 
 
 def _counting(marks: Marks) -> "list[PrivacyBudget]":
@@ -325,6 +327,7 @@ class PrivacyBudget:
 
     See Also
     --------
+    already_released : State that data had been released before.
     detach_from_budgets : Copy an estimator for use after the block of a budget.
     privacy_of : What a fitted pipeline or search has revealed.
 
@@ -719,6 +722,8 @@ class PrivacyBudget:
             self._limit.settle(limits)
             if guarantee is None:
                 self._publishers.append(label)
+            elif reveals_nothing(guarantee):
+                self._current_account().record(label, guarantee)
             else:
                 totals = self._limit.totals(guarantee.event)
                 self._current_account().record(label, guarantee, totals)
@@ -922,6 +927,8 @@ class PrivacyBudget:
             if of_users and math.isfinite(self._epsilon):
                 raise BudgetExceededError(_PUBLISHES_IDS.format(name))
             return None
+        if reveals_nothing(guarantee):
+            return None
         admission = self._admission(guarantee)
         of_whom = guarantee.unit, guarantee.relation
         if admission is None and self._hidden_ids_published(*of_whom):
@@ -951,6 +958,8 @@ class PrivacyBudget:
         from ._filter import AdaptiveFilter
 
         if guarantee is None or not isinstance(self._limit, AdaptiveFilter):
+            return
+        if reveals_nothing(guarantee):
             return
         if any(True for _ in self._account.guarantees()):
             return
@@ -997,9 +1006,9 @@ class PrivacyBudget:
         recorded = list(self._account.guarantees())
         protected = ""
         if recorded:
-            unit, relation = unit_and_relation(recorded)
+            _, relation = unit_and_relation(recorded)
             conditions = clauses(sorted({*conditions_of(recorded)}))
-            protected = f", for {unit_name(unit)} ({relation}){conditions}"
+            protected = f", for {unit_in_words(recorded)} ({relation}){conditions}"
         return (
             f"Privacy budget: epsilon = {shown(self._epsilon)}, delta = "
             f"{shown(self._delta)}{protected}"

@@ -43,6 +43,7 @@ from ..accounting._events import ParallelDpEvent
 from ..accounting._gaussian import gaussian_epsilon, gaussian_mu
 from ..accounting._pld import pure_epsilon
 from ..accounting._renyi import event_renyi
+from ._stated import reveals_nothing
 
 _ORDERS = tuple((1 + np.geomspace(0.02, 2e5, 100)).tolist())
 # Shares of epsilon and delta reserved for the residuals: the distances between samplers
@@ -400,8 +401,10 @@ class Account:
     # Totals of `releases`, without the blocks.
     direct_totals: Totals = field(default_factory=Totals)
 
-    def record(self, name: str, guarantee: PrivacyGuarantee, totals: Totals) -> None:
-        """Add one release."""
+    def record(
+        self, name: str, guarantee: PrivacyGuarantee, totals: Totals = Totals()
+    ) -> None:
+        """Add one release; without totals, one that reveals nothing."""
         self.direct_totals = self.direct_totals + totals
         last = self.releases[-1] if self.releases else None
         if last and last[0] == name and last[1] == guarantee:
@@ -437,6 +440,7 @@ class Account:
         events = [
             dp_event.SelfComposedDpEvent(guarantee.event, count)
             for _, guarantee, count in self.releases
+            if not reveals_nothing(guarantee)
         ]
         if self is account:
             events.append(extra)
@@ -448,8 +452,9 @@ class Account:
         return dp_event.ComposedDpEvent(tuple(events)) if events else None
 
     def guarantees(self) -> Iterator[PrivacyGuarantee]:
-        """The guarantee of every release."""
-        yield from (guarantee for _, guarantee, _ in self.releases)
+        """The guarantee of every release that reveals something."""
+        all_of_them = (guarantee for _, guarantee, _ in self.releases)
+        yield from (one for one in all_of_them if not reveals_nothing(one))
         for branches in self.blocks:
             for branch in branches:
                 yield from branch.guarantees()
@@ -462,7 +467,7 @@ class Account:
         for name, guarantee, count in self.releases:
             yield 0, count, guarantee.epsilon, name
         for branches in self.blocks:
-            nonempty = [branch for branch in branches if any(branch.guarantees())]
+            nonempty = [branch for branch in branches if any(branch.lines())]
             for number, branch in enumerate(nonempty, start=1):
                 yield 0, None, math.nan, f"part {number} of {len(nonempty)}, disjoint"
                 for depth, times, epsilon, name in branch.lines():

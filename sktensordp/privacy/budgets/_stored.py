@@ -69,7 +69,8 @@ def _decoded(value: object) -> Any:
 def guarantee_to_json(guarantee: PrivacyGuarantee) -> str:
     """What a budget needs of a guarantee: event, unit, theorem and conditions.
 
-    The statement is left out, since it may be any text.
+    The statement is left out, since it may be any text. The words of the unit hold at
+    most the name of a column, and are there if the unit has any.
 
     Raises
     ------
@@ -77,6 +78,8 @@ def guarantee_to_json(guarantee: PrivacyGuarantee) -> str:
         If the event is of an unknown type.
     """
     stated = {name: getattr(guarantee, name) for name in _FIELDS}
+    if guarantee.protected:
+        stated["protected"] = guarantee.protected
     return json.dumps({**stated, "event": _encoded(guarantee.event)})
 
 
