@@ -85,8 +85,8 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"\.py$" if WITH_PAPERS else r"examples/\w+\.py$",
-    # The programs of examples/service, which are no pages.
-    "ignore_pattern": r"^(fit|serve)\.py$",
+    # The programs of examples/service, and what examples share: no pages.
+    "ignore_pattern": r"^(fit|serve|_\w+)\.py$",
     "within_subsection_order": "FileNameSortKey",
     "backreferences_dir": "modules/backreferences",
     "doc_module": ("sktensordp",),

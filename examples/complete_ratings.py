@@ -58,6 +58,9 @@ from sktensordp.datasets import read_ratings
 import argparse
 import csv
 import sys
+from pathlib import Path
+
+from matplotlib.backend_bases import FigureCanvasBase
 
 parser = argparse.ArgumentParser(
     description="Complete a ratings tensor privately.", allow_abbrev=False
@@ -82,8 +85,18 @@ parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
     parser.error(f"unknown arguments: {' '.join(others)}")
+if options.splits < 1 or (options.rank or 0) < 0:
+    parser.error("--splits must be at least 1, and --rank at least 0")
+for name in (options.output, options.table):
+    if name is not None and not Path(name).absolute().parent.is_dir():
+        parser.error(f"there is no folder {Path(name).absolute().parent}")
+suffix = Path(options.output or "").suffix[1:]
+if suffix and suffix not in FigureCanvasBase.get_supported_filetypes():
+    parser.error(f"--output: no picture can be stored as .{suffix}, but as .png")
 if options.levels is not None:
     low, high, step = options.levels
+    if not (high - low) * step > 0:
+        parser.error("--levels LOW HIGH STEP needs a step from LOW to HIGH")
     levels = np.linspace(low, high, round((high - low) / step) + 1)
 if options.ratings is not None:
     columns = options.columns and [
@@ -120,14 +133,28 @@ if options.ratings is not None:
                 "STEP, or leave --levels out."
             )
     if options.features is not None:
-        known = np.loadtxt(
-            options.features, delimiter=",", skiprows=1, dtype=str, quotechar='"'
-        )
-        features_of = {row[0]: row[1:].astype(float) for row in known}
+        try:
+            known = np.loadtxt(
+                options.features, delimiter=",", skiprows=1, dtype=str, quotechar='"',
+                ndmin=2,
+            )  # fmt: skip
+            features_of = {row[0]: row[1:].astype(float) for row in known}
+        except (OSError, ValueError) as error:
+            parser.error(
+                f"{options.features}: {error}\nIt needs a header line, then an item's "
+                f"id and numbers in every line"
+            )
         nothing = np.zeros(known.shape[1] - 1)
         categories = [np.unique(column) for column in X.T]
         shape = tuple(len(ids) for ids in categories)
         features = np.array([features_of.get(item, nothing) for item in categories[1]])
+        n_known = sum(item in features_of for item in categories[1])
+        print(f"features: of {n_known:,} of {len(categories[1]):,} items")
+        if 2 * n_known < len(categories[1]):
+            parser.error(
+                f"{options.features} has no line for most items. Its first column must "
+                f"hold ids as in {options.ratings}"
+            )
 # sphinx_gallery_end_ignore
 low, high = min(levels), max(levels)
 n_users, n_items = (len(np.unique(column)) for column in X.T)

@@ -102,6 +102,13 @@ if options.ratings is not None:
         features_of = {row[0]: row[1:].astype(float) for row in known}
         nothing = np.zeros(known.shape[1] - 1)
         features = np.array([features_of.get(item, nothing) for item in items])
+        n_known = sum(item in features_of for item in items)
+        print(f"features: of {n_known:,} of {len(items):,} items")
+        if 2 * n_known < len(items):
+            parser.error(
+                f"{options.features} has no line for most items. Its first column must "
+                f"hold ids as in {options.ratings}"
+            )
 if options.levels is not None:
     low, high, step = options.levels
     levels = np.linspace(low, high, round((high - low) / step) + 1)

@@ -38,7 +38,8 @@ MALFORMED = {
     "types": (
         "columns of ids or labels whose type is of another kind than the known ids or "
         "the declared `classes`, or than in the first batch (the kinds are numbers, "
-        "booleans, text, bytes and times)"
+        "booleans, text, bytes and times), or too small to hold any of these, such as "
+        "8 bits for a class of 1000"
     ),
     "labels": "NaN and infinity among labels in an array of numbers",
     "arrays": "arrays of the wrong shape, and `X` and `y` of different lengths",
@@ -55,6 +56,10 @@ _TIMES = np.datetime64, np.timedelta64
 # Queries by the name of their type or of their library, and the method that runs them.
 _LOADED_BY = {"LazyFrame": "collect", "DuckDBPyRelation": "df"}
 _LOADED_BY |= {"pyspark": "toPandas", "ibis": "execute"}
+_LOADED_BY |= {"RecordBatchReader": "read_all", "Scanner": "to_table"}
+_LOADED_BY |= dict.fromkeys(
+    ("Dataset", "FileSystemDataset", "InMemoryDataset", "UnionDataset"), "to_table"
+)
 _INSIDE = __name__.split(".")[0], "contextlib", "joblib", "sklearn"
 # Largest magnitude of a value: fourth powers of the range stay finite.
 _LARGEST_VALUE = 1e50
@@ -92,7 +97,7 @@ def words_of(name: str) -> set[str]:
 def with_names(X: Any) -> Any:
     """A table of pyarrow as a data frame, whose columns have names and types."""
     is_arrow = type(X).__module__.split(".")[0] == "pyarrow"
-    if is_arrow and hasattr(X, "column_names") and hasattr(X, "to_pandas"):
+    if is_arrow and hasattr(X, "num_columns") and hasattr(X, "to_pandas"):
         with contextlib.suppress(ImportError):  # without pandas, it stays as it is
             return X.to_pandas()
     return X
@@ -381,7 +386,11 @@ def check_aligned(X: Any, **others: Any) -> None:
     ValueError
         If two of them have equally many labels, but not the same ones in the same
         order.
+    TypeError
+        If one of them is no array or frame, such as a query or a set.
     """
+    for name, values in {"X": X, **others}.items():
+        check_container(values, name)
     labelled = [
         (name, values.index)
         for name, values in {"X": X, **others}.items()

@@ -489,6 +489,9 @@ class PrivateEstimatorMixin(StorableMixin):
     def __privacy_check_rows__(self, n_rows: int) -> None:
         """Refuse so few rows, if a fit would; their number must be public."""
 
+    def __privacy_check_targets__(self, y: Any) -> None:
+        """Refuse targets of a type that a fit would refuse; read no value of them."""
+
     def _keep(
         self, guarantee: PrivacyGuarantee, instead_of: PrivacyGuarantee | None = None
     ) -> None:

@@ -45,7 +45,8 @@ class NoiseOnlyWarning(AveragesOnlyWarning):
     or ids are not spelt as in the catalogue, so that most rows were left out. Of
     moments, these are the moments of all modes, or the products of samples and targets.
     Of `sktensordp.mechanisms.estimate_mean`, most standard errors exceed the declared
-    range.
+    range. Encoders release nothing when they are fitted: their codes are expected to
+    keep no more of the task of new samples than one constant does.
     """
 
 

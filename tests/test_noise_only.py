@@ -11,9 +11,11 @@ from functools import partial
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
 from sktensordp.completion import CPCompletion, ImplicitCompletion, TuckerCompletion
+from sktensordp.encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from sktensordp.exceptions import NoiseOnlyWarning
 from sktensordp.mechanisms import estimate_mean
 from sktensordp.model_selection import PrivateSearchCV
@@ -22,10 +24,12 @@ from sktensordp.moments import (
     MultilinearRidge,
     MultilinearRidgeClassifier,
 )
+from sktensordp.papers import PrivacyAgnosticEncoder
 from tests.support.replaying import recorded
 from tests.support.seams import (
     counts_are_noise,
     errors_exceed,
+    estimates_are_noise,
     moments_are_noise,
     sums_are_noise,
     totals_are_noise,
@@ -129,6 +133,126 @@ def test_a_private_search_says_nothing():
     )
     labels = ["no", "yes"] * 20
     assert not warns(lambda: search.fit(np.zeros((40, *SHAPE)), labels))
+
+
+# --- every door, every mistake -------------------------------------------------------
+
+# Samples of norm 1 with a few large components, and what follows from them.
+HEALTHY = np.random.default_rng(1).standard_normal((3000, *SHAPE)) * [2, 1, 1, 0.5]
+HEALTHY[:, 0] *= 2
+HEALTHY /= np.linalg.norm(HEALTHY.reshape(3000, -1), axis=1)[:, None, None]
+TARGETS = HEALTHY[:, 0, 0] + 0.1 * np.random.default_rng(2).standard_normal(3000)
+ABOVE = np.where(TARGETS > 0, "yes", "no")
+FLAT = HEALTHY.reshape(3000, -1)
+LOGISTIC = LogisticRegression().fit(FLAT, ABOVE)
+AWARE = partial(TaskAwareEncoder, 4.0, random_state=0)
+AGNOSTIC = partial(TaskAgnosticEncoder, 4.0, random_state=0)
+# By name, an estimator and the data of its fit.
+DOORS = {
+    "PCA": (PCA(), HEALTHY),
+    "PCA, modes": (PCA((2, 2)), HEALTHY),
+    "PCA, core": (PCA(4), HEALTHY),
+    "PCA, flat": (PCA(4), FLAT),
+    "PCA, centred": (PCA((2, 2), center=True), HEALTHY),
+    "ridge": (RIDGE(), HEALTHY, TARGETS),
+    "ridge, all": (RIDGE(SHAPE), HEALTHY, TARGETS),
+    "ridge, core": (RIDGE(4), HEALTHY, TARGETS),
+    "ridge, centred": (RIDGE((2, 2), center=True), HEALTHY, TARGETS),
+    "classes": (CLASSIFIER(), HEALTHY, ABOVE),
+    "classes, all": (CLASSIFIER(SHAPE), HEALTHY, ABOVE),
+    "classes, core": (CLASSIFIER(4), HEALTHY, ABOVE),
+    "classes, centred": (CLASSIFIER((2, 2), center=True), HEALTHY, ABOVE),
+    "encoder": (AWARE(), FLAT),
+    "encoder, tensors": (AWARE(), HEALTHY),
+    "encoder, matrix": (AWARE(task=np.eye(2, 12)), FLAT),
+    "encoder, targets": (AWARE(), FLAT, TARGETS),
+    "encoder, labels": (AWARE(), FLAT, ABOVE),
+    "encoder, Gaussian": (AWARE(mechanism="gaussian", delta=1e-3), FLAT),
+    "encoder, model": (AWARE(task=LOGISTIC), FLAT),
+    "agnostic": (AGNOSTIC(), FLAT),
+    "agnostic, targets": (AGNOSTIC(), FLAT, TARGETS),
+    "privacy agnostic": (PrivacyAgnosticEncoder(4.0, n_components=2), FLAT),
+}
+# What is wrong: other parameters, and the number of samples. Encoders clip to a share
+# of the samples, and take targets as they are.
+MISTAKES = {
+    "few samples": ({}, 10),
+    "a tiny epsilon": ({"epsilon": 0.01}, 3000),
+    "a norm bound of 1000": ({"norm_bound": 1000.0}, 3000),
+    "targets a million times narrower": ({"target_bounds": (-1e6, 1e6)}, 3000),
+}
+
+
+def tier(door):
+    """Encoders for tasks that are not linear are trained."""
+    return [pytest.mark.thorough] if door == "encoder, model" else []
+
+
+# Of ten samples, encoders keep something at epsilon 4.
+FEW = {"epsilon": 1.0}
+PAIRS = [
+    pytest.param(door, mistake, marks=tier(door))
+    for door, (model, *_) in DOORS.items()
+    for mistake, (changes, _) in MISTAKES.items()
+    if changes.keys() <= model.get_params().keys()
+]
+
+
+@pytest.mark.parametrize(("door", "mistake"), PAIRS)
+def test_every_door_tells_every_mistake(door, mistake):
+    model, *data = DOORS[door]
+    changes, n = MISTAKES[mistake]
+    if "encoder" in type(model).__name__.lower() and not changes:
+        changes = FEW
+    with pytest.warns(NoiseOnlyWarning, match="noise") as shown:
+        clone(model).set_params(**changes).fit(*(part[:n] for part in data))
+    ours = [one for one in shown if one.category is NoiseOnlyWarning]
+    assert [one.filename for one in ours] == [__file__]
+
+
+@pytest.mark.parametrize(
+    "door", [pytest.param(door, marks=tier(door)) for door in DOORS]
+)
+def test_every_door_is_silent_about_healthy_fits(door):
+    """At epsilon 2 and 4; without noise, of few samples, too."""
+    model, *data = DOORS[door]
+    for epsilon in (2.0, 4.0):
+        assert not warns(
+            lambda e=epsilon: clone(model).set_params(epsilon=e).fit(*data)
+        )
+    few = [part[:10] for part in data]
+    assert not warns(lambda: clone(model).set_params(epsilon=math.inf).fit(*few))
+
+
+def said_by(model, data, follow=None):
+    with (
+        warnings.catch_warnings(record=True, action="always") as caught,
+        recorded(follow) as releases,
+    ):
+        clone(model).fit(*data)
+    found = [str(w.message) for w in caught if w.category is NoiseOnlyWarning]
+    return found, releases
+
+
+@pytest.mark.parametrize("mistake", [None, "a tiny epsilon", "a norm bound of 1000"])
+@pytest.mark.parametrize(
+    "door", [door for door in DOORS if DOORS[door][0].get_params().get("norm_bound")]
+)
+def test_every_door_judges_by_what_was_released(door, mistake):
+    """With the same releases, other samples change no word, nor that there is any.
+
+    The fit of an encoder releases nothing: what it learns has no protection.
+    """
+    model, *data = DOORS[door]
+    model = clone(model).set_params(**MISTAKES[mistake][0] if mistake else {})
+    found, releases = said_by(model, data)
+    assert bool(found) == bool(mistake)
+    neighbours = [part.copy() for part in data]
+    for part in neighbours:
+        part[0] = part[1]
+    others = [np.zeros_like(data[0]), *data[1:]]
+    for other in (neighbours, others):
+        assert said_by(model, other, releases)[0] == found
 
 
 # --- the rules ------------------------------------------------------------------------
@@ -238,3 +362,32 @@ def test_no_fit_to_nothing_is_silent(name):
     for seed in range(1000):
         model = clone(fit.__self__).set_params(random_state=seed)
         assert warns(lambda: model.fit(*nothing))  # noqa: B023
+
+
+@pytest.mark.slow
+def test_encoders_that_keep_a_tenth_of_new_samples_are_silent():
+    """1,000 fits to 50 samples, none warns; a rate of 1e-3 would give 5 once in 270."""
+    n_alarms = n_fits = 0
+    for seed in range(1000):
+        rng = np.random.default_rng(seed)
+        n_entries = (1, 4, 12)[seed % 3]
+        mixing = rng.standard_normal((min(n_entries, 3), n_entries))
+        drawn = rng.standard_normal((1050, len(mixing))) @ mixing
+        drawn += 0.1 * rng.standard_normal(drawn.shape)
+        fitted, new = drawn[:50], drawn[50:]
+        kind = (TaskAwareEncoder, TaskAgnosticEncoder)[seed % 2]
+        model = kind((1.5, 2.0, 4.0)[seed % 3], random_state=seed)
+        alarm = warns(partial(model.fit, fitted))
+        lost = np.square(model.transform(new) - new).sum()
+        if lost < 0.9 * np.square(new - new.mean(axis=0)).sum():
+            n_alarms, n_fits = n_alarms + alarm, n_fits + 1
+    assert n_fits > 500
+    assert n_alarms <= 4
+
+
+def test_two_samples_tell_nothing():
+    assert estimates_are_noise(1.0, 2)
+    assert estimates_are_noise(0.0105, 10**6) is False
+    assert estimates_are_noise(0.01, 10**6)
+    assert estimates_are_noise(0.024, 50)
+    assert not estimates_are_noise(0.026, 50)

@@ -73,9 +73,14 @@ def clients():
     }
 
 
+SHOWN_LATER = {"PublishedTuckerCompletion": r"learning_rate=0\.005,\s+"}
+"""Parameters that were defaults when models were stored, and are shown since."""
+
+
 def described(estimator, output):
     """What has to be the same after loading, of what nothing random is drawn for."""
-    description = {"parameters": str(estimator)}
+    shown = SHOWN_LATER.get(type(estimator).__name__, "$^")
+    description = {"parameters": re.sub(shown, "", str(estimator))}
     if hasattr(estimator, "privacy_guarantee_"):
         # Not the words that depend on the table, or say which release it is.
         words = {"protected": "", "scope": ""}
@@ -162,6 +167,8 @@ def test_stored_estimators_work(path, label):
     for name in after:
         if name in ("output", "variance", "model variance"):
             np.testing.assert_allclose(after[name], before[name], rtol=1e-9, atol=1e-12)
+        elif name == "parameters":  # in lines that may break elsewhere
+            assert after[name].split() == before[name].split()
         else:
             assert after[name] == before[name]
     # And it goes on.

@@ -49,6 +49,7 @@ parser.add_argument("--repeats", type=int, help="of the noise")
 parser.add_argument("--data", metavar="FILE", help=".npz with X of shape (n, ...)")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -238,14 +239,16 @@ def errors(found, truth):
 
 
 tables = {"RSS (Equation 33)": {}, "squared error": {}}
+scores = []
 truths = {name: [] for name in PUBLISHED}
 for epsilon in options.epsilons:
     for name, found, true_epsilon in estimates(
         epsilon, rows, limits, directions, options.repeats, options.random_state
     ):
         pair = errors(found / n_rows, truth)
-        for table, values in zip(tables.values(), pair, strict=True):
+        for (measure, table), values in zip(tables.items(), pair, strict=True):
             table.setdefault(name, []).append((values.mean(), values.std()))
+            scores.append((measure, name, epsilon, epsilon, true_epsilon, values))
         if name in truths:
             truths[name].append(true_epsilon)
 for measure, table in tables.items():
@@ -259,6 +262,12 @@ for measure, table in tables.items():
             print(f"{'  its true epsilon':28}{cells}")
 nothing = np.square(truth).sum()
 print(f"{'0 everywhere':28}{nothing:16.1e}")
+# sphinx_gallery_start_ignore
+if options.table is not None:
+    from _scores import write_scores
+
+    write_scores(options.table, scores)
+# sphinx_gallery_end_ignore
 
 # %%
 # The picture

@@ -50,6 +50,7 @@ parser.add_argument("--values", type=int, help="noise measured for each row")
 parser.add_argument("--shapes", type=int, help="how many of each table, small first")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -329,6 +330,22 @@ for shape in IMAGES[: options.shapes]:
     )
     size = " x ".join(map(str, shape))
     show(f"{size}: expected norm, range {RANGE:g} (Table V)", norms[shape])
+# sphinx_gallery_start_ignore
+if options.table is not None:
+    from _scores import write_scores
+
+    of_tables = {
+        **{f"{shape}: squared error, {kind}": rows
+           for (shape, kind), rows in found.items()},
+        **{f"{shape}: norm (Table V)": rows for shape, rows in norms.items()},
+    }  # fmt: skip
+    write_scores(options.table, [
+        (f"{measure}, {kind}", name, epsilon, epsilon, truth, [error])
+        for measure, rows in of_tables.items() for name, *errors, truth in rows
+        for kind, error in zip(("printed", "stated", "measured"), errors, strict=True)
+        if not np.isnan(error)
+    ])  # fmt: skip
+# sphinx_gallery_end_ignore
 
 # %%
 # The picture

@@ -66,6 +66,7 @@ parser.add_argument("--runs", type=int, help="random splits")
 parser.add_argument("--data", metavar="NPZ", help="X (n, ...) and y (n,)")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="also save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(arguments))
 arguments, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -317,7 +318,7 @@ def row(name, texts):
 
 
 row("epsilon of a record", [f"{epsilon:g}" for epsilon in arguments.epsilons])
-curves, truths = {}, {}
+curves, truths, runs = {}, {}, {}
 for name, of_name in releases.items():
     found = [accuracies(*one, "sum clipped" in name) for one in of_name]
     curves[name] = [np.mean(scores) for scores, _ in found]
@@ -332,6 +333,7 @@ for name, of_name in releases.items():
         ]
         kind = "  true epsilon of one round alone"
     truths[name] = true
+    runs[name] = [scores for scores, _ in found]
     pairs = zip(curves[name], spread, strict=True)
     row(name, [f"{mean:.2f}±{std:.2f}" for mean, std in pairs])
     row("  least noise of an entry", [f"{sigma:.3g}" for sigma in noise])
@@ -341,6 +343,22 @@ clean = np.mean(accuracies(silent, math.inf, False)[0])
 chance = np.bincount(y).max() / len(y)
 row("no noise", [f"{clean:.2f}"])
 row("chance", [f"{chance:.2f}"])
+# sphinx_gallery_start_ignore
+if arguments.table is not None:
+    from _scores import write_scores
+
+    scores = [
+        # One round alone is no bound on all of them.
+        ("accuracy", name, epsilon, epsilon, None if name == PER_ENTRY else true, each)
+        for name, of_name in runs.items()
+        for epsilon, true, each in zip(
+            arguments.epsilons, truths[name], of_name, strict=True
+        )
+    ]
+    for name, one in ("no noise", clean), ("chance", chance):
+        scores.append(("accuracy", name, math.inf, None, None, [one]))
+    write_scores(arguments.table, scores)
+# sphinx_gallery_end_ignore
 
 # %%
 # The picture

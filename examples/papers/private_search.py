@@ -66,8 +66,12 @@ parser.add_argument(
     "--completions", nargs="+", choices=["Algorithm 1", "default"],
 )  # fmt: skip
 parser.add_argument("--max-iter", type=int, help="iterations of a fit")
-parser.add_argument("--random-state", type=int, help="seed of the splits")
+parser.add_argument(
+    "--random-state", type=int,
+    help="seed of the splits; noise has none, which the fits of a search would share",
+)  # fmt: skip
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -301,6 +305,20 @@ for name in options.completions:
         warnings.filterwarnings("ignore", "Clones of one")
         results[name] = study(completions[name], grids[name])
     print_table(results[name])
+# sphinx_gallery_start_ignore
+if options.table is not None:
+    from _scores import write_scores
+
+    write_scores(options.table, [
+        # No epsilon covers scores and choices that come from raw ratings.
+        (f"{name}: RMSE", method, total, outcomes[0].claimed,
+         np.inf if method.startswith("Grid")
+         else outcomes[0].report.guarantee.epsilon,
+         [each.error for each in outcomes])
+        for name, by_total in results.items()
+        for total, rows in by_total.items() for method, outcomes in rows.items()
+    ])  # fmt: skip
+# sphinx_gallery_end_ignore
 
 # %%
 # What remains unprotected

@@ -51,6 +51,7 @@ parser.add_argument("--repeats", type=int, help="of the noise")
 parser.add_argument("--data", metavar="FILE", help=".npz with X in [-1, 1] and y")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -188,14 +189,14 @@ def accuracies(mechanism, X, y, model, n_repeats):
 
 
 def compare(name, data, options):
-    """Print a table; curves, true epsilons of those published, accuracy and chance."""
+    """Print a table; curves, true epsilons of those published, references, scores."""
     public, private, y_public, y_private = data
     model = LogisticRegression(C=0.1, max_iter=5000)
     model.fit(public.reshape(len(public), -1), y_public)
     epsilons, shape = options.epsilons, private.shape[1:]
     size = " x ".join(map(str, shape))
     print(f"\n{f'{name}, {size}: epsilon':28}{''.join(f'{e:>13g}' for e in epsilons)}")
-    curves, truths = {}, {}
+    curves, truths, scores = {}, {}, []
     for label, (mechanism, layout) in mechanisms(model, shape).items():
         X, rows, truth = private.reshape(len(private), *layout), [], []
         for epsilon in epsilons:
@@ -204,6 +205,7 @@ def compare(name, data, options):
             found = accuracies(mechanism, X, y_private, model, options.repeats)
             rows.append((np.mean(found), np.std(found)))
             truth.append(mechanism.privacy_guarantee_.epsilon)
+            scores.append((name, label, epsilon, epsilon, truth[-1], found))
         curves[label] = (epsilons, *np.transpose(rows))
         text = "".join(f"{f'{mean:.3f}±{std:.3f}':>13}" for mean, std in rows)
         print(f"{label:28}{text}", flush=True)
@@ -214,7 +216,7 @@ def compare(name, data, options):
     clean = model.score(private.reshape(len(private), -1), y_private)
     chance = np.unique(y_private, return_counts=True)[1].max() / len(y_private)
     print(f"{'no noise':28}{clean:13.3f}\n{'one answer for all':28}{chance:13.3f}")
-    return f"{name}, {size}", curves, truths, clean, chance
+    return f"{name}, {size}", curves, truths, clean, chance, scores
 
 
 if options.data is None:
@@ -225,6 +227,12 @@ else:
     split = train_test_split(X, y, test_size=0.5, stratify=y, random_state=0)
     stages = {"features": split}
 results = [compare(name, data, options) for name, data in stages.items()]
+# sphinx_gallery_start_ignore
+if options.table is not None:
+    from _scores import write_scores
+
+    write_scores(options.table, [row for *_, scores in results for row in scores])
+# sphinx_gallery_end_ignore
 
 # %%
 # The picture
@@ -242,7 +250,8 @@ figure, axes = plt.subplots(
     1, len(results), figsize=(4 * len(results), 4.8), sharey=True, squeeze=False,
     layout="constrained",
 )  # fmt: skip
-for axis, (title, curves, truths, clean, chance) in zip(axes[0], results, strict=True):
+for axis, result in zip(axes[0], results, strict=True):
+    title, curves, truths, clean, chance, _ = result
     for label, style in styles.items():
         epsilons, mean, spread = curves[label]
         look = {}

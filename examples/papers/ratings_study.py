@@ -62,7 +62,6 @@ options = SimpleNamespace(
 )
 # sphinx_gallery_start_ignore
 import argparse
-import csv
 import sys
 
 parser = argparse.ArgumentParser(
@@ -282,21 +281,19 @@ if diverged:
     print("* the descent diverged; the last finite factors are used")
 # sphinx_gallery_start_ignore
 if options.table is not None:
-    with open(options.table, "w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(
-            ["measure", "method", "epsilon", "seed", "claimed", "true", "score"]
-        )
-        for name, found in errors.items():
-            epsilons = options.epsilons if name in guarantees else [np.inf]
-            for seed, of_split in enumerate(found):
-                for epsilon, error in zip(epsilons, of_split, strict=True):
-                    claimed = true = ""
-                    if name in guarantees:
-                        claimed, true = epsilon, guarantees[name][epsilon].epsilon
-                    rows.writerow(
-                        ["RMSE", name, f"{epsilon:g}", seed, claimed, true, error]
-                    )
+    from _scores import write_scores
+
+    def rows_of(name, found):
+        epsilons = options.epsilons if name in guarantees else [np.inf]
+        for epsilon, scores in zip(epsilons, np.transpose(found), strict=True):
+            pair = None, None
+            if name in guarantees:
+                pair = epsilon, guarantees[name][epsilon].epsilon
+            yield "RMSE", name, epsilon, *pair, scores
+
+    write_scores(
+        options.table, [row for each in errors.items() for row in rows_of(*each)]
+    )
 # sphinx_gallery_end_ignore
 
 # %%

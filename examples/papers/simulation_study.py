@@ -49,7 +49,6 @@ options = SimpleNamespace(
 )
 # sphinx_gallery_start_ignore
 import argparse
-import csv
 import sys
 
 parser = argparse.ArgumentParser(
@@ -233,25 +232,21 @@ print_table(
 
 # sphinx_gallery_start_ignore
 if options.table is not None:
-    with open(options.table, "w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(
-            ["measure", "method", "epsilon", "seed", "claimed", "true", "score"]
-        )
+    from _scores import write_scores
+
+    def what_is_private(name, scenario):
+        if name not in guarantees:
+            return None, None
+        return scenario[1], guarantees[name][scenario].epsilon
+
+    write_scores(options.table, [
+        (measure, name, scenario[place], *what_is_private(name, scenario),
+         [1000 * error for error in found[scenario]])
         for measure, chosen, place in (
             ("RMSE x 1000", over_epsilon, 1), ("over missing", over_missing, 0),
-        ):  # fmt: skip
-            for name, found in errors.items():
-                for scenario in chosen:
-                    true = ""
-                    if name in guarantees:
-                        true = guarantees[name][scenario].epsilon
-                    for seed, error in enumerate(found[scenario]):
-                        rows.writerow(
-                            [measure, name, f"{scenario[place]:g}", seed,
-                             scenario[1] if name in guarantees else "", true,
-                             1000 * error]
-                        )  # fmt: skip
+        )
+        for name, found in errors.items() for scenario in chosen
+    ])  # fmt: skip
 # sphinx_gallery_end_ignore
 
 # %%

@@ -62,7 +62,6 @@ arguments = SimpleNamespace(
 )
 # sphinx_gallery_start_ignore
 import argparse
-import csv
 import sys
 
 parser = argparse.ArgumentParser(
@@ -433,22 +432,24 @@ for name, results in found.items():
     table(name, results)
 # sphinx_gallery_start_ignore
 if arguments.table is not None:
-    with open(arguments.table, "w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(
-            ["measure", "method", "epsilon", "seed", "claimed", "true", "score"]
-        )
-        for name, results in found.items():
-            classifies = "no noise" in results
-            loss = "cross-entropy" if classifies else "loss over variance"
-            measures = loss, "accuracy"
-            for label, array in results.items():
-                for seed, at, kind in np.argwhere(~np.isnan(array)):
-                    epsilon = EPSILONS.get(name, OWN_EPSILONS)[at]
-                    rows.writerow(
-                        [f"{name}: {measures[kind]}", label, epsilon, seed, epsilon,
-                         true[name, label, epsilon, seed], array[seed, at, kind]]
-                    )  # fmt: skip
+    from _scores import write_scores
+
+    def rows_of(name, results):
+        loss = "cross-entropy" if "no noise" in results else "loss over variance"
+        for label, array in results.items():
+            for at, epsilon in enumerate(EPSILONS.get(name, OWN_EPSILONS)):
+                pair = epsilon, true.get((name, label, epsilon, 0))
+                if label == "no noise":
+                    pair = None, None
+                for kind, measure in enumerate((loss, "accuracy")):
+                    scores = array[:, at, kind]
+                    scores = scores[~np.isnan(scores)]  # some of the first split alone
+                    yield f"{name}: {measure}", label, epsilon, *pair, scores
+
+    write_scores(
+        arguments.table,
+        [row for name, results in found.items() for row in rows_of(name, results)],
+    )
 # sphinx_gallery_end_ignore
 
 # %%

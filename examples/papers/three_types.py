@@ -70,6 +70,7 @@ parser.add_argument("--hidden", type=int, help="units of the network (Type I)")
 parser.add_argument("--data", metavar="NPZ", help="X (n, ...) and labels y (n,)")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(options))
 options, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -483,6 +484,19 @@ makers = {
     3: lambda *of: testing_rows(*of, features),
 }
 results = {kind: table(kind, makers[kind]) for kind in options.types}
+# sphinx_gallery_start_ignore
+if options.table is not None:
+    from _scores import write_scores
+
+    write_scores(options.table, [
+        (TITLES[kind], name, epsilon,
+         *((None, None) if name == "no noise" else (epsilon, scores[0][1])),
+         [accuracy for accuracy, _ in scores])
+        for kind, found in results.items()
+        for name, by_epsilon in found.items()
+        for epsilon, scores in by_epsilon.items()
+    ])  # fmt: skip
+# sphinx_gallery_end_ignore
 
 # %%
 # The picture

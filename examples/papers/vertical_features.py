@@ -65,6 +65,7 @@ parser.add_argument("--runs", type=int, help="random splits")
 parser.add_argument("--data", metavar="NPZ", help="X (n, ...) and y (n,)")
 parser.add_argument("--random-state", type=int, help="seed of the noise")
 parser.add_argument("--output", metavar="FILE", help="also save the picture here")
+parser.add_argument("--table", metavar="FILE", help="save all scores here (csv)")
 parser.set_defaults(**vars(arguments))
 arguments, others = parser.parse_known_args()
 if others and "kernel" not in sys.argv[0]:  # a notebook has arguments of its own
@@ -249,6 +250,7 @@ for name in claimed(1.0, DELTA, cost):
 from sktensordp.privacy import PrivacyBudget
 
 import math
+from itertools import repeat
 
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
@@ -283,7 +285,7 @@ def row(name, values, form="{:.3g}"):
 
 
 row("epsilon of a sample", epsilons, "{:g}")
-curves, truths = {}, {}
+curves, truths, scores = {}, {}, []
 for name, every in sent.items():
     limits = epsilons if name in sound else [math.inf] * len(epsilons)
     found = [
@@ -293,6 +295,9 @@ for name, every in sent.items():
     curves[name] = np.mean(found, axis=1), np.std(found, axis=1)
     row(name, [f"{m:.2f}±{s:.2f}" for m, s in zip(*curves[name], strict=True)], "{}")
     truths[name] = [of_sample(released).epsilon for released in every]
+    scores += zip(
+        repeat("accuracy"), repeat(name), epsilons, epsilons, truths[name], found
+    )
     row("  true epsilon", truths[name])
 
 # %%
@@ -320,6 +325,14 @@ references = {
 }
 for name, accuracy in references.items():
     row(name, [accuracy], "{:.2f}")
+# sphinx_gallery_start_ignore
+if arguments.table is not None:
+    from _scores import write_scores
+
+    for name, accuracy in references.items():
+        scores.append(("accuracy", name, math.inf, None, None, [accuracy]))
+    write_scores(arguments.table, scores)
+# sphinx_gallery_end_ignore
 
 # %%
 # The picture

@@ -45,7 +45,7 @@ from ._client import CompletionClient
 from ._dense import DenseMixin
 from ._entries import check_values, digests_of, is_observed
 from ._fitted import Fitted, FittedToUnits, fitted_to, keeping_names_if_refused
-from ._likely_mistakes import warn_before, warn_if_empty, warn_of_edge
+from ._likely_mistakes import warn_before, warn_if_empty, warn_of_mean
 from ._own_rows import UnitModel, with_own_answers
 from ._parties import PartyEntries, declared_shape_and_unit, terms_of, units_of
 from ._problem import (
@@ -514,7 +514,7 @@ or list of these and None, default=None
             raw = cast(ObservedEntries, entries)
             has_warned = warn_of_released_values(raw, problem.domain)
         if not has_warned:
-            warn_of_edge(measurement.mean_of(released), problem.domain)
+            warn_of_mean(measurement.mean_of(released), problem.domain, unit)
         return self
 
     # --- sums over several parties: see `Aggregated` ----------------------------------

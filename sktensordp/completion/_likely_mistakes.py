@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from .._noise_only import is_one_of_many
 from .._validation import names_of, warn, words_of
 from ..base import LOGGER
-from ..exceptions import AveragesOnlyWarning, PrivacyLeakWarning
+from ..exceptions import AveragesOnlyWarning, NoiseOnlyWarning, PrivacyLeakWarning
+from ..tensor._coordinates import present
 from ._used_parameters import warn_of_unused
 
 if TYPE_CHECKING:
@@ -61,8 +62,20 @@ NO_USERS = (
     "check the order of the columns and how ids are spelt: rows with unknown ids are "
     "left out. Otherwise, only a larger epsilon or more users will help."
 )
+# A table with more columns is probably wide: a row for each user, or features.
+MOST_COLUMNS = 8
+# The warning if the mean of protected values is not more than noise.
+_NOISY_MEAN = (
+    "The model holds little but noise: the released mean of the values has a standard "
+    "error of more than a quarter of their range, so the middle of the range predicts "
+    "about as well. Only a larger epsilon or more values will help."
+)
+# At most so many entries are searched for repeated coordinates.
+_MOST_SEARCHED = 2**16
 # More calendar bins are never useful.
 MOST_BINS = 2**17
+# Of fewer bins, half may be empty by chance.
+_LEAST_BINS = 24
 _WRITTEN_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\b.*", re.DOTALL)
 
 
@@ -82,6 +95,8 @@ def in_columns_with_missing(X: ArrayLike) -> str:
         for k, column in enumerate(table.T)
         if any(v is None or type(v).__name__ == "NAType" or v != v for v in column)
     ]
+    if len(found) > 3:
+        found[2:] = [f"{len(found) - 2} more columns"]
     return f" in {' and '.join(found)}"
 
 
@@ -328,7 +343,7 @@ def warn_of_items(are_items: bool) -> None:
 
 def warn_of_many_modes(n_modes: int) -> None:
     """Warn if a table has so many columns that it looks like a wide table of values."""
-    if n_modes > 8:
+    if n_modes > MOST_COLUMNS:
         warn(
             f"X has {n_modes} columns, and each becomes a mode of the tensor, so X is "
             f"probably a table of features, not of coordinates. If it is a wide table "
@@ -355,7 +370,13 @@ def check_extent(sizes: Sequence[int], n_entries: int) -> None:
             )
 
 
-def check_bins(ends: Sequence[str], n_bins: int, n_rows: int | None, freq: str) -> None:
+def check_bins(
+    ends: Sequence[str],
+    n_bins: int,
+    n_rows: int | None,
+    freq: str,
+    used: NDArray[np.int64],
+) -> None:
     """Refuse far too many calendar bins; warn of mostly empty bins, or of a single bin.
 
     Parameters
@@ -366,6 +387,8 @@ def check_bins(ends: Sequence[str], n_bins: int, n_rows: int | None, freq: str) 
     n_rows : int or None
         None means no warning.
     freq : str
+    used : ndarray of int
+        The bin of every row; empty if it is not known.
 
     Raises
     ------
@@ -381,7 +404,11 @@ def check_bins(ends: Sequence[str], n_bins: int, n_rows: int | None, freq: str) 
         )
     if n_rows is None:
         return
-    if n_bins >= _LEAST_UNUSED and n_bins > 2 * n_rows:
+    is_sparse = n_bins >= _LEAST_UNUSED and n_bins > 2 * n_rows
+    # Times such as 1970-01-01 often stand for missing ones.
+    steps = np.diff(present(used - np.min(used, initial=0))[0])
+    has_gap = n_bins >= _LEAST_BINS and 2 * np.max(steps, initial=0) > n_bins
+    if is_sparse or (has_gap and n_rows >= _LEAST_ROWS):
         warn(
             f"Most bins of freq={freq!r} have no entry: the times reach from {first} "
             f"to {last}. Leave impossible times out, or pass a coarser freq."
@@ -476,6 +503,33 @@ def warn_of_coordinates(
         warn_of_times(used[k], entries.n_entries, names, k)
 
 
+def warn_of_repeats(coordinates: NDArray[np.integer]) -> None:
+    """Warn if most public coordinates occur more than once, as after a join.
+
+    Each occurrence is an entry of its own, and protected on its own. If there are many
+    entries, only those of some indices of the first mode are searched.
+
+    Parameters
+    ----------
+    coordinates : ndarray of shape (n_entries, n_modes)
+    """
+    if len(coordinates) < _LEAST_ROWS:
+        return
+    step = -(-len(coordinates) // _MOST_SEARCHED)
+    some = coordinates[coordinates[:, 0] % step == 0] if step > 1 else coordinates
+    order = np.lexsort(some.T)
+    is_repeat = np.all(some[order[1:]] == some[order[:-1]], axis=1)
+    # Of each coordinate that occurs again, the first repetition.
+    n_repeated = int(np.count_nonzero(is_repeat & ~np.append(False, is_repeat[:-1])))
+    if 2 * n_repeated > len(some) - int(np.count_nonzero(is_repeat)):
+        warn(
+            "Most coordinates of X occur more than once, as in a table that was joined "
+            "or read twice. Each row is an entry of its own, and the guarantee is for "
+            "the value of one. If they repeat the same values, drop the duplicates: "
+            "whoever is in two rows would have twice epsilon."
+        )
+
+
 def warn_before(
     estimator: CompletionParameters,
     entries: EntrySource[Any] | ObservedEntries,
@@ -501,6 +555,8 @@ def warn_before(
         elif estimator.shape is None:
             names = getattr(estimator, "feature_names_in_", None)
             warn_of_coordinates(entries, names, estimator.levels)
+        for part in () if entries.is_dense else entries.observed or ():
+            warn_of_repeats(part.coordinates)
         if estimator.perturbation == "auto":
             warn_of_sums(measurement)
     if not is_one_of_many():
@@ -524,7 +580,58 @@ def _warn_of_two_levels(levels: ArrayLike | None) -> None:
         )
 
 
-def warn_of_edge(mean: ReleasedMean | None, domain: Domain) -> None:
+def warn_of_mean(mean: ReleasedMean | None, domain: Domain, unit: int | None) -> None:
+    """Warn if the mean of protected values is noise, or that of values at one end.
+
+    Whether it is noise depends on the number of values, the range and epsilon alone.
+    Two levels may be as unequal as they like, and a range that was found holds most
+    values: see `_warn_if_equal`.
+
+    Parameters
+    ----------
+    mean : ReleasedMean or None
+        If units are protected, the mean of their means.
+    domain : Domain
+    unit : int or None
+        Whether units are protected: other totals tell then if there is only noise.
+    """
+    if mean is None or mean.n < _LEAST_ROWS or is_one_of_many():
+        return
+    if unit is None and 2 * mean.error > domain.scale:
+        warn(_NOISY_MEAN, NoiseOnlyWarning)
+    elif _has_scale(domain):
+        warn_of_edge(mean, domain)
+    elif unit is None:
+        _warn_if_equal(mean, domain)
+
+
+def _has_scale(domain: Domain) -> bool:
+    """Whether a declared range has values between its ends."""
+    is_declared = domain.is_declared and not domain.spent
+    return is_declared and (domain.levels is None or len(domain.levels) > 2)
+
+
+def _warn_if_equal(mean: ReleasedMean, domain: Domain) -> None:
+    """Warn if the mean is an end of the range, up to two standard deviations.
+
+    These are at most a fiftieth of the range. The mean of values of which a share p is
+    at the other end gets a warning with a probability below 1e-3 if p times the range
+    is at least five standard deviations.
+    """
+    low, high = domain.bounds
+    away = min(mean.value - low, high - mean.value)
+    if away > 2 * mean.error or 2 * mean.error > 2 * domain.scale / 50:
+        return
+    end = "lower" if mean.value < domain.middle else "upper"
+    warn(
+        f"Judging by what was released, all values may be at the {end} end of the "
+        f"range, so there is nothing to predict. If X lists choices, such as purchases "
+        f"or likes, fit an ImplicitCompletion to X alone. If a few values are far "
+        f"larger than all others, pass logarithms."
+    )
+
+
+def warn_of_edge(mean: ReleasedMean, domain: Domain) -> None:
     """Warn if nearly all values seem to be at one end of the declared range.
 
     This happens if the values have another scale, such as 20 to 100 for a range of 1 to
@@ -537,13 +644,11 @@ def warn_of_edge(mean: ReleasedMean | None, domain: Domain) -> None:
 
     Parameters
     ----------
-    mean : ReleasedMean or None
+    mean : ReleasedMean
     domain : Domain
         If it was found, it holds most values, and there is no warning.
     """
-    has_scale = domain.is_declared and (domain.levels is None or len(domain.levels) > 2)
-    has_scale = has_scale and not domain.spent
-    if mean is None or mean.n < _LEAST_ROWS or not has_scale or is_one_of_many():
+    if mean.n < _LEAST_ROWS or not _has_scale(domain) or is_one_of_many():
         return
     (low, high), margin = domain.bounds, 2 * domain.scale / 50 - 4 * mean.error
     if low + margin < mean.value < high - margin or margin <= 0:

@@ -296,6 +296,12 @@ def domain_of(
         estimator.value_bounds, estimator.levels, estimator.level_prior
     )
     if declared is not None:
+        missing = check_missing_values(estimator.missing_values)
+        if missing is not None and missing in (declared.levels or ()):
+            raise ValueError(
+                f"missing_values={missing:g} is one of the levels, so no entry could "
+                f"have that value. Leave it out of levels, or pass missing_values=None."
+            )
         return declared
     if earlier is not None:
         return earlier

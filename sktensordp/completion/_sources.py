@@ -69,6 +69,10 @@ class ObservedEntries(Protocol):
         """Whether the user passed a tensor."""
 
     @property
+    def observed(self) -> tuple[Any, ...] | None:
+        """The coordinates that a fit stores; None if they are elsewhere."""
+
+    @property
     def n_entries(self) -> int:
         """Number of observed entries."""
 

@@ -53,8 +53,8 @@ def labels(counts: Any, mode: int, categories: Any) -> NDArray[Any]:
         return found
     if len(categories) != len(counts.shape_) or len(categories[mode]) != size:
         raise ValueError(
-            f"categories must have a list for each mode, and the one of mode {mode} "
-            f"{size} names."
+            f"categories must have a list for each of the {len(counts.shape_)} modes "
+            f"of the fit, and that of mode {mode} must have {size} names."
         )
     named = np.empty(size, dtype=object)
     named[:] = list(categories[mode])

@@ -25,7 +25,13 @@ from scipy.sparse import issparse
 from .._dask import loaded
 from .._extras import imported
 from .._random import words_of_part
-from .._validation import as_numpy, check_unmasked, malformed, names_of
+from .._validation import (
+    as_numpy,
+    check_container,
+    check_unmasked,
+    malformed,
+    names_of,
+)
 from ..ids._folds import columns_of
 from ..measure import Question
 from ..measure import contribute as contributed
@@ -153,6 +159,7 @@ def columns_of_rows(X: Any) -> list[NDArray[Any]]:
     ValueError, TypeError
         If X is no table of rows and columns.
     """
+    check_container(X, "X")
     check_unmasked(X, "X")
     if issparse(X):
         raise TypeError(

@@ -26,6 +26,7 @@ from .._validation import (
     LARGEST_INDEX,
     adds_noise,
     as_numpy,
+    check_container,
     check_coordinates,
     check_ordered,
     checked,
@@ -34,8 +35,10 @@ from .._validation import (
     malformed,
     names_of,
     warn,
+    with_names,
 )
 from ..base import EstimatorMixin, PrivateEstimatorMixin, recorded_fit
+from ..ids import check_unlabelled
 from ..measure import Releases
 from ..privacy import PrivacyGuarantee
 from ._labels import labels, titles
@@ -79,7 +82,8 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         would reveal the rarest category. With infinite `epsilon`, None reads it off.
     weights : array-like of shape (n_tables,), default=None
         How much the variance of a cell counts, for each of `tables_`. The noise of all
-        tables together is then least. None takes the root of the number of cells.
+        tables together is then least. None takes the root of the number of cells. A
+        Series whose index does more than count from 0 on is refused: it is not read.
     unit : int, default=None
         None protects each row. The number of a column of X that holds people, as whole
         numbers, protects everything that X holds of a person. This column is no mode:
@@ -287,7 +291,8 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
                 found = (-1,)
             if not all(is_integer(i) and 0 <= i < n_modes for i in found):
                 raise ValueError(
-                    f"margins[{number}] must hold modes from 0 to {n_modes - 1}."
+                    f"margins[{number}] must be a list of modes from 0 to "
+                    f"{n_modes - 1}, as in margins=[(0, 1)] for one table of two modes."
                 )
             if len(set(found)) < len(found):
                 raise ValueError(f"margins[{number}] has a mode twice: {found}.")
@@ -302,6 +307,7 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
         if self.weights is None:
             return tuple(math.sqrt(size_of(shape, modes)) for modes in tables)
         check_ordered(self.weights, "weights")
+        check_unlabelled(self.weights, "weights", "tables_")
         weights = as_numpy(self.weights, "weights")
         if weights.shape != (len(tables),) or weights.dtype.kind not in "iuf":
             raise ValueError(
@@ -505,6 +511,8 @@ class TensorCounts(EstimatorMixin, PrivateEstimatorMixin, BaseEstimator):
 
     def _columns(self, X: Any, *, reset: bool) -> list[NDArray[Any]]:
         """The columns of X, each as an array of its own type."""
+        check_container(X, "X")
+        X = with_names(X)
         if math.isinf(self.epsilon):
             # Without noise, what is malformed may be refused.
             X = checked(validate_data, self, X, reset=reset, dtype="numeric")

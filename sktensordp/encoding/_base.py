@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._client import make_client
 from .._dask import check_lazy, is_dask, loaded
-from .._sklearn_compat import Interval, StrOptions, fit_context, framed
+from .._noise_only import estimates_are_noise, warn_of_noise
+from .._sklearn_compat import Interval, StrOptions, fit_context, framed, validate_params
 from .._validation import check_aligned, check_numeric, checked
 from ..mechanisms._base import ReleasingTransformer
 from ..mechanisms._chunks import DTYPES, in_chunks
@@ -80,6 +81,9 @@ class FittedCode:
         Expected task loss.
     variance : float
         Task loss if every sample is estimated by the mean.
+    kept : float
+        Share of the task that estimates are expected to keep: 1 if they are exact, 0 if
+        one constant is as good.
     task : ndarray of shape (m, n) or None
         K of a linear task.
     """
@@ -91,6 +95,7 @@ class FittedCode:
     radius: float
     loss: float
     variance: float
+    kept: float
     task: NDArray[np.float64] | None
 
 
@@ -169,6 +174,24 @@ class LinearEncoder(
             If the task cannot be used, does not fit the samples or does not vary, or
             if the mechanism cannot keep epsilon and delta.
         """
+        kept, n_samples = self._learn_all(X, y)
+        if math.isfinite(self.epsilon) and self._tells_of_noise:
+            warn_of_noise(
+                estimates_are_noise(kept, n_samples),
+                f"The codes hold little but noise: as far as a fit to {n_samples} "
+                f"samples tells, estimates from them are no better than one constant. "
+                f"Pass a larger epsilon, more samples, or a task of fewer outputs.",
+            )
+        return self
+
+    _tells_of_noise = True
+    """Whether `fit` warns of codes that hold little but noise."""
+
+    def _learn_all(self, X: ArrayLike, y: ArrayLike | None) -> tuple[float, int]:
+        """Learn all that `fit` does; the share that is kept, and from how many samples.
+
+        See `FittedCode`.
+        """
         X, y = loaded(X, y)
         check_aligned(X, y=y)
         array = validated(self, X, reset=True, ensure_min_samples=2)
@@ -192,7 +215,7 @@ class LinearEncoder(
             task_variance_=code.variance,
             privacy_guarantee_=guarantee,
         )
-        return self
+        return code.kept, len(rows)
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Release noisy codes and decode them, with fresh noise on every call.
@@ -355,7 +378,8 @@ class LinearEncoder(
         """The expected task loss; each call fits to `X`, `y`."""
 
         def error(epsilon: float) -> float:
-            self.set_params(epsilon=epsilon).fit(X, y)
+            validate_params(self.set_params(epsilon=epsilon))
+            self._learn_all(X, y)
             return self.expected_task_loss_ / self.task_variance_
 
         return "expected task loss, as a share of the task's variance", error
@@ -396,6 +420,7 @@ class LinearEncoder(
             code.radius,
             code.loss,
             problem.variance,
+            1 - code.loss / problem.variance,
             task,
         )
 

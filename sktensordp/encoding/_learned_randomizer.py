@@ -58,7 +58,15 @@ def fitted_code(
     )
     if targets is None:
         targets = task.outputs(rows)
-    means = np.tile(learned.mean, (len(rows), 1))
+
+    def loss_of(estimates: NDArray[np.floating]) -> float:
+        return float(task.value_and_gradient(estimates, targets)[0])
+
+    # Of noise alone, the decoder makes the constant that it found best, which may be
+    # better than the mean.
+    constant = learned.decode(learned.units(rows).mean(axis=0, keepdims=True))
+    most = loss_of(np.tile(constant, (len(rows), 1))) - loss_of(rows)
+    lost = learned.expected_loss - loss_of(rows)
     return FittedCode(
         randomizer,
         learned,
@@ -66,6 +74,7 @@ def fitted_code(
         learned.channel.n_outputs,
         radius,
         learned.expected_loss,
-        float(task.value_and_gradient(means, targets)[0]),
+        loss_of(np.tile(learned.mean, (len(rows), 1))),
+        1 - lost / most if most > 0 else 1.0,
         None,
     )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .._validation import warn
+
 # Directions below this share of the largest variance hold only rounding errors.
 _LEAST_VARIANCE = 1e-10
 # A column counts as constant if its relative range is at most this, or if its values
@@ -97,4 +99,10 @@ def whitening(rows: NDArray[np.floating]) -> Whitening:
         variances, directions = roots**2, right.T
     kept = variances > _LEAST_VARIANCE * variances.max()
     roots, directions = np.sqrt(variances[kept]), directions[:, kept]
+    if len(roots) >= len(rows) - 1:
+        warn(
+            "X has no more samples than directions in which they vary, so the encoder "
+            "loses what other people's samples hold besides, and its expected loss is "
+            "too small. Fit it to more samples, at least ten for each entry of one."
+        )
     return Whitening(mean, scale, directions * roots, (directions / roots).T)

@@ -5,6 +5,8 @@ from ._known import (
     Known,
     are_equal,
     check_in_order,
+    check_type,
+    check_unlabelled,
     declared_labels,
     in_order_of,
     index_of,
@@ -12,6 +14,7 @@ from ._known import (
     kinds_of_type,
     numbers_of,
     people_of,
+    type_of,
 )
 from ._lists import lists_of, one_or_each
 
@@ -19,6 +22,8 @@ __all__ = [
     "Known",
     "are_equal",
     "check_in_order",
+    "check_type",
+    "check_unlabelled",
     "declared_labels",
     "in_order_of",
     "index_of",
@@ -29,4 +34,5 @@ __all__ = [
     "one_each",
     "one_or_each",
     "people_of",
+    "type_of",
 ]

@@ -78,8 +78,14 @@ def has_a_type(values: object) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind != "O"
 
 
+def plain(value: Any) -> Any:
+    """A scalar of pyarrow as an object of Python; anything else as it is."""
+    return value.as_py() if hasattr(value, "as_py") else value
+
+
 def _single(value: object) -> Any:
     """The value in a list or array of length one, as in rows of one column."""
+    value = plain(value)
     if isinstance(value, np.ndarray):
         value = value.tolist() if value.size == 1 else value
     while isinstance(value, list | tuple) and len(value) == 1:

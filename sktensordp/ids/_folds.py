@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from .._validation import malformed
+from .._validation import check_container, malformed, with_names
 
 # Ids of these types have equal forms if they are equal as keys of a dictionary.
 _PLAIN = {bool, bytes, float, int, str, type(None)}
@@ -47,6 +47,8 @@ _UNITS |= {"ms": 10**6, "us": 10**3, "ns": 1}
 
 def columns_of(X: Any) -> list[Any]:
     """The columns of an array, a frame or a list of rows with ids."""
+    check_container(X, "X")
+    X = with_names(X)
     if hasattr(X, "iloc"):
         return [X.iloc[:, k] for k in range(X.shape[1])]
     array = X if hasattr(X, "to_numpy") else _as_array(X)

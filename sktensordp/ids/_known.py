@@ -24,11 +24,13 @@ from ._folds import length_of, nanoseconds_of
 # The kind of all elements of an array, by NumPy's letter for its type.
 _KINDS = {"b": "booleans", "U": "text", "S": "bytes"}
 _KINDS |= dict.fromkeys("iuf", "numbers") | dict.fromkeys("mM", "times")
-# The first words in the names of types of pandas and polars.
-_NAMES = {"boolean": "booleans", "binary": "bytes"}
-_NAMES |= dict.fromkeys(("str", "string", "utf"), "text")
-_NAMES |= dict.fromkeys(("int", "uint", "float", "decimal"), "numbers")
-_NAMES |= dict.fromkeys(("date", "datetime", "time", "duration"), "times")
+# The first words in the names of types of pandas, polars and pyarrow.
+_NAMES = {"bool": "booleans", "boolean": "booleans", "binary": "bytes"}
+_NAMES |= dict.fromkeys(("str", "string", "utf", "categorical", "enum"), "text")
+_NAMES |= dict.fromkeys(("int", "uint", "float", "double", "decimal"), "numbers")
+_NAMES |= dict.fromkeys(("date", "datetime", "time", "timestamp", "duration"), "times")
+# What converts an array to labels of a kind.
+_CONVERTED = {"text": ".astype(str)", "numbers": ".astype(float)"}
 _TIMES = date, time, timedelta, np.datetime64, np.timedelta64
 # Values of these types are their own keys.
 _PLAIN = {bytes, float, int, str}
@@ -54,16 +56,101 @@ def _kind_of(kind: type) -> str:
     return "numbers" if is_number else "other objects"
 
 
+def type_of(values: Any) -> object:
+    """The type of all values of an array or a column; None if they have none.
+
+    Lists have none: it would follow from their values.
+    """
+    if hasattr(values, "dtypes") and not hasattr(values, "dtype"):
+        types = list(values.dtypes)
+        return types[0] if len(types) == 1 else None
+    of_arrow = values.type if hasattr(values, "to_pylist") else None
+    return getattr(values, "dtype", of_arrow)
+
+
 def kinds_of_type(dtype: object) -> set[str]:
     """Kinds of values that a column of this type holds; empty if it does not say.
 
     Reads no value.
     """
+    dtype = _of_categories(dtype)
     if isinstance(dtype, np.dtype) and dtype.kind not in "O" + "".join(_KINDS):
         return {"other objects"}
     found = _KINDS.get(getattr(dtype, "kind", ""))
     word = re.match("[a-z]*", str(dtype).lower())
     return {found or _NAMES.get(word[0] if word else "", "")} - {""}
+
+
+def _of_categories(dtype: object) -> object:
+    """The type of the categories of a column that has some; other types as they are."""
+    return getattr(getattr(dtype, "categories", None), "dtype", dtype)
+
+
+def check_type(dtype: object, known: NDArray[Any], name: str, of_known: str) -> None:
+    """Refuse values of a type that equals none of the known ones.
+
+    That is a type of another kind, such as text where the known ones are numbers, or
+    one that is too small for any of them, such as bytes for a class of 1000. An array
+    of objects and a list have no type.
+
+    Parameters
+    ----------
+    dtype : object
+        As `type_of` returns it.
+    known : ndarray
+        Public, of one kind, at least one.
+    name, of_known : str
+        What the values and the known ones are called in messages.
+
+    Raises
+    ------
+    ValueError
+        If the values are of such a type.
+    """
+    passed, kinds = kinds_of_type(dtype), kinds_of(known)
+    if not passed <= kinds:
+        (kind,), (other,) = kinds, passed
+        converted = _CONVERTED.get(kind, "")
+        advice = f"np.asarray({name}){converted}, or " if converted else ""
+        raise malformed(
+            "types",
+            f"{name} holds {other}, but {of_known} are {kind}. Pass {advice}"
+            f"{of_known} that are {other}.",
+        )
+    if not _may_equal(dtype, known):
+        raise malformed(
+            "types",
+            f"{name} is of type {dtype}, which can hold none of {of_known}: what does "
+            f"not fit was cut off before. Keep them from the start in a list, or in an "
+            f"array of objects: np.array(labels, dtype=object).",
+        )
+
+
+def _may_equal(dtype: object, known: NDArray[Any]) -> bool:
+    """Whether numbers of a type, which may be too small, may equal a known one.
+
+    The width of text is no type: NumPy takes it from the longest of the values.
+    """
+    dtype = _of_categories(dtype)
+    if not isinstance(dtype, np.dtype):
+        try:
+            dtype = np.dtype(getattr(dtype, "numpy_dtype", str(dtype).lower()))
+        except TypeError:
+            return True
+        if dtype.kind not in "iuf":
+            return True
+    if dtype.kind not in "iuf":
+        return True
+    return any(_is_held(known[k : k + 1], dtype) for k in range(len(known)))
+
+
+def _is_held(one: NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            typed = one.astype(dtype)
+    except (OverflowError, TypeError, ValueError):
+        return False
+    return bool(are_equal(typed, one)[0])
 
 
 def declared_labels(values: object, name: str) -> NDArray[Any]:
@@ -176,6 +263,33 @@ def check_in_order(rows: object, known: object, name: str, of_known: str) -> Non
         raise ValueError(
             f"The index of {name} holds {of_known} in another order. Pass "
             f"rows.loc[{of_known}], or rows.to_numpy() if the order is right."
+        )
+
+
+def check_unlabelled(values: object, name: str, order: str) -> None:
+    """Refuse declared values with labels, where no labels say what they belong to.
+
+    A default index says nothing, nor does one that counts the values from 0 on.
+
+    Parameters
+    ----------
+    values : array-like
+    name, order : str
+        What the values are called in messages, and the order that they have.
+
+    Raises
+    ------
+    ValueError
+        If they have other labels.
+    """
+    labels: Any = getattr(values, "index", None)
+    if not (hasattr(labels, "equals") and hasattr(values, "iloc")):
+        return
+    numbers = np.arange(len(labels))
+    if getattr(labels, "nlevels", 1) > 1 or not np.array_equal(labels, numbers):
+        raise ValueError(
+            f"The index of {name} is not read. Pass {name}.to_numpy(), in the order of "
+            f"{order}."
         )
 
 

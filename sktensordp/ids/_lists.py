@@ -14,7 +14,7 @@ from .._validation import (
     names_of,
     with_names,
 )
-from ._each import has_a_type, one_each
+from ._each import has_a_type, one_each, plain
 
 
 def one_or_each(values: Any, name: str) -> tuple[bool, NDArray[Any]]:
@@ -27,7 +27,7 @@ def one_or_each(values: Any, name: str) -> tuple[bool, NDArray[Any]]:
     ValueError
         If it has no order (a set), or more than one axis.
     """
-    values = _single_of_arrow(values)
+    values = plain(values)
     if values is None or isinstance(values, str | bytes):
         return True, _objects([values])
     check_ordered(values, name)
@@ -89,11 +89,6 @@ def _column_of(values: Any, name: str) -> Any:
     return values if names_of(values) is None else one_each(values, name)
 
 
-def _single_of_arrow(value: Any) -> Any:
-    """A scalar of pyarrow as an object of Python; anything else as it is."""
-    return value.as_py() if hasattr(value, "as_py") else value
-
-
 def _listed(values: object, name: str) -> NDArray[Any]:
     """A list as an array of its type, if it has one, or of objects.
 
@@ -111,7 +106,8 @@ def _listed(values: object, name: str) -> NDArray[Any]:
 def _items_of(values: object) -> list[Any]:
     if hasattr(values, "to_pylist"):
         return values.to_pylist()
-    return list(values if np.iterable(values) else as_numpy(values, "ids"))
+    items = values if np.iterable(values) else as_numpy(values, "ids")
+    return list(map(plain, items))
 
 
 def _objects(items: list[Any]) -> NDArray[np.object_]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 
 from .. import __version__
 from .._extras import imported
@@ -25,7 +26,7 @@ _WHAT = "a file of sktensordp.io, or it is damaged"
 _LONGEST = 2**24
 
 
-def dump(model: StorableMixin, path: str | os.PathLike[str]) -> None:
+def dump(model: StorableMixin | Pipeline, path: str | os.PathLike[str]) -> None:
     """Store a model in a file that holds no code.
 
     The file holds what a pickle of the model would hold: parameters, what was released
@@ -37,7 +38,8 @@ def dump(model: StorableMixin, path: str | os.PathLike[str]) -> None:
     ----------
     model : estimator or client
         Anything of this package that is fitted, such as a completion, a recommender, a
-        mechanism or an encoder; or a client.
+        mechanism or an encoder; a client; or scikit-learn's ``Pipeline`` of such
+        estimators.
     path : str or path-like
         Where to store it; an earlier file there is replaced.
 
@@ -45,7 +47,8 @@ def dump(model: StorableMixin, path: str | os.PathLike[str]) -> None:
     ------
     TypeError
         If the model is not of this package, or holds what a file without code cannot
-        hold, such as a task model of yours or a function. The message names it.
+        hold, such as a task model of yours, a function, or a step of a pipeline that is
+        not of this package. The message names it.
     ModuleNotFoundError
         If safetensors is not installed: ``pip install "sktensordp[files]"``.
 
@@ -68,10 +71,10 @@ def dump(model: StorableMixin, path: str | os.PathLike[str]) -> None:
     >>> np.array_equal(loaded.predict(X), model.predict(X))
     True
     """
-    if not isinstance(model, StorableMixin):
+    if not _is_model(model):
         raise TypeError(
-            f"model must be an estimator or a client of sktensordp, got "
-            f"{type(model).__name__}."
+            f"model must be an estimator or a client of sktensordp, or a Pipeline of "
+            f"such estimators, got {type(model).__name__}."
         )
     safetensors = imported("safetensors.numpy", "files")
     found = Parts(model)
@@ -174,9 +177,14 @@ def load(path: str | os.PathLike[str]) -> Any:
         message = f"This is not {_WHAT}: its arrays are not where they must be."
     if message:
         raise ValueError(message)
-    if restored.used != names or not isinstance(restored.root, StorableMixin):
+    if restored.used != names or not _is_model(restored.root):
         fields.refuse("the list of its arrays")
     return restored.root
+
+
+def _is_model(model: object) -> bool:
+    """Whether a file may hold nothing but this."""
+    return isinstance(model, StorableMixin) or type(model) is Pipeline
 
 
 def _header(path: str | os.PathLike[str]) -> bytes:

@@ -24,6 +24,7 @@ from uuid import UUID
 import attrs
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 
 from .._extras import imported
 from .._json import Fields
@@ -42,6 +43,7 @@ from ._classes import (
 # Bounds on what a file may ask for. A part weighs as much as all values in it, which
 # whatever walks through it meets, as a hash does; the weight of a file is their sum.
 _MOST_PARTS, _DEEPEST, _HEAVIEST = 2**20, 100, 2**26
+_LONGEST_PIPELINE = 1000
 # From this length on, sequences of one type are arrays.
 _LONG = 32
 _INT64 = 2**63
@@ -67,6 +69,11 @@ _FRAMES = {"pandas": "pandas", "polars": "polars"}
 _TIME = r"[mM]8(\[[0-9]{0,4}[a-zA-Zμ]{1,2}\])?"
 # Of texts of a fixed width, the type that stands for their letters.
 _LETTERS = {"U": np.uint32, "S": np.uint8}
+# Types of letters that take less than the four bytes of a letter in memory.
+_SHORT = np.uint8, np.uint16
+# Parameters of a pipeline that a file holds at their defaults only. With a `memory`, a
+# fit would load pickles from a folder.
+_PLAIN_IN_PIPELINES = "memory", "transform_input"
 # Errors that parts of another shape may lead to.
 _WRONG = ArithmeticError, AttributeError, LookupError, TypeError, ValueError
 Node = dict[str, Any]
@@ -147,6 +154,8 @@ class Parts:
             return self._of_array(value)
         if isinstance(value, np.generic):
             return {"kind": "scalar", "of": self._put(np.asarray(value))}
+        if kind is Pipeline:
+            return self._of_pipeline(value)
         for name, module in _FRAMES.items():
             is_there = kind is type and value.__module__.partition(".")[0] == module
             if is_there and value is imported(module, module).DataFrame:
@@ -185,6 +194,10 @@ class Parts:
         if kind in "US" and width:
             native = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
             letters = native[..., np.newaxis].view(_LETTERS[kind])
+            for short in _SHORT if kind == "U" else ():
+                if letters.max(initial=0) <= np.iinfo(short).max:
+                    at = self._array(letters.astype(short))
+                    return {"kind": "short texts", "at": at}
             return {"kind": "texts", "at": self._array(letters)}
         if kind in "mM":
             integers = array.astype(array.dtype.newbyteorder("=")).view(np.int64)
@@ -198,6 +211,21 @@ class Parts:
         if by_columns:
             return {"kind": "array", "at": self._array(array.T), "order": "F"}
         return {"kind": "array", "at": self._array(array), "order": "C"}
+
+    def _of_pipeline(self, value: Pipeline) -> Node:
+        outside = self._place
+        for name in _PLAIN_IN_PIPELINES:
+            if getattr(value, name, None) is not None:
+                self._place = f"`{name}` of Pipeline"
+                self._refuse(getattr(value, name), "is not None")
+        steps = []
+        for name, step in value.steps:
+            self._place = f"the step {name!r} of Pipeline"
+            if not _is_step(step):
+                self._refuse(step)
+            steps.append([name, self._value(step)])
+        self._place = outside
+        return {"kind": "pipeline", "steps": steps, "verbose": bool(value.verbose)}
 
     def _of_object(self, value: Any) -> Node:
         kind: Any = type(value)
@@ -252,6 +280,13 @@ class Parts:
             "what a file may hold: numbers, text, lists, dicts and arrays of these, "
             "and what this package defines."
         )
+
+
+def _is_step(value: object) -> bool:
+    """Whether a pipeline in a file may have it as a step."""
+    is_ours = isinstance(value, StorableMixin) and hasattr(value, "fit")
+    is_none = value is None or (isinstance(value, str) and value == "passthrough")
+    return is_ours or is_none or type(value) is Pipeline
 
 
 def _is_cache(kind: type, name: str) -> bool:
@@ -413,6 +448,34 @@ class Restored:
             fields.refuse("at")
         return letters.view(f"{kind}{letters.shape[-1]}")[..., 0]
 
+    def _short_texts(self, fields: Fields) -> NDArray[Any]:
+        """The same of letters that are stored in fewer bytes."""
+        letters = self._array(fields.take("at"), fields)
+        is_right = letters.dtype in _SHORT and letters.ndim and letters.shape[-1]
+        if not is_right:
+            fields.refuse("at")
+        # At most four times as large as in the file.
+        return letters.astype(np.uint32).view(f"U{letters.shape[-1]}")[..., 0]
+
+    def _pipeline(self, fields: Fields) -> Pipeline:
+        listed, verbose = (
+            fields.list("steps", _LONGEST_PIPELINE),
+            fields.take("verbose"),
+        )
+        names = [one[0] if isinstance(one, list) else None for one in listed]
+        is_right = (
+            all(isinstance(one, list) and len(one) == 2 for one in listed)
+            and all(isinstance(name, str) and "__" not in name for name in names)
+            and 0 < len(names) == len(set(names))
+            and isinstance(verbose, bool)
+        )
+        if not is_right:
+            fields.refuse("steps")
+        steps = [(name, self._value(step, fields)) for name, step in listed]
+        if not all(_is_step(step) for _, step in steps):
+            fields.refuse("steps")
+        return Pipeline(steps, verbose=verbose)
+
     def _objects(self, fields: Fields) -> NDArray[Any]:
         shape = tuple(fields.integers("shape", 0, 2**62))
         items = self._listed(fields)
@@ -516,8 +579,10 @@ _MAKERS: dict[str, Callable[[Restored, Fields], Any]] = {
     "made": Restored._from_arguments,
     "object": Restored._object,
     "objects": Restored._objects,
+    "pipeline": Restored._pipeline,
     "range": Restored._range,
     "scalar": Restored._scalar,
+    "short texts": Restored._short_texts,
     "texts": Restored._fixed_texts,
     "timedelta": Restored._timedelta,
     "times": Restored._times,

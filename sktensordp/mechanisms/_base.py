@@ -130,8 +130,15 @@ class ReleasingTransformer(
             noise_variance_=variance,
             expected_squared_error_=error,
             privacy_guarantee_=guarantee,
+            **self._further_attributes(shape, randomizer),
         )
         return self
+
+    def _further_attributes(
+        self, shape: tuple[int, ...], randomizer: Any
+    ) -> dict[str, object]:
+        """What a fit sets besides, by name; like the randomizer, it reads no sample."""
+        return {}
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Release the samples, with fresh noise on every call.

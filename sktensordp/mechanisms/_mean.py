@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
 from .._noise_only import errors_exceed, warn_of_noise
-from .._validation import check_numeric, checked, names_of
+from .._validation import check_numeric, checked, names_of, warn
 from ..privacy.calibration._sensitivity import declared_set
 from ._samples import check_labels
 
@@ -21,6 +21,14 @@ _NOISE = (
     "range that bounds declares. Average more samples, or release them with a larger "
     "epsilon."
 )
+_OUTSIDE = (
+    "Most entries of the mean are outside of bounds by more than their errors, and are "
+    "clipped. Are bounds those of the samples before they were released? The mechanism "
+    "must be unbiased, with debias=True."
+)
+# An entry is outside of bounds if it is by so many standard errors, with which noise
+# does that with a probability below 1e-8.
+_CLEARLY = 6
 # Number of entries processed at a time.
 _CHUNK = 2**20
 
@@ -80,6 +88,9 @@ def estimate_mean(
     -----
     NoiseOnlyWarning
         If most standard errors exceed the widths of the ranges in `bounds`.
+    UserWarning
+        If most entries of the mean are far outside of `bounds`, which then are not
+        those of the samples.
 
     Raises
     ------
@@ -153,7 +164,11 @@ def estimate_mean(
     estimate = np.ldexp(estimate, exponent)
     if domain is not None:
         flat = domain.clip(estimate.reshape(1, -1), slice(None), None)
+        away = np.abs(flat.ravel() - estimate.ravel())
         estimate = flat.reshape(shape)
+        is_clipped = away > _CLEARLY * error.ravel() + 1e-6 * domain.width
+        if 2 * np.count_nonzero(is_clipped) > error.size:
+            warn(_OUTSIDE)
         widths = np.broadcast_to(domain.width, error.size)
         warn_of_noise(errors_exceed(error.ravel(), widths), _NOISE)
     return MeanEstimate(estimate, error)

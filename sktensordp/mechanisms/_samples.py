@@ -17,6 +17,7 @@ from .._validation import (
     described,
     is_integer,
     warn,
+    with_names,
 )
 from ..ids import check_in_order
 from ._chunks import AS_SAMPLES
@@ -35,7 +36,7 @@ def validated(
         array, known = check_lazy(X), named_columns(X)
         checked(validate_data, estimator, known, reset=reset, skip_check_array=True)
     else:
-        X = check_numeric(X, "X")
+        X = check_numeric(with_names(X), "X")
         # C order: the result must not depend on the layout in memory.
         options = {**AS_SAMPLES, **options}
         array = checked(validate_data, estimator, X, reset=reset, **options)

@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
-from .._validation import LARGEST_INDEX, check_integer, described, shape_of
+from .._validation import (
+    LARGEST_INDEX,
+    check_container,
+    check_integer,
+    described,
+    shape_of,
+)
 from ..moments import MultilinearRidge, MultilinearRidgeClassifier
 from ..privacy._guarantee import unit_name
 from ..privacy._html import coloured, rows
@@ -422,6 +428,7 @@ def step_that_releases(
     ValueError
         If `n_users` is missing, out of range or without effect.
     """
+    check_container(X, "X")
     if len(shape_of(X, "X")) < 2:
         raise ValueError(
             "X is the X of a fit, such as samples or coordinates, but it has no rows "

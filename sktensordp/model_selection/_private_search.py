@@ -33,7 +33,15 @@ from .._sklearn_compat import (
     safe_indexing,
     validate_params,
 )
-from .._validation import check_aligned, check_unmasked, checked, malformed, shape_of
+from .._validation import (
+    check_aligned,
+    check_container,
+    check_unmasked,
+    checked,
+    malformed,
+    shape_of,
+    with_names,
+)
 from ..base import (
     EstimatorMixin,
     PrivateEstimatorMixin,
@@ -319,6 +327,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             )
         X = self._as_table(X)
         for name, data in (("X", X), ("y", y)):
+            check_container(data, name)
             if not shape_of(data, name):  # scikit-learn's message would show the value
                 raise malformed("arrays", f"{name} must be array-like, not a scalar.")
             check_unmasked(data, name)
@@ -336,7 +345,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
         check_groups(units, self.cv, X, y, group_of_row)
         if isinstance(units, Rows):
             how = self.cv, float(self.test_size), group_of_row
-            self._check_enough_for_all(units.fewest(where, y, *how))
+            self._check_for_all(units.fewest(where, y, *how), y)
         for step in steps_of(self.estimator):
             if isinstance(step, PrivateEstimatorMixin):
                 check_seed_of(step)
@@ -575,7 +584,7 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
 
     def _as_table(self, X: ArrayLike) -> ArrayLike:
         is_of_ids = isinstance(self.estimator, Recommender)
-        return self.estimator._as_table(X) if is_of_ids else X
+        return self.estimator._as_table(X) if is_of_ids else with_names(X)
 
     def _checked_rows(
         self, X: ArrayLike, y: ArrayLike, units: Rows | Users
@@ -680,12 +689,16 @@ class PrivateSearchCV(EstimatorMixin, PrivateEstimatorMixin, RandomizedSearchCV)
             candidates += map(self._candidate, combinations)
         return candidates
 
-    def _check_enough_for_all(self, n_rows: int) -> None:
-        """Refuse what the fit of a candidate to so few rows would refuse."""
+    def _check_for_all(self, n_rows: int, y: Any) -> None:
+        """Refuse what the fit of a candidate to so few rows would refuse.
+
+        Of the targets, only their type is looked at.
+        """
         for candidate in self._known_candidates():
             for step in steps_of(candidate):
                 if isinstance(step, PrivateEstimatorMixin):
                     step.__privacy_check_rows__(n_rows)
+                    step.__privacy_check_targets__(y)
 
     def _check_candidate(
         self,

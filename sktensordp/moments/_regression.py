@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from numbers import Real
+from numbers import Number, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -35,12 +35,12 @@ from .._validation import (
 from ..exceptions import PrivacyLeakWarning
 from ..ids import (
     are_equal,
+    check_type,
     declared_labels,
     index_of,
-    kinds_of,
-    kinds_of_type,
     one_each,
     people_of,
+    type_of,
 )
 from ..privacy import PrivacyTags
 from ._base import SHORT_SAMPLES, MomentsEstimator, SampleReleases
@@ -269,7 +269,7 @@ class _Regression(MomentsEstimator):
             check_aligned(batch[0], y=batch[1])
             return self._further(self._checked_targets(rows, batch[1]), target_domain)
 
-        samples, shape = self._in_batches(batches, lambda batch: batch[0], further_of)
+        samples, shape = self._in_batches(batches, _samples_of, further_of)
         return self._fit_to(samples, shape, target_domain, declared=declared)
 
     def _fit_to(
@@ -1220,19 +1220,23 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
             return targets
         labels = one_each(y, "y")
         # By the type alone: a label of another kind in a list is just no label.
-        kinds = kinds_of_type(getattr(y, "dtype", labels.dtype))
-        if not kinds <= kinds_of(classes):
-            raise malformed(
-                "types",
-                f"y holds {' or '.join(kinds)}, but classes are "
-                f"{' or '.join(kinds_of(classes))}. Convert one of them.",
-            )
+        self.__privacy_check_targets__(labels if type_of(y) is None else y)
         if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
             raise malformed("labels", "Input y contains NaN or infinity.")
         return labels
 
+    def __privacy_check_targets__(self, y: Any) -> None:
+        classes = self._declared()
+        if classes is not None:
+            check_type(type_of(y), classes, "y", "classes")
+
     def _said_of_targets(self, model: _NormalEquations) -> str:
         classes = self._declared()
+        if model.are_absent.all() and not model.could_be_seen:
+            return (
+                "The released counts of the classes are no larger than their noise. "
+                "Pass a larger epsilon, more samples, or fewer classes. "
+            )
         if model.are_absent.all():
             whom = "one of the classes"
         elif model.are_absent.any() and model.could_be_seen and classes is not None:
@@ -1252,3 +1256,14 @@ class MultilinearRidgeClassifier(ClassifierMixin, _Regression):
         # An unknown label is -1.
         index = index_of(target_domain, targets)
         return (index[:, np.newaxis] == np.arange(len(target_domain))).astype(float)
+
+
+def _samples_of(batch: Any) -> Any:
+    """The samples of a batch, which is a pair of samples and their targets."""
+    is_pair = isinstance(batch, tuple | list) and len(batch) == 2
+    if not is_pair or isinstance(batch[1], Number | str):
+        raise malformed(
+            "arrays",
+            "Each batch must be a pair (X, y): several samples, and their targets.",
+        )
+    return batch[0]

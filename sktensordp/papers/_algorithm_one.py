@@ -19,6 +19,13 @@ from ..tensor._threads import one_blas_thread
 from ._declared_box import StandardBox
 
 _DECAYS, _TINY = (0.9, 0.999), 1e-8
+# The phases of a training: whether the encoder is trained, too, and whether there is
+# noise.
+APPROACHES = {
+    "task-aware": ((True, True),),
+    "privacy-agnostic": ((True, False), (False, True)),
+    "task-agnostic": ((False, True),),
+}
 _BLOCK_ROWS = 512
 
 
@@ -83,10 +90,13 @@ def published_encoder(
     n_components: int,
     n_hidden: int,
     training: Training = Training(),
+    approach: str = "task-aware",
     box: SensitivitySet | None = None,
     on_epoch: Callable[[], bool] | None = None,
 ) -> LearnedEncoder:
     """Learn encoder and decoder by Algorithm 1 of Cheng, Tang and Chinchali (2022).
+
+    Or by one of their benchmarks, which train in phases of their own.
 
     Encoder and decoder have one hidden layer of logistic units, or none. In every
     epoch, both take steps of Adam on the loss with fixed noise. Then the L1 diameter
@@ -109,6 +119,10 @@ def published_encoder(
     n_hidden : int
         Units in the hidden layers; n, or 0 for linear maps, in the paper.
     training : Training, default=Training()
+    approach : {"task-aware", "privacy-agnostic", "task-agnostic"}
+        Algorithm 1, or a benchmark of Section A.7.4: encoder and decoder are trained
+        without noise and penalty, then the decoder alone with noise; or the decoder
+        alone, for codes that are the standardised samples themselves.
     box : SensitivitySet, default=None
         X, a box that holds all samples.
     on_epoch : callable, default=None
@@ -127,37 +141,50 @@ def published_encoder(
     rng = np.random.default_rng(0)
     trainer = make_trainer(task, X, targets)
     rows, n_columns = trainer.rows, len(trainer.columns)
-    encoder = LogisticMap(n_columns, n_hidden, n_components)
+    encoder: MapShape = LogisticMap(n_columns, n_hidden, n_components)
+    first = encoder.random(rng)
+    if approach == "task-agnostic":
+        identity = LogisticMap.affine(np.eye(n_columns))
+        encoder, first, n_components = identity.shape, identity.vector, n_columns
     decoder = LogisticMap(n_components, n_hidden, n_columns)
     split = encoder.size
-    theta = np.concatenate([encoder.random(rng), decoder.random(rng)])
+    theta = np.concatenate([first, decoder.random(rng)])
     pull = np.zeros(len(theta))
-    pull[:split] = 2 * training.eta
-    moments = np.zeros((2, len(theta)))
+    if approach == "task-aware":
+        pull[:split] = 2 * training.eta
     of_box = box and StandardBox.of(
         box, trainer.white.mean, trainer.white.scale, trainer.columns
     )
 
-    def draw() -> tuple[Model, Sample]:
+    def draw(noisy: bool = True) -> tuple[Model, Sample]:
         """The model and its training sample, with noise for the present codes."""
         code = CodeMap(encoder, theta[:split])
         distance = of_box.diameter(code) if of_box else l1_diameter(code(rows))
         channel = OpenChannel.from_sensitivity(n_components, distance, epsilon)
-        noise = channel.draw(len(rows), rng)
+        noise = channel.draw(len(rows), rng) * float(noisy)
         model = Model(encoder, channel, decoder)
         return model, Sample(rows, trainer.targets, noise)
 
-    with one_blas_thread:
-        model, sample = draw()
+    def train(both: bool, noisy: bool) -> tuple[Model, Sample]:
+        """All epochs of one phase, and the last draw."""
+        moments = np.zeros((2, len(theta)))
+        model, sample = draw(noisy)
         for epoch in range(training.n_epochs):
             for step in range(training.n_steps):
                 slopes = trainer.value_and_gradient(model, theta, sample)[1]
                 slopes += pull * theta
+                if not both:
+                    slopes[:split] = 0.0
                 count = epoch * training.n_steps + step + 1
                 _adam(theta, moments, slopes, count, training.learning_rate)
-            model, sample = draw()
+            model, sample = draw(noisy)
             if on_epoch is not None and on_epoch():
                 break
+        return model, sample
+
+    with one_blas_thread:
+        for both, noisy in APPROACHES[approach]:
+            model, sample = train(both, noisy)
     loss = trainer.value_and_gradient(model, theta, sample)[0]
     return LearnedEncoder(
         trainer.white.mean,

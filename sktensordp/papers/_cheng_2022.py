@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._sklearn_compat import Interval
+from .._sklearn_compat import Interval, StrOptions
 from .._validation import warn
 from ..encoding import TaskAgnosticEncoder, TaskAwareEncoder
 from ..encoding._base import FittedCode, LinearEncoder
@@ -32,7 +32,13 @@ from ..noise import LaplaceLattice, laplace_lattice
 from ..privacy import PrivacyGuarantee
 from ..privacy._numbers import exact
 from ..privacy.calibration._sensitivity import SensitivitySet, declared_set
-from ._algorithm_one import LogisticMap, Training, l1_diameter, published_encoder
+from ._algorithm_one import (
+    APPROACHES,
+    LogisticMap,
+    Training,
+    l1_diameter,
+    published_encoder,
+)
 from ._declared_box import BoxedRandomizer, StandardBox
 from ._docs import with_encoder_text
 from ._privacy_agnostic import PrivacyAgnosticEncoder
@@ -53,6 +59,7 @@ class _PublishedEncoder(LinearEncoder):
     bounds: Any
     delta, mechanism = 0.0, "laplace"
     _clip_level = None
+    _tells_of_noise = False
 
     # Parameters that some estimators were stored without, and what they stood for.
     _later: ClassVar[dict[str, Any]] = {"bounds": None}
@@ -211,7 +218,7 @@ class PublishedTaskAgnosticEncoder(_PublishedEncoder, TaskAgnosticEncoder):
     $encoder_differs
     Every entry is standardised by itself; the paper standardises those of a time series
     jointly. For tasks that are not linear, the paper trains the decoder (Section
-    A.7.4), which this class does not.
+    A.7.4), as `approach` of `PublishedTaskAwareEncoder` does.
 
     References
     ----------
@@ -281,7 +288,8 @@ class PublishedPrivacyAgnosticEncoder(_PublishedEncoder, PrivacyAgnosticEncoder)
     $encoder_differs
     Corollary 3 leaves the scales sigma_i open. Here sigma_i^2 is lambda_i, so the code
     holds the principal components of the task's output. For tasks that are not linear,
-    the paper trains encoder and decoder (Section A.7.4), which this class does not.
+    the paper trains encoder and decoder (Section A.7.4), as `approach` of
+    `PublishedTaskAwareEncoder` does.
 
     References
     ----------
@@ -350,6 +358,11 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         Steps of an epoch.
     learning_rate : float, default=0.001
         Of these steps, which are those of Adam.
+    approach : {"task-aware", "privacy-agnostic", "task-agnostic"}, default="task-aware"
+        For tasks that are not linear: Algorithm 1, or one of the two benchmarks of
+        Section A.7.4, to compare. "privacy-agnostic" trains encoder and decoder without
+        noise and penalty, and then the decoder alone with noise. "task-agnostic" adds
+        noise to the standardised sample itself, and trains the decoder.
     $box
     $output
     $tensor_shape
@@ -379,7 +392,8 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     of a fixed seed, as layers of PyTorch do. Each step uses all samples, standardised,
     each with its own noise, which is drawn anew in every epoch. The targets are the
     outputs of the task if it has a method `outputs`, otherwise `y`; the paper's
-    experiments take labels. Hidden layers have logistic units, as in the experiment on
+    experiments take labels. A phase of a benchmark has `n_epochs`, too, and begins with
+    new moments of Adam. Hidden layers have logistic units, as in the experiment on
     breast cancer; Section A.10 has rectified ones.
 
     References
@@ -407,6 +421,7 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         "n_epochs": [Interval(Integral, 1, None, closed="left")],
         "n_steps": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "approach": [StrOptions({*APPROACHES})],
     }
     _later: ClassVar = {
         **_PublishedEncoder._later,
@@ -415,6 +430,7 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         "n_epochs": 2000,
         "n_steps": 15,
         "learning_rate": 0.001,
+        "approach": "task-aware",
     }
 
     def __init__(
@@ -429,6 +445,7 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         n_epochs: int = 2000,
         n_steps: int = 15,
         learning_rate: float = 0.001,
+        approach: str = "task-aware",
         bounds: ArrayLike | None = None,
         output: str = "decoded",
         tensor_shape: tuple[int, ...] | None = None,
@@ -443,6 +460,7 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
         self.n_epochs = n_epochs
         self.n_steps = n_steps
         self.learning_rate = learning_rate
+        self.approach = approach
         self.bounds = bounds
         self.output = output
         self.tensor_shape = tensor_shape
@@ -452,7 +470,16 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
     def _n_steps(self) -> int:
         if is_linear(self.task) or math.isinf(self.epsilon):
             return super()._n_steps
-        return int(self.n_epochs)
+        return int(self.n_epochs) * len(APPROACHES[self.approach])
+
+    def _check_task(self, n_features: int | None) -> None:
+        if is_linear(self.task) and self.approach != "task-aware":
+            raise ValueError(
+                f"approach={self.approach!r} is for tasks that are not linear. For a "
+                f"linear task, take PublishedPrivacyAgnosticEncoder or "
+                f"PublishedTaskAgnosticEncoder."
+            )
+        super()._check_task(n_features)
 
     def _learn_maps(
         self,
@@ -479,6 +506,7 @@ class PublishedTaskAwareEncoder(_PublishedEncoder, TaskAwareEncoder):
                 int(self.n_steps),
                 float(self.learning_rate),
             ),
+            approach=self.approach,
             box=box,
             on_epoch=on_step,
         )

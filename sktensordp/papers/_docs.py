@@ -50,9 +50,8 @@ often. L of Algorithm 3 is the clipping constant of Algorithm 2, and `clamp` tak
 range of the values. Some things are ours. Values are clipped to the range first, since
 no epsilon holds for Algorithm 1 without that. Its Laplace noise lies on a lattice.
 Predictions are clipped to the range. A descent whose model may overflow ends before
-that pass, with a warning. The defaults are those of Section 5.2, except
-for the rate of Tucker models, 0.003 there. Section 5.1 has smaller penalties for Tucker
-tensors (0.001 and 0.0001), and the rate 0.005.""",
+that pass, with a warning. The defaults are those of Section 5.2. Section 5.1 has
+smaller penalties for Tucker tensors (0.001 and 0.0001), and their rate is 0.005.""",
         "of_queries": """\
 **How it differs from the paper.** A sample is the value of a query, and may be replaced
 by any other in the declared domain; in the paper, two data sets differ in one record.
@@ -61,6 +60,20 @@ the true epsilon includes the lattice's distance from Gaussian noise.""",
         "least_cost": """\
 Where an error costs nothing, the published variance would be infinite: costs below a
 millionth of the largest one in a mode are raised to that.""",
+        "zeta": """\
+zeta_ : float
+    zeta(delta) of [1]_. The Euclidean norm of noise of variance 1 exceeds it with
+    probability at most delta.""",
+        "sigmas": """\
+sigmas_ : tuple of ndarray of shape (I_k,)
+    Standard deviations sigma_ki along the directions of each mode.""",
+        "mode_sigmas": """\
+sigmas_ : tuple of ndarray of shape (I_k,)
+    Standard deviations along the directions of each mode: sigma_i along `mode`, and 1
+    along the others.""",
+        "costs": """\
+costs_ : tuple of ndarray of shape (I_k,)
+    P_ki: what a squared error along each direction of each mode costs.""",
         "random_state": RANDOM_STATE,
         "attributes": """\
 privacy_guarantee_ : PrivacyGuarantee

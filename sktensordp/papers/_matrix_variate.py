@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -127,6 +128,19 @@ class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian)
     (epsilon, delta), is true, but the noise is larger than the claim needs:
     `privacy_guarantee_` states the true epsilon next to the claimed one.
 
+    Attributes
+    ----------
+    bound_ : float
+        The theorem's bound on the product of the norms of the two spectra of inverse
+        variances, (-beta + sqrt(beta^2 + 8 alpha epsilon))^2 / (4 alpha^2).
+    zeta_ : float
+        zeta(delta): the Euclidean norm of noise of variance 1 exceeds it with
+        probability at most delta.
+    sigmas_ : tuple of ndarray of shape (I_k,)
+        Standard deviations along the directions of the rows and of the columns.
+    costs_ : tuple of ndarray of shape (I_k,)
+        Ones: errors in all entries count the same.
+
     Notes
     -----
     **How it differs from the paper.** The theorem and its quantity zeta are those that
@@ -154,28 +168,34 @@ class PublishedMatrixVariateGaussian(PublishedDirections, MatrixVariateGaussian)
 
     _theorem = "Chanyaswad et al. (2018), Theorem 3"
 
-    def _noise(
-        self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
-    ) -> PlannedNoise:
+    def _bound(self, shape: tuple[int, ...], domain: SensitivitySet) -> float:
         if math.isinf(domain.radius):
             raise ValueError(
                 f"{type(self).__name__} needs a bound on the norm of a sample; pass "
                 f"bounds or norm_bound."
             )
-        directions, (first, second) = design
-        n_rows, n_columns = shape
-        bound = matrix_variate_bound(
-            (n_rows, n_columns),
-            float(self.epsilon),
-            float(self.delta),
-            domain.l2,
-            domain.radius,
+        rows, columns = shape
+        return matrix_variate_bound(
+            (rows, columns), *self._claimed, domain.l2, domain.radius
         )
+
+    def _sigmas(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
+    ) -> Sequence[NDArray[np.float64]]:
+        first, second = design[1]
         spectra = math.prod(float(np.linalg.norm(s**-2.0)) for s in (first, second))
-        scaled = [first * math.sqrt(spectra / bound), second]
-        return self._noise_along(
-            shape, domain, _equal_weights(shape, directions), scaled, rescale=False
-        )
+        return first * math.sqrt(spectra / self._bound(shape, domain)), second
+
+    def _costs(self, design: ModeDesign) -> Sequence[NDArray[np.float64]]:
+        """Errors in all entries count the same."""
+        return [np.ones(len(sigma)) for sigma in design[1]]
+
+    def _noise(
+        self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
+    ) -> PlannedNoise:
+        sigmas = self._sigmas(shape, domain, design)
+        even = _equal_weights(shape, design[0])
+        return self._noise_along(shape, domain, even, sigmas, rescale=False)
 
 
 def _equal_weights(shape: tuple[int, ...], directions: list[Any]) -> ModeDesign:

@@ -401,8 +401,8 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
         One rank for each mode, or one for all, as in
         :class:`~sktensordp.completion.TuckerCompletion`; at least 1.
     $parameters
-    learning_rate : float, default=0.005
-        Length of a step of the descent. Section 5.2 of [1]_ has 0.003.
+    learning_rate : float, default=0.003
+        Length of a step of the descent.
     core_regularization : float, default=0.001
         Weight of the core's squared norm in the cost.
     $random_state
@@ -451,7 +451,7 @@ class PublishedTuckerCompletion(_PublishedCompletion, TuckerCompletion):
         value_bounds: tuple[float, float] | None = None,
         shape: Sequence[int] | None = None,
         max_iter: int = 100,
-        learning_rate: float = 0.005,
+        learning_rate: float = 0.003,
         regularization: float = 0.01,
         core_regularization: float = 0.001,
         gradient_clip: float = 0.5,

@@ -7,6 +7,7 @@ exact curve of Gaussian noise (Balle and Wang 2018, Theorem 8), next to the clai
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,15 @@ from ._docs import with_shared_text
 
 
 class PublishedDirections(DirectionalNoise):
-    """Gaussian noise along directions, with the variances of a paper."""
+    """Gaussian noise along directions, with the variances of a paper.
+
+    The quantities of its theorem follow from parameters and shape, as the noise does.
+    """
+
+    bound_: float
+    zeta_: float
+    sigmas_: tuple[NDArray[np.float64], ...]
+    costs_: tuple[NDArray[np.float64], ...]
 
     _theorem = ""
 
@@ -43,16 +52,33 @@ class PublishedDirections(DirectionalNoise):
         """Standard deviations along the directions of each mode."""
         raise NotImplementedError
 
+    def _bound(self, shape: tuple[int, ...], domain: SensitivitySet) -> float:
+        """B of the theorem."""
+        return published_bound(domain.n_entries, *self._claimed, domain.l2)
+
+    def _costs(self, design: ModeDesign) -> Sequence[NDArray[np.float64]]:
+        """P_ki of each mode."""
+        return design[1]
+
     def _noise(
         self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
     ) -> PlannedNoise:
         sigmas = self._sigmas(shape, domain, design)
         return self._noise_along(shape, domain, design, sigmas, rescale=False)
 
-    def _bound(self, domain: SensitivitySet, sensitivity: float) -> float:
-        """B of the theorems."""
-        epsilon, delta = float(self.epsilon), float(self.delta)
-        return published_bound(domain.n_entries, epsilon, delta, sensitivity)
+    def _further_attributes(
+        self, shape: tuple[int, ...], randomizer: Any
+    ) -> dict[str, object]:
+        if math.isinf(self.epsilon):
+            return {}
+        domain: SensitivitySet = randomizer.domain
+        design: Any = self._design(shape)
+        return {
+            "bound_": self._bound(shape, domain),
+            "zeta_": zeta(domain.n_entries, float(self.delta)),
+            "sigmas_": tuple(self._sigmas(shape, domain, design)),
+            "costs_": tuple(self._costs(design)),
+        }
 
 
 @with_shared_text
@@ -64,6 +90,14 @@ class PublishedTensorVariateGaussian(PublishedDirections, TensorVariateGaussian)
     Theorem 1 with Equation 25 of [1]_. Its claim, (epsilon, delta), is true, but the
     noise is larger than the claim needs: `privacy_guarantee_` states
     the true epsilon next to the claimed one.
+
+    Attributes
+    ----------
+    bound_ : float
+        B of Theorem 1.
+    $zeta
+    $sigmas
+    $costs
 
     Notes
     -----
@@ -94,7 +128,7 @@ class PublishedTensorVariateGaussian(PublishedDirections, TensorVariateGaussian)
         self, shape: tuple[int, ...], domain: SensitivitySet, design: ModeDesign
     ) -> Sequence[NDArray[np.float64]]:
         weights = [floored(p) for p in design[1]]
-        bound = self._bound(domain, domain.l2)
+        bound = self._bound(shape, domain)
         return [np.sqrt(v) for v in published_variances(weights, bound)]
 
 
@@ -108,13 +142,9 @@ class _PublishedOneMode(PublishedDirections):
     ) -> Sequence[NDArray[np.float64]]:
         weights = design[1]
         sigmas = [np.ones(len(p)) for p in weights]
-        floor, bound = floored(weights[self.mode]), self._mode_bound(shape, domain)
+        floor, bound = floored(weights[self.mode]), self._bound(shape, domain)
         sigmas[self.mode] = np.sqrt(published_variances([floor], bound)[0])
         return sigmas
-
-    def _mode_bound(self, shape: tuple[int, ...], domain: SensitivitySet) -> float:
-        """Bound on the variances along the mode."""
-        raise NotImplementedError
 
 
 @with_shared_text
@@ -126,6 +156,14 @@ class PublishedUnimodalDirectionalNoise(_PublishedOneMode, UnimodalDirectionalNo
     Theorem 2 with Equation 28 of [1]_. Its claim, (epsilon, delta), is true, but the
     noise is larger than the claim needs: `privacy_guarantee_` states
     the true epsilon next to the claimed one.
+
+    Attributes
+    ----------
+    bound_ : float
+        B of Theorem 2.
+    $zeta
+    $mode_sigmas
+    $costs
 
     Notes
     -----
@@ -153,9 +191,6 @@ class PublishedUnimodalDirectionalNoise(_PublishedOneMode, UnimodalDirectionalNo
 
     _theorem = "Yang et al. (2021), Theorem 2"
 
-    def _mode_bound(self, shape: tuple[int, ...], domain: SensitivitySet) -> float:
-        return self._bound(domain, domain.l2)
-
 
 @with_shared_text
 class PublishedIndependentDirectionalNoise(
@@ -168,6 +203,14 @@ class PublishedIndependentDirectionalNoise(
     `bounds`. The variances are those of Theorem 3 of [1]_, with the constant that its
     proof needs. The claim, (epsilon, delta), is true, but the noise is larger than the
     claim needs: `privacy_guarantee_` states the true epsilon next to the claimed one.
+
+    Attributes
+    ----------
+    bound_ : float
+        B of Theorem 3, with the factor I_k for the size of the mode.
+    $zeta
+    $mode_sigmas
+    $costs
 
     Notes
     -----
@@ -198,14 +241,15 @@ class PublishedIndependentDirectionalNoise(
 
     _theorem = "Yang et al. (2021), Theorem 3 with the constant of its proof"
 
-    def _mode_bound(self, shape: tuple[int, ...], domain: SensitivitySet) -> float:
+    def _bound(self, shape: tuple[int, ...], domain: SensitivitySet) -> float:
         if not domain.has_box:
             raise ValueError(
                 f"{type(self).__name__} needs one range for all entries; pass bounds."
             )
         # The widest range counts for all entries.
         l2 = float(np.max(domain.width)) * math.sqrt(domain.n_entries)
-        return shape[self.mode] * self._bound(domain, l2)
+        bound = published_bound(domain.n_entries, *self._claimed, l2)
+        return shape[self.mode] * bound
 
 
 def zeta(n_entries: int, delta: float) -> float:

@@ -15,6 +15,14 @@ class PublishedMatrixGaussian(PublishedTensorVariateGaussian, MatrixGaussian):
     larger than the claim needs: `privacy_guarantee_` states the true epsilon next to
     the claimed one.
 
+    Attributes
+    ----------
+    bound_ : float
+        B of Theorem 1.
+    $zeta
+    $sigmas
+    $costs
+
     Notes
     -----
     $of_queries

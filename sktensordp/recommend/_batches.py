@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._extras import imported
-from .._validation import malformed, names_of
+from .._validation import check_loaded, malformed, names_of
 from ..completion._entries import check_values
 from ..completion._likely_mistakes import warn_if_no_value
-from ..ids import Known, kinds_of, kinds_of_type
+from ..ids import Known, check_type, kinds_of, kinds_of_type
 from ._encoder import (
     CoordinateEncoder,
     catalogues_of,
@@ -88,6 +88,7 @@ def table_and_values(batch: Any, *, has_values: bool) -> tuple[Any, ArrayLike | 
 
 def _frame(table: Any) -> Any:
     """The table; one of Arrow as a frame of pandas."""
+    check_loaded(table, "batch")
     if type(table).__module__.partition(".")[0] != "pyarrow":
         return table
     imported("pandas", "pandas")
@@ -229,7 +230,8 @@ class RowsOfBatches:
         """
         is_first = not self._columns
         ids, times = self._encoder.split(others, reset=is_first, named=is_first)
-        kinds = [kinds_of_type(dtype) for dtype in types_of(table)]
+        types = types_of(table)
+        kinds = [kinds_of_type(dtype) for dtype in types]
         if is_first:
             catalogues = catalogues_of(self._encoder, len(ids), self._first)
             self._columns = [_Learned() for _ in users]
@@ -246,6 +248,7 @@ class RowsOfBatches:
             if isinstance(known, _Declared):
                 passed = kinds[k] if self._by_type else kinds_of(column)
                 check_kinds(known.kinds, passed, k)
+                check_type(types[k], known.catalogue, f"column {k}", f"categories[{k}]")
             numbers[:, k] = known.numbers_of(column)
         rows = _Rows(numbers, times, None if values is None else check_values(values))
         if not (self._blocks and self._blocks[-1].has_room(rows)):
@@ -429,7 +432,7 @@ class _Declared:
     ids: ClassVar[NDArray[Any]] = np.empty(0, dtype=object)
 
     def __init__(self, catalogue: NDArray[Any]) -> None:
-        self._known = Known(catalogue)
+        self.catalogue, self._known = catalogue, Known(catalogue)
 
     @property
     def kinds(self) -> set[str]:

@@ -36,6 +36,7 @@ from .._validation import (
 )
 from ..base import EstimatorMixin, StorableMixin
 from ..completion._likely_mistakes import (
+    MOST_COLUMNS,
     check_bins,
     check_whole,
     column_name,
@@ -45,7 +46,7 @@ from ..completion._likely_mistakes import (
     warn_of_values,
 )
 from ..completion._local import Lookups
-from ..ids import Known, kinds_of, kinds_of_type
+from ..ids import Known, check_type, kinds_of, kinds_of_type
 from ..ids._folds import columns_of
 from ..privacy import PrivacyTags
 from ..privacy.budgets._budget import record_ids
@@ -285,7 +286,9 @@ class CoordinateEncoder(
             shape += (n_bins if first else max(n_bins, self.shape_[-1]),)
             ends = _starts_of(np.array([start, start + n_bins - 1]), self.freq)
             years, of_rows = [str(end)[:4] for end in ends], n_rows if first else None
-            check_bins(years, n_bins, of_rows, self.freq)
+            # Batches leave only the ends of their times.
+            used = bins if first and len(bins) == n_rows else np.array([], np.int64)
+            check_bins(years, n_bins, of_rows, self.freq, used)
             binning = {"time_start_": start}
         if self._publishes_ids:
             name, unprotected = type(self).__name__, self.__privacy_unprotected__()
@@ -548,7 +551,9 @@ def declares(
     for k, (catalogue, column) in enumerate(zip(catalogues, ids, strict=True)):
         if catalogue is not None:
             kinds = kinds_of_type(types[k]) if by_type else kinds_of(column)
-            check_kinds(kinds_of(catalogue), kinds, first_column + k)
+            number = first_column + k
+            check_kinds(kinds_of(catalogue), kinds, number)
+            check_type(types[k], catalogue, f"column {number}", f"categories[{number}]")
             declared &= index_of_ids(Known(catalogue), column) != -1
     return declared
 
@@ -635,9 +640,13 @@ def checked_ids(
             raise
     if missing:
         where = in_columns_with_missing(X) if is_public else ""
-        raise malformed(
-            "ids", f"Some ids or times{where} are missing (NaN). Leave their rows out."
-        )
+        advice = "Leave their rows out."
+        if is_public and np.ndim(X) == 2 and np.shape(X)[1] > MOST_COLUMNS:
+            advice = (
+                "A wide table, with a row for each user, has to be stacked first, as "
+                "by X.stack().reset_index(): a row for each value."
+            )
+        raise malformed("ids", f"Some ids or times{where} are missing (NaN). {advice}")
     return columns
 
 

@@ -97,6 +97,12 @@ from ._encoder import (
 
 _NAME = "side_information of mode {}"
 _SPELT = "Check the order of the columns, and how ids are spelt."
+# Of fewer rows, half may be new items.
+_LEAST_ASKED = 10
+_NONE_DECLARED = (
+    "There is nothing to fit: no row has ids that are all among the declared "
+    "`categories`. Are they listed in the order of the columns, and spelt as in X?"
+)
 _NO_ROW = "There is nothing to fit: X has no row with an observed value."
 _AS_BATCHES = "fit_batches(lambda: (part.compute() for part in frame.to_delayed()))"
 _SWAPPED = "The first column holds ids of items: users come first."
@@ -438,9 +444,14 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
             )
         counts = of_pairs(rows.counts()) if is_public else []
         self._warn_of_columns(completion, counts)
-        self._check_left_out(rows.drop_unknown(), completion)
+        n_unknown = rows.drop_unknown()
+        self._check_left_out(n_unknown, completion)
         if is_public and not rows.n_rows:
-            raise ValueError("There is nothing to fit: no batch holds a row.")
+            raise ValueError(
+                _NONE_DECLARED
+                if n_unknown
+                else "There is nothing to fit: no batch holds a row."
+            )
         local, users = LocalUsers(), rows.fit_encoder()
         for ids in users:
             local = local.joined_by(ids)
@@ -505,6 +516,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         declared = declares(encoder, others, len(users), by_type=by_type)
         self._warn_of_columns(completion, _counts_of(encoder, others, completion))
         kept = self._kept(declared, completion)
+        if not len(kept) and completion.unit == "entry":
+            raise ValueError(_NONE_DECLARED)
         return safe_indexing(table, kept), _rows(values, kept), observed[kept]
 
     def _warn_of_columns(
@@ -1207,7 +1220,7 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
         warn(f"{n_unknown} rows are left out: they have an id that {what}.")
 
     def _known_where(self, fitted: _Fitted, X: ArrayLike) -> NDArray[np.int64]:
-        """Coordinates of a request, after a word about ids of which none is known."""
+        """Coordinates of a request, after a word about ids of which few are known."""
         if is_empty_list(X):
             return self._where(fitted, X)
         table = self._checked(X, fitted.completion)
@@ -1223,6 +1236,11 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
                 + ", nor is a user" * (not fitted.hides_users)
                 + ", so all predictions are those of average ones. "
                 + (_SWAPPED if swapped else _SPELT)
+            )
+        elif len(where) >= _LEAST_ASKED and 2 * np.sum(where[:, 1] < 0) >= len(where):
+            warn(
+                "Half of the rows of X or more have an item that is not known, and get "
+                "predictions for an average item. " + _SPELT
             )
         return where
 

@@ -95,6 +95,7 @@ def misaligned(printed, shown):
 # Other tests fit few entries, and a page has no reason to.
 @pytest.mark.filterwarnings("error::sktensordp.exceptions.AveragesOnlyWarning")
 @pytest.mark.filterwarnings("error:Clones of one .* have released:UserWarning")
+@pytest.mark.filterwarnings("error:Most coordinates of X occur more than:UserWarning")
 @pytest.mark.filterwarnings("error:delta = .* lets a release reveal:UserWarning")
 @pytest.mark.filterwarnings("error:perturbation=.* does not use:UserWarning")
 @pytest.mark.parametrize(

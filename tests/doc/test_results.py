@@ -434,6 +434,7 @@ def test_commands_for_the_figures_of_papers(load):
             assert f'"{option}"' in text, (script, option)
         assert "unknown arguments" in text, script
     # Every experiment of the papers is on the page, and so is nothing else.
-    scripts = {path.name for path in (DOC.parent / "examples" / "papers").glob("*.py")}
+    folder = DOC.parent / "examples" / "papers"
+    scripts = {path.name for path in folder.glob("[!_]*.py")}
     elsewhere = {"which_claims.py", "private_search.py"}  # no figure of the five papers
     assert {command.split()[0] for command in found} == scripts - elsewhere

@@ -187,3 +187,14 @@ def test_search_over_a_model_leaves_the_callers_alone():
     clone(encoder).set_params(task__fit_intercept=False)
     assert model.fit_intercept
     assert clone(encoder).task.coef_ is not None
+
+
+@pytest.mark.parametrize("encoder", [TaskAwareEncoder, TaskAgnosticEncoder])
+def test_too_few_samples_to_learn_from_are_told(encoder):
+    """They are public or consented to, so that their number may be told."""
+    X = np.random.default_rng(0).normal(size=(40, 12))
+    for n in (2, 5, 12, 13):
+        with pytest.warns(UserWarning, match="no more samples than directions"):
+            encoder(10.0).fit(X[:n])
+    encoder(10.0).fit(X)
+    encoder(10.0).fit(np.repeat(X[:, :3], 4, axis=1)[:5])  # of three directions

@@ -30,6 +30,8 @@ def run(tmp_path, monkeypatch, capsys):
         command = [script, *map(str, [*output, *arguments])]
         with monkeypatch.context() as patch:
             patch.setattr(sys, "argv", command)
+            # As Python does for a script: what scripts of a folder share.
+            patch.syspath_prepend((EXAMPLES / script).parent)
             names = runpy.run_path(str(EXAMPLES / script), run_name="__main__")
         plt.close("all")
         run_example.names = types.SimpleNamespace(**names)
@@ -73,6 +75,7 @@ def run_cells(tmp_path, monkeypatch, capsys):
             warnings.filterwarnings("error", "delta = .* lets a release reveal")
             warnings.filterwarnings("error", "perturbation=.* does not use")
             warnings.filterwarnings("error", "Clones of one .* have released")
+            warnings.filterwarnings("error", "Most coordinates of X occur more than")
             patch.chdir(folder)
             patch.setattr(sys, "argv", KERNEL)
             patch.setattr(plt, "show", show)

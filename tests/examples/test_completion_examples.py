@@ -60,6 +60,14 @@ def test_complete_ratings_of_ones_own(run, ratings_file, capsys):
         (["--levels", 1, 5, 4], "0.0% of the ratings are outside of --levels, and"),
         (["--columns", "user", "item", "stars"], "has no column 'user'"),
         (["--epsilons", 0.1], "Declare your scale: --levels LOW HIGH STEP"),
+        (["--levels", 1, 5, 0], "needs a step from LOW to HIGH"),
+        (["--splits", 0], "--splits must be at least 1"),
+        (["--rank", -1], "--rank at least 0"),
+        (["--output", path / "picture.png"], "there is no folder"),
+        (["--table", path / "scores.csv"], "there is no folder"),
+        (["--output", path.with_name("picture.xyz")], "stored as .xyz, but as .png"),
+        (["--features", path], "has no line for most items"),
+        (["--features", path.with_name("none.csv")], "needs a header line"),
     ]:
         with pytest.raises(SystemExit):
             run("complete_ratings.py", *small, *options)

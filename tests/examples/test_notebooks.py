@@ -13,6 +13,7 @@ SCRIPTS = [
     path.relative_to(EXAMPLES)
     for path in sorted(EXAMPLES.rglob("*.py"))
     if path.parent.name != "service"  # programs to copy
+    and not path.name.startswith("_")  # what scripts share
 ]
 # Examples outside papers/ that are commands, too.
 COMMANDS = {"complete_ratings.py", "recommend_from_choices.py", "user_privacy.py"}

@@ -299,7 +299,8 @@ def test_stored_zeros_and_duplicates_are_observations():
     assert y.tolist() == data
     # Where absent cells were zeros, the mean would be near them.
     X = sparse.eye_array(40, format="csr") * 2
-    model = CPCompletion(0, value_bounds=(0, 4), epsilon=np.inf).fit(X)
+    with pytest.warns(UserWarning, match="All values are 2"):
+        model = CPCompletion(0, value_bounds=(0, 4), epsilon=np.inf).fit(X)
     assert model.predict([[0, 2]]) > 1.5
 
 

@@ -27,7 +27,7 @@ from sktensordp.completion import (
     TuckerCompletion,
 )
 from sktensordp.datasets import make_ratings
-from sktensordp.exceptions import NoiseOnlyWarning
+from sktensordp.exceptions import AveragesOnlyWarning, NoiseOnlyWarning
 from sktensordp.mechanisms import (
     GaussianMechanism,
     LaplaceMechanism,
@@ -38,7 +38,12 @@ from sktensordp.privacy import PrivacyBudget
 from tests.first_hour.films import FILMS, SHAPE, STARS, TABLE, WIDE, X, Y, cp
 from tests.support.every_estimator import EVERY
 from tests.support.public import annotated
-from tests.support.seams import ReleasedMean, declared_domain, warn_of_edge
+from tests.support.seams import (
+    ReleasedMean,
+    declared_domain,
+    warn_of_edge,
+    warn_of_repeats,
+)
 
 pytestmark = pytest.mark.thorough
 
@@ -745,6 +750,58 @@ def test_of_a_scale_at_a_fiftieth_from_the_end_noise_alarms_hardly_ever(error):
             warn_of_edge(ReleasedMean(mean, error, 1000), domain)
         alarms += len(caught)
     assert alarms <= 8
+
+
+ENTRIES = ["input", "sums", "statistics"]
+
+
+@pytest.mark.parametrize("perturbation", ENTRIES)
+@pytest.mark.parametrize("scale", [{"levels": [0, 1]}, {"levels": None}])
+def test_passed_choices_as_values_of_one(scale, perturbation):
+    ones = np.ones(len(LARGE.data))
+    with pytest.warns(
+        UserWarning, match="all values may be at the upper end of .*Impl"
+    ):
+        of_large(ones, "entry", perturbation, **scale)
+    # Some that are not equal.
+    some = ones * (np.arange(len(ones)) % 50 > 0)
+    in_silence(lambda: of_large(some, "entry", perturbation, **scale))
+
+
+@pytest.mark.parametrize("perturbation", ENTRIES)
+def test_spent_so_little_that_the_mean_is_noise(perturbation):
+    """Whether it is depends on public numbers alone, so no run fails by chance."""
+    with pytest.warns(NoiseOnlyWarning, match="standard error of more than a quarter"):
+        of_large(LARGE.target, "entry", perturbation, epsilon=0.01)
+    with warnings.catch_warnings(action="error"):
+        warnings.simplefilter("ignore", AveragesOnlyWarning)
+        of_large(LARGE.target, "entry", perturbation, epsilon=0.5)
+
+
+@pytest.mark.parametrize("n_batches", [0, 3])
+def test_read_a_table_twice(n_batches):
+    """Each row is an entry of its own, with a guarantee of its own."""
+    twice = np.concatenate([LARGE.data, LARGE.data]), np.tile(LARGE.target, 2)
+    model = for_large("entry", "sums")
+
+    def fit(X, y):
+        if not n_batches:
+            return model.fit(X, y)
+        parts = [np.array_split(values, n_batches) for values in (X, y)]
+        return model.fit_batches(list(zip(*parts, strict=True)))
+
+    with pytest.warns(UserWarning, match="Most coordinates of X occur more than once"):
+        fit(*twice)
+    in_silence(lambda: fit(*(values[:24_000] for values in twice)))
+    # Protected users have as many entries as they like, and nobody is told.
+    in_silence(lambda: of_large(LARGE.target, 0, "sums").fit(*twice))
+
+
+def test_searched_a_part_of_many_rows_for_those_read_twice():
+    X = np.argwhere(np.ones((400, 500)))
+    with pytest.warns(UserWarning, match="Most coordinates of X occur more than once"):
+        warn_of_repeats(np.concatenate([X, X]))
+    in_silence(lambda: warn_of_repeats(np.concatenate([X, X[:80_000]])))
 
 
 def test_folded_in_values_beyond_the_scale():

@@ -5,6 +5,7 @@ the models have no noise.
 """
 
 import math
+import re
 from array import array
 from collections import UserList, deque
 
@@ -25,6 +26,8 @@ from sktensordp.model_selection import PrivateSearchCV
 from sktensordp.recommend import Recommender
 from tests.ids.test_doors import ODD
 from tests.support.refusing import refused
+
+duckdb = pytest.importorskip("duckdb")
 
 RNG = np.random.default_rng(0)
 SHAPE = (12, 9)
@@ -79,6 +82,10 @@ ORDERED = {
     "Index": pd.Index,
     "Categorical": pd.Categorical,
     "categories": lambda values: pd.Series(values, dtype="category"),
+    "Arrow scalars": lambda values: list(map(pa.scalar, values)),
+    "Arrow scalars as objects": lambda values: np.fromiter(
+        map(pa.scalar, values), object, len(values)
+    ),
     "polars": pl.Series,
     "polars objects": lambda values: pl.Series(values, dtype=pl.Object),
     "pyarrow": pa.array,
@@ -99,6 +106,11 @@ WITHOUT_ORDER = {
     "values": lambda values: dict(enumerate(values)).values(),
     "generator": lambda values: (value for value in values),
     "iterator": iter,
+}
+QUERIES = {
+    "LazyFrame": lambda values: pl.LazyFrame({"a": values}),
+    "DuckDBPyRelation": lambda values: duckdb.from_df(pd.DataFrame({"a": values})),
+    "RecordBatchReader": lambda values: pa.table({"a": values}).to_reader(),
 }
 OTHERS = {
     "dict": lambda values: dict.fromkeys(values, 0),
@@ -160,6 +172,22 @@ def test_any_container_is_read_as_its_list_or_refused(name, door):
         assert_array_equal(found, ask(model, plain) if plain is not ids else expected)
     assert read >= ORDERED.keys()
     assert has_order or read >= WITHOUT_ORDER.keys()
+
+
+@doors
+@models
+def test_a_query_is_refused_by_name_and_what_is_advised_works(name, door):
+    model, ask, ids = MODELS[name], DOORS[door], ids_of(name)[2:7]
+    expected = ask(model, ids)
+    for kind, make in QUERIES.items():
+        with refused(f"{door} is a {kind}, which holds no values", TypeError):
+            ask(model, make(ids))
+        with pytest.raises(TypeError) as caught:
+            ask(model, make(ids))
+        call = re.search(r"\.(\w+)\(\)\.$", str(caught.value))[1]
+        if (name, kind) == ("bytes", "DuckDBPyRelation"):
+            continue  # its bytes are arrays of them
+        assert_array_equal(ask(model, getattr(make(ids), call)()), expected)
 
 
 NESTED = {
@@ -248,6 +276,7 @@ def test_single_ids_are_answered_alone():
         scalars = [id_]
         if isinstance(id_, int):
             scalars += [np.int64(id_), np.array(id_), np.float32(id_), float(id_)]
+        scalars.append(pa.scalar(id_))
         for door in ("units", "items"):
             expected = DOORS[door](model, [id_])[0]
             for scalar in scalars:

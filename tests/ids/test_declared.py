@@ -17,6 +17,7 @@ from sktensordp.completion import (
     ImplicitCompletion,
     TuckerCompletion,
 )
+from sktensordp.counts import TensorCounts
 from sktensordp.mechanisms import (
     LaplaceMechanism,
     TensorRandomizedResponse,
@@ -283,3 +284,30 @@ def test_parameters_of_features_in_another_order_are_refused(door):
     for named in (values.iloc[::-1].loc[NAMES], values.set_axis([*"wxyz"])):
         fit(named)
     fit(values.reset_index(drop=True))
+
+
+TABLES = {"default": None, "numbers": [0, 1, 2, 3], "whole floats": [0.0, 1, 2, 3]}
+OF_TABLES = {
+    "another order": [3, 1, 0, 2],
+    "from 1": [1, 2, 3, 4],
+    "names": [*"abcd"],
+    "modes": pd.MultiIndex.from_product([[0, 1], [0, 1]]),
+    "tuples": pd.Index([(), (0,), (1,), (0, 1)], tupleize_cols=False),
+}
+
+
+def test_labels_of_weights_of_tables_are_refused():
+    """None says what a weight belongs to, so that a frame sorted by it is refused."""
+    rows = RNG.integers(2, size=(30, 2))
+    expected = TensorCounts(shape=(2, 2), weights=[1, 2, 3, 4], random_state=0)
+    expected = expected.fit(rows).marginal((0, 1))
+    for index in TABLES.values():
+        weights = pd.Series([1.0, 2, 3, 4], index)
+        model = TensorCounts(shape=(2, 2), weights=weights, random_state=0).fit(rows)
+        assert_array_equal(model.marginal((0, 1)), expected)
+    for index in OF_TABLES.values():
+        weights = pd.Series([1.0, 2, 3, 4], index)
+        for call in (lambda m: m.fit(rows), lambda m: m.expected_std((0, 1))):
+            with refused(r"The index of weights is not read\. Pass weights\.to_numpy"):
+                call(TensorCounts(shape=(2, 2), weights=weights))
+        TensorCounts(shape=(2, 2), weights=weights.to_numpy()).fit(rows)

@@ -13,7 +13,8 @@ from functools import partial
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import sktensordp
 from sktensordp import io
@@ -313,7 +314,7 @@ def test_what_users_brought_is_refused_by_name(make, message, tmp_path):
 
 
 def test_what_is_no_model_is_refused(tmp_path):
-    for other in (None, {}, make_pipeline(LaplaceMechanism()), LaplaceMechanism):
+    for other in (None, {}, Ridge(), LaplaceMechanism):
         with pytest.raises(TypeError, match="model must be an estimator or a client"):
             io.dump(other, tmp_path / "model")
     loop = LaplaceMechanism(bounds=[])
@@ -329,6 +330,88 @@ def test_a_subclass_of_a_user_is_refused(tmp_path):
 
     with pytest.raises(TypeError, match="model is or holds Own"):
         io.dump(Own(), tmp_path / "model")
+
+
+PIPELINES = {
+    "ids and a completion": (
+        lambda: make_pipeline(CoordinateEncoder(), CPCompletion(0, **RANGE)),
+        [["ann", "Heat"], ["bob", "Heat"], ["ann", "Up"], ["eve", "Up"]],
+    ),
+    "nested, with a step that is left out": (
+        lambda: Pipeline(
+            [
+                ("none", "passthrough"),
+                ("ids", make_pipeline(CoordinateEncoder(), None)),
+                ("rest", CPCompletion(0, **RANGE)),
+            ],
+            verbose=True,
+        ),
+        [[1, 2], [3, 2], [1, 5], [7, 5]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_pipelines_of_our_estimators(name, again):
+    make, X = PIPELINES[name]
+    model = make().fit(X, [0.0, 1.0, 0.5, 0.25])
+    loaded = again(model)
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert privacy_of(loaded).releases == privacy_of(model).releases
+    assert str(loaded) == str(model)
+    assert (loaded.verbose, list(loaded.named_steps)) == (
+        model.verbose,
+        list(model.named_steps),
+    )
+    unfitted = again(make())
+    assert not hasattr(unfitted[-1], "privacy_guarantee_")
+
+
+BAD_PIPELINES = {
+    "scikit-learn's": (
+        lambda: make_pipeline(StandardScaler(), LaplaceMechanism(bounds=(0, 1))),
+        "the step 'standardscaler' of Pipeline is or holds StandardScaler",
+    ),
+    "a user's": (
+        lambda: make_pipeline(type("Own", (LaplaceMechanism,), {})()),
+        "the step 'own' of Pipeline is or holds Own",
+    ),
+    "a client": (
+        lambda: Pipeline([("one", CPCompletion(0, levels=[1, 2, 3]).client())]),
+        "the step 'one' of Pipeline is or holds CompletionClient",
+    ),
+    "memory": (
+        lambda: make_pipeline(LaplaceMechanism(), memory="cache"),
+        "`memory` of Pipeline is not None",
+    ),
+    "transform_input": (
+        lambda: make_pipeline(LaplaceMechanism(), transform_input=["X"]),
+        "`transform_input` of Pipeline is not None",
+    ),
+    "a pipeline of a user": (
+        lambda: type("Own", (Pipeline,), {})([("one", LaplaceMechanism())]),
+        "got Own",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_PIPELINES)
+def test_other_steps_and_caches_are_refused_by_name(name, tmp_path):
+    make, message = BAD_PIPELINES[name]
+    with pytest.raises(TypeError, match=message):
+        io.dump(make(), tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_letters_take_as_little_as_they_can(again, tmp_path):
+    texts = [f"film {number:06d}" for number in range(1000)]
+    for text, width in (("", 1), ("\u0142", 2), ("\U0001f3ac", 4)):
+        ids = np.array([*texts, text])
+        kept = again(CoordinateEncoder(categories=[ids])).categories[0]
+        np.testing.assert_array_equal(kept, ids)
+        assert kept.dtype == ids.dtype
+        size = (tmp_path / "model").stat().st_size
+        assert 0 < size - 11 * width * len(ids) < 2000
 
 
 def test_splitters_of_this_package(again):

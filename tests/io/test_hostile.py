@@ -321,6 +321,66 @@ def test_letters_of_fixed_texts(letters, tmp_path):
     refused(written(tmp_path / "model", values(part), {"0": letters}))
 
 
+@pytest.mark.parametrize(
+    "letters",
+    [
+        np.zeros((2, 3), np.uint32), np.zeros((2, 3), np.int8), np.zeros((2, 0), "u1"),
+        np.zeros((), np.uint16), np.zeros((2, 3), np.uint64),
+    ],
+    ids=range(5),
+)  # fmt: skip
+def test_letters_of_short_texts(letters, tmp_path):
+    part = {"kind": "short texts", "at": "0"}
+    refused(written(tmp_path / "model", values(part), {"0": letters}))
+
+
+def test_texts_of_a_small_file_are_small(tmp_path):
+    part, letters = {"kind": "short texts", "at": "0"}, np.full((50, 10**6), 65, "u1")
+    tracemalloc.start()
+    try:
+        io.load(written(tmp_path / "model", values(part), {"0": letters}))
+        assert tracemalloc.get_traced_memory()[1] < 8 * letters.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+NO_STEPS = [
+    [], {}, None, "ab", [["a"]], [["a", [0], 1]], [["a", [0]], ["a", [0]]],
+    [["a__b", [0]]], [[3, [0]]], [[None, [0]]], [[["a"], [0]]], [["a", [2]]],
+    [["a", [-1]]], [["a", 3]], [["a", "other"]], [["a", True]], [["a", [1]]],
+    [["a", [0]]] * 1001,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(NO_STEPS)))
+def test_steps_of_pipelines(number, tmp_path):
+    parts = [{**MODEL, "state": {}}, {"kind": "tuple", "items": [1]}]
+    path = tmp_path / "model"
+    for steps, is_wrong in (([["a", [0]]], False), (NO_STEPS[number], True)):
+        pipeline = {"kind": "pipeline", "steps": steps, "verbose": False}
+        # The tuple is held by another part if no step holds it.
+        document = document_of(*parts, pipeline)
+        if is_wrong:
+            refused(written(path, document, {}))
+        else:
+            assert len(io.load(written(path, document, {}))) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"verbose": 1}, {"verbose": None}, {"verbose": ["a"]}, {"memory": "folder"},
+        {"memory": None}, {"transform_input": ["X"]}, {"class": "Pipeline"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_parameters_of_pipelines(changed, tmp_path):
+    """A folder would be read as pickles by the next fit."""
+    pipeline = {"kind": "pipeline", "steps": [["a", [0]]], "verbose": False} | changed
+    document = document_of({**MODEL, "state": {}}, pipeline)
+    refused(written(tmp_path / "model", document, {}))
+
+
 def test_no_array_is_asked_for_twice(tmp_path):
     """A small file would become as large as it likes."""
     array = {"kind": "array", "at": "0", "order": "C"}

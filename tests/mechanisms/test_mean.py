@@ -201,3 +201,18 @@ def test_numbers_whose_squares_are_none(size):
     expected = estimate_mean([[1.0], [0.5], [-0.5]])
     assert_allclose(found.mean / size, expected.mean, rtol=1e-14)
     assert_allclose(found.standard_error / size, expected.standard_error, rtol=1e-14)
+
+
+@pytest.mark.parametrize("bounds", [(5, 6), (-3, -2), (2, 2.5)])
+def test_bounds_that_cannot_be_those_of_the_samples_are_told(bounds):
+    """Noise moves an entry that far with a probability below 1e-8."""
+    released = RNG.normal(0.5, 1.0, size=(400, 9))
+    with pytest.warns(UserWarning, match="outside of bounds by more than their errors"):
+        estimate_mean(released, bounds=bounds)
+
+
+def test_means_at_an_end_of_the_bounds_are_not_told():
+    """Noise clips half of their entries; biased levels are never outside."""
+    estimate_mean(RNG.normal(size=(400, 9)), bounds=(0, 4))
+    estimate_mean(np.zeros((5, 9)), bounds=(0, 1))
+    estimate_mean(np.ones((5, 9)), bounds=([0.0] * 5 + [2.0] * 4, 3))

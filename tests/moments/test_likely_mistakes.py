@@ -132,3 +132,21 @@ def test_a_private_search_says_nothing_of_its_samples():
     with warnings.catch_warnings(record=True, action="always") as caught:
         search.fit(X, Y)
     assert not [one for one in caught if "as long as" in str(one.message)]
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [X[:60], X[60:]],
+        [(X[:60],)],
+        list(zip(X[:60], CLASSES[:60], strict=True)),
+        list(zip(X[:60], CLASSES[:60].tolist(), strict=True)),
+    ],
+    ids=["no targets", "no targets in tuples", "samples", "samples and numbers"],
+)
+def test_a_batch_is_samples_and_their_targets(batches):
+    """Else it says so, and not how many components a sample has."""
+    with pytest.raises(ValueError, match=r"Each batch must be a pair \(X, y\)"):
+        classifier().fit_batches(batches)
+    with pytest.raises(ValueError, match=r"Each batch must be a pair \(X, y\)"):
+        ridge().fit_batches(batches)

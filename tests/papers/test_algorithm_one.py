@@ -9,11 +9,13 @@ from scipy.special import expit
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
+from sktensordp.papers import PublishedTaskAwareEncoder
 from tests.support.seams import (
     LogisticMap,
     SphereChannel,
     Training,
     _adam,
+    declared_set,
     l1_diameter,
     learned_encoder,
     privunit_design,
@@ -100,3 +102,43 @@ def test_training_lowers_the_loss_and_the_sound_encoder_has_less():
         seed=0,
     )
     assert sound.expected_loss < 0.9 * long.expected_loss
+
+
+def test_benchmarks_of_section_a74():
+    """What each trains: the decoder for noisy codes, and an encoder without noise."""
+    agnostic = publish(approach="task-agnostic")
+    standard = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert_allclose(agnostic.units(X), standard, rtol=1e-6)
+    assert agnostic.n_components == X.shape[1]
+    assert agnostic.channel.sensitivity == pytest.approx(l1_diameter(standard))
+    # Training without noise does not depend on epsilon, and has no penalty.
+    alone = publish(approach="privacy-agnostic")
+    for settings in ({"eta": 50.0}, {}):
+        other = publish(approach="privacy-agnostic", epsilon=0.01, settings=settings)
+        assert_array_equal(alone.units(X), other.units(X))
+    aware = publish()
+    assert not np.array_equal(aware.units(X), publish(epsilon=0.01).units(X))
+    assert not np.array_equal(aware.units(X), alone.units(X))
+    # The second phase of each trains the decoder.
+    for approach, short in (("task-agnostic", agnostic), ("privacy-agnostic", alone)):
+        assert publish(n_epochs=1, approach=approach).expected_loss > (
+            1.1 * short.expected_loss
+        )
+
+
+@pytest.mark.parametrize("approach", ["privacy-agnostic", "task-agnostic"])
+@pytest.mark.parametrize("n_hidden", [0, 4])
+def test_benchmarks_keep_their_claim_over_a_box(approach, n_hidden):
+    box = declared_set((4,), bounds=(0, 8))
+    found = publish(approach=approach, n_hidden=n_hidden, box=box)
+    ends = np.random.default_rng(0).choice([0.0, 8.0], size=(300, 4))
+    distance = l1_diameter(found.units(ends))
+    assert 0.3 * found.channel.sensitivity < distance
+    assert distance <= found.channel.sensitivity * (1 + 1e-9)
+    assert found.channel.variance == 2 * (found.channel.sensitivity / 5) ** 2
+
+
+def test_benchmarks_are_for_tasks_that_are_not_linear():
+    encoder = PublishedTaskAwareEncoder(approach="task-agnostic", bounds=(0, 1))
+    with pytest.raises(ValueError, match="PublishedTaskAgnosticEncoder"):
+        encoder.fit(X)

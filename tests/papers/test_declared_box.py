@@ -135,6 +135,7 @@ def test_a_box_is_known_before_the_fit(encoder):
     assert 0.999 * EPSILON < budget.spent.epsilon <= EPSILON
 
 
+@pytest.mark.filterwarnings("ignore:X has no more samples than directions")
 def test_without_a_box_there_is_no_guarantee():
     """Two codes of the box are further apart than any two of the fitting data."""
     encoder = PublishedTaskAwareEncoder(EPSILON, task=TASK)

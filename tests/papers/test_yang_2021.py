@@ -11,6 +11,9 @@ from numpy.testing import assert_allclose
 
 from sktensordp.mechanisms import GaussianMechanism
 from sktensordp.papers import (
+    PublishedIndependentDirectionalNoise,
+    PublishedMatrixGaussian,
+    PublishedMatrixVariateGaussian,
     PublishedTensorVariateGaussian,
     PublishedUnimodalDirectionalNoise,
 )
@@ -203,3 +206,78 @@ class TestErrorsAndShapes:
         claimed = 3.0 * 2.0**2 / gaussian.noise_variance_  # two values are 2 apart
         divergence = gaussian.privacy_guarantee_.renyi_at(3.0)
         assert_allclose(divergence, claimed / 2, rtol=1e-4)
+
+
+class TestQuantitiesOfTheTheorems:
+    """B, zeta, sigma and P of fitted mechanisms, and what the theorems say of them."""
+
+    COSTS = np.array([4.0, 1.0, 0.25])
+    ROTATION = np.linalg.qr(np.arange(9.0).reshape(3, 3) ** 2 + np.eye(3))[0]
+    EPSILON, DELTA, N = 2.0, 1e-5, 6
+
+    def fitted(self, kind, **params):
+        mechanism = kind(self.EPSILON, delta=self.DELTA, bounds=(0, 2), **params)
+        mechanism.fit(np.zeros((1, 3, 2)))
+        # Parameters that change after a fit change nothing of it.
+        return mechanism.set_params(epsilon=9.0, delta=0.5, bounds=(0, 1))
+
+    def expected(self):
+        """Zeta (Lemma 3) and B for s = 2 sqrt(6), as the paper writes them."""
+        root = math.sqrt(self.N * math.log(1 / self.DELTA))
+        zeta = math.sqrt(self.N + 2 * root + 2 * math.log(1 / self.DELTA))
+        t = math.sqrt(zeta**2 + 2 * self.EPSILON) - zeta
+        return zeta, (t / (2 * math.sqrt(self.N))) ** 2
+
+    @pytest.mark.parametrize("directions", [None, [ROTATION, None]])
+    @pytest.mark.parametrize(
+        "kind", [PublishedTensorVariateGaussian, PublishedMatrixGaussian]
+    )
+    def test_all_modes(self, kind, directions):
+        utility = [np.sqrt(self.COSTS), None]
+        mechanism = self.fitted(kind, utility=utility, directions=directions)
+        zeta, bound = self.expected()
+        close(mechanism.zeta_, zeta)
+        close(mechanism.bound_, bound)
+        # Equation 24, and the costs of Equation 23.
+        close(math.prod((s**-2.0).sum() for s in mechanism.sigmas_), bound)
+        basis = np.eye(3) if directions is None else self.ROTATION
+        close(mechanism.costs_[0], self.COSTS @ basis**2)
+        # Equation 26.
+        pairs = zip(mechanism.costs_, mechanism.sigmas_, strict=True)
+        error = math.prod(float(p @ s**2) for p, s in pairs)
+        close(mechanism.expected_squared_error_, error)
+
+    @pytest.mark.parametrize(
+        ("kind", "factor"),
+        [
+            (PublishedUnimodalDirectionalNoise, 1),
+            (PublishedIndependentDirectionalNoise, 3),
+        ],
+    )
+    def test_one_mode(self, kind, factor):
+        mechanism = self.fitted(kind, utility=np.sqrt(self.COSTS))
+        zeta, bound = self.expected()
+        close(mechanism.zeta_, zeta)
+        close(mechanism.bound_, factor * bound)
+        close((mechanism.sigmas_[0] ** -2.0).sum(), factor * bound)
+        close(mechanism.sigmas_[1], 1)
+        close(mechanism.costs_[0], self.COSTS)
+        variances = np.multiply.outer(*(s**2 for s in mechanism.sigmas_))
+        close(np.broadcast_to(mechanism.noise_variance_, (3, 2)), variances)
+
+    def test_matrix_variate(self):
+        mechanism = self.fitted(
+            PublishedMatrixVariateGaussian, row_covariance=np.diag([1.0, 2.0, 4.0])
+        )
+        close(mechanism.zeta_, self.expected()[0])
+        spectra = [np.linalg.norm(s**-2.0) for s in mechanism.sigmas_]
+        close(math.prod(spectra), mechanism.bound_)
+        first = mechanism.sigmas_[0] ** 2
+        close(first / first[0], [1, 2, 4])
+        close(mechanism.costs_[0], 1)
+
+    def test_without_noise_there_are_none(self):
+        mechanism = self.fitted(PublishedTensorVariateGaussian)
+        mechanism.set_params(epsilon=math.inf).fit(np.zeros((1, 3, 2)))
+        for name in ("bound_", "zeta_", "sigmas_", "costs_"):
+            assert not hasattr(mechanism, name)

@@ -4,6 +4,7 @@ import math
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -322,3 +323,17 @@ def test_bins_keep_their_kind(params):
     with pytest.raises(ValueError, match="those of the first call"):
         encoder.set_params(**params).partial_fit([["a", 9000]])
     assert encoder.shape_ == (1, 3)
+
+
+def test_a_few_times_that_stand_for_missing_ones_are_told():
+    days = pd.date_range("2025-01-01", periods=200, freq="D").to_series()
+    table = pd.DataFrame({"user": range(200), "day": days.to_numpy()})
+    CoordinateEncoder(freq="D").fit(table)
+    table.loc[0, "day"] = pd.Timestamp("1970-01-01")
+    for freq in ("D", "W", "M", "Y"):
+        with pytest.warns(UserWarning, match="Most bins .* to 2025"):
+            CoordinateEncoder(freq=freq).fit(table)
+    # Seasons have gaps, too.
+    table.loc[0, "day"] = pd.Timestamp("2024-09-01")
+    CoordinateEncoder(freq="D").fit(table)
+    CoordinateEncoder(freq="M").fit(table)

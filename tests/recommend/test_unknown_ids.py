@@ -5,6 +5,7 @@ No false alarms are possible: the models have no noise.
 
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -134,3 +135,47 @@ def test_a_frame_of_arrow_is_that_of_pandas():
         assert_array_equal(model.predict(asked), expected)
     with pytest.raises(ValueError, match="feature names should match"):
         model.predict(frame[["item", "user"]])
+
+
+HALF = TABLE[:20].copy()
+HALF[::2, 1] = "I1"
+
+
+@pytest.mark.parametrize("model", [LEARNED, OF_USERS], ids=["entries", "users"])
+def test_requests_of_which_half_of_the_items_are_unknown_are_told(model):
+    for ask in (lambda m: m.predict(HALF), lambda m: m.score(HALF, Y[:20])):
+        (message,) = messages(ask, model)
+        assert "Half of the rows of X or more have an item that is not known" in message
+
+
+@pytest.mark.parametrize("model", [LEARNED, OF_USERS], ids=["entries", "users"])
+def test_a_few_new_items_and_any_new_users_are_not(model):
+    fewer = HALF.copy()
+    fewer[0, 1] = "i1"
+    new_users = TABLE[:20].copy()
+    new_users[:, 0] = "nobody"
+    for asked in (fewer, HALF[:9], new_users):
+        assert messages(lambda m, X=asked: m.predict(X), model) == []
+
+
+@pytest.mark.parametrize("call", ["fit", "fit_batches"])
+def test_categories_in_another_order_than_the_columns(call):
+    users = [f"u{k}" for k in range(20)]
+    model = Recommender(
+        CPCompletion(1, **FREE), CoordinateEncoder(categories=[ITEMS, users])
+    )
+    fit = partial(model.fit, TABLE, Y)
+    if call == "fit_batches":
+        fit = partial(model.fit_batches, [(TABLE, Y)])
+    with (
+        pytest.warns(UserWarning, match="200 rows are left out"),
+        pytest.raises(ValueError, match="listed in the order of the columns"),
+    ):
+        fit()
+
+
+def test_a_wide_table_is_told_from_missing_ids():
+    wide = pd.DataFrame(np.where(RNG.random((30, 20)) < 0.5, np.nan, 3.0))
+    wide.columns = [f"film {k}" for k in range(20)]
+    with refused("and 18 more columns are missing .*has to be stacked first"):
+        Recommender(CPCompletion(1, **FREE)).fit(wide, np.ones(30))

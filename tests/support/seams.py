@@ -21,8 +21,8 @@ PLACES = {
     "_client": "make_client",
     "_extras": "imported",
     "_noise_only": (
-        "counts_are_noise errors_exceed moments_are_noise sums_are_noise "
-        "totals_are_noise"
+        "counts_are_noise errors_exceed estimates_are_noise moments_are_noise "
+        "sums_are_noise totals_are_noise"
     ),
     "_random as sktensordp_random": "NoiseStreams ReleaseCounter SentStreams",
     "_sklearn_compat": "effective_n_threads",
@@ -48,7 +48,7 @@ PLACES = {
     "completion._grid": (
         "best_n_points expected_rounding point_probabilities rounded_at_random"
     ),
-    "completion._likely_mistakes": "warn_of_edge",
+    "completion._likely_mistakes": "warn_of_edge warn_of_repeats",
     "completion._local as completion_local": "LocalUsers",
     "completion._problem": "Problem",
     "completion._ranking as completion_ranking": "best_of",

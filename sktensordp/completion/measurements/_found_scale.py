@@ -31,7 +31,7 @@ from ...measure import after, left_of, select
 from ...privacy import PrivacyGuarantee
 from ...privacy._numbers import shown
 from .._domain import Domain
-from .._likely_mistakes import warn_of_sums
+from .._likely_mistakes import warn_of_mean, warn_of_sums
 from .._problem import Problem
 from .._scales import SPREAD, cells_of, domain_of_scale, log_priors, scale_scores
 from .._sources import ObservedEntries
@@ -178,9 +178,10 @@ class FoundScale(Measurement[ObservedEntries, _Released]):
         )
 
     def warn(self, released: _Released) -> None:
-        """Warn as the chosen measurement does, and if "auto" chose averages."""
+        """Warn as a fit with this scale declared, and if "auto" chose averages."""
         measurement, of_values = released
         measurement.warn(of_values)
+        warn_of_mean(measurement.mean_of(of_values), measurement.problem.domain, None)
         if self.name == "auto":
             warn_of_sums(measurement)
 
