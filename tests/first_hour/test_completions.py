@@ -291,6 +291,7 @@ def test_passed_a_sparse_array_to_a_recommender(ratings):
                 call(X)
 
 
+@pytest.mark.filterwarnings("ignore:The declared scale, .* as wide:UserWarning")
 def test_stored_zeros_and_duplicates_are_observations():
     data, places = [0.0, 3.0, 3.0], ([0, 1, 1], [0, 1, 1])
     X, y = entries_from_sparse(sparse.coo_array((data, places), shape=(2, 2)))
