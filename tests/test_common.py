@@ -219,6 +219,8 @@ def test_noise_free(estimator, check):
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:All times fall into one bin:UserWarning")
+@pytest.mark.filterwarnings("ignore:The declared scale, .* as wide:UserWarning")
+@pytest.mark.filterwarnings("ignore:.* of the values are:UserWarning")
 @parametrize_with_checks(OTHERS_NOISE_FREE, expected_failed_checks=failures_of_version)
 def test_noise_free_with_other_parameters(estimator, check):
     check(estimator)

@@ -198,6 +198,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:X has no more samples than directions:UserWarning")
 @pytest.mark.parametrize(("door", "mistake"), PAIRS)
 def test_every_door_tells_every_mistake(door, mistake):
     model, *data = DOORS[door]

@@ -123,14 +123,15 @@ def _clipped(beyond: _Beyond, n: int, domain: Domain) -> str:
     """The beginning of a warning, or nothing if only few values are clipped."""
     if not n or sum(beyond) < _MOST_CLIPPED * n:
         return ""
-    low, high = _ends(domain)
     shares = zip(beyond, beyond._fields, strict=True)
     sides = [
         f"{count / n:.1%} of the values are {side}" for count, side in shares if count
     ]
     is_declared = domain.is_declared and not domain.spent
     scale = "the declared scale" if is_declared else "the scale of the fit"
-    return f"{' and '.join(sides)} {scale}, {low:g} to {high:g}"
+    if domain.is_declared or domain.spent:  # otherwise, its ends are values
+        scale += ", {:g} to {:g}".format(*_ends(domain))
+    return f"{' and '.join(sides)} {scale}"
 
 
 def _beyond_in(chunk: Entries, domain: Domain) -> _Beyond:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,27 +67,8 @@ class _PublishedEncoder(LinearEncoder):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({**self._later, **state})
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn encoder and decoder, and take the sensitivity from the same samples.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, ...)
-            At least two samples; finite. A Dask array or frame is loaded into memory.
-        y : array-like of shape (n_samples,) or (n_samples, m), default=None
-            Targets of the task, numbers or labels. Read only if `task` is None or has
-            no `outputs`.
-
-        Returns
-        -------
-        self : object
-
-        Raises
-        ------
-        ValueError
-            If the task cannot be used, does not fit the samples or does not vary.
-        """
-        super().fit(X, y)
+    def _learn_all(self, X: ArrayLike, y: ArrayLike | None) -> tuple[float, int]:
+        learned = super()._learn_all(X, y)
         if math.isfinite(self.epsilon) and self.bounds is None:
             warn(
                 f"{type(self).__name__} takes the sensitivity from the fitting data. "
@@ -96,7 +77,7 @@ class _PublishedEncoder(LinearEncoder):
                 f"sktensordp.encoding, which bound the code and lose less.",
                 UnsoundClaimWarning,
             )
-        return self
+        return learned
 
     def _box(self, n_entries: int) -> SensitivitySet | None:
         """X, if it is declared."""

@@ -136,6 +136,7 @@ def strict():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", AveragesOnlyWarning)
         warnings.filterwarnings("ignore", "perturbation=.* does not use", UserWarning)
+        warnings.filterwarnings("ignore", "The declared scale, .* as wide", UserWarning)
         yield
 
 

@@ -339,3 +339,14 @@ def test_levels_outside_of_bounds_are_refused():
     for bounds in [(2, 9), (0, 4), (6, 9)]:
         with pytest.raises(ValueError, match="levels must lie within value_bounds"):
             CPCompletion(value_bounds=bounds, **LEVELS).fit(WHERE, STARS)
+
+
+def test_a_scale_that_was_read_off_the_values_is_not_shown():
+    """Its ends are values, of people other than those who are answered."""
+    model = CPCompletion(0, epsilon=math.inf).fit(WHERE, np.linspace(1, 4, len(WHERE)))
+    with pytest.warns(
+        UserWarning, match="are above the scale of the fit, where"
+    ) as all_:
+        model.score(WHERE, np.full(len(WHERE), 9.0))
+    (shown,) = [str(one.message) for one in all_ if "scale" in str(one.message)]
+    assert not set("149") & set(shown.replace("100.0%", ""))

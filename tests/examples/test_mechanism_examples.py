@@ -403,7 +403,7 @@ def test_trips_by_place_and_hour(run_cells):
     margin, naive = map(int, re.findall(r"± (\d+)$", printed, re.MULTILINE)[-2:])
     assert margin < naive
     assert "origin,destination,count,std,low,high,is_small" in printed
-    assert "for everything at one index of mode 3" in printed
+    assert "for everything at one index of mode 3" in " ".join(printed.split())
 
 
 def test_components_of_images(run_cells):

@@ -278,7 +278,7 @@ def test_an_interrupted_client_counts(keys):
         assert n_released(budget) >= len(keys) - n_keys
         client.privatize(ROWS)
         assert len(set(keys[n_keys:])) == len(keys) - n_keys
-        assert client.privacy_guarantee_ is encoder.privacy_guarantee_
+        assert client.privacy_guarantee_ == encoder.privacy_guarantee_
 
 
 LONG_FIT = """
