@@ -221,7 +221,7 @@ def test_words_for_the_unit_and_the_release_change_nothing_else():
         assert "This fit" not in str(derived)
     # Words that not all of them use describe none of them.
     assert "everything at one index of mode 0" in str(told + plain)
-    refused = guarantee(NOTHING, unit=0, scope="This fit")
+    refused = guarantee(E.NonPrivate(), unit=0, scope="This fit")
     assert str(refused).startswith("This fit: No differential privacy")
 
 

@@ -68,7 +68,7 @@ ROWS = np.linspace(0, 1, 24).reshape(8, 3)
 OTHER_ROWS = np.random.default_rng(0).integers(0, 2, (8, 3)) * 5.0
 TEXTS = [["aa bb", "aa aa cc"] * 4, ["dd", "cc cc ee"] * 4]
 TARGETS = np.arange(8.0), np.tile([1.0, 0.0], 4)
-WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(1, 2, 12)
+WHERE, VALUES = np.argwhere(np.ones((4, 3))), np.linspace(0.5, 1, 12)
 
 # Of steps that learn only with some parameters: without and with.
 DECLARED = {
