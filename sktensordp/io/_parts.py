@@ -462,9 +462,10 @@ class Restored:
             fields.list("steps", _LONGEST_PIPELINE),
             fields.take("verbose"),
         )
-        names = [one[0] if isinstance(one, list) else None for one in listed]
+        are_pairs = all(isinstance(one, list) and len(one) == 2 for one in listed)
+        names = [one[0] for one in listed] if are_pairs else []
         is_right = (
-            all(isinstance(one, list) and len(one) == 2 for one in listed)
+            are_pairs
             and all(isinstance(name, str) and "__" not in name for name in names)
             and 0 < len(names) == len(set(names))
             and isinstance(verbose, bool)
