@@ -220,7 +220,8 @@ def test_words_for_the_unit_and_the_release_change_nothing_else():
         assert "for all rows of one user" in str(derived)
         assert "This fit" not in str(derived)
     # Words that not all of them use describe none of them.
-    assert "everything at one index of mode 0" in str(told + plain)
+    for other in plain, guarantee(PURE, unit=0, protected="all rows of one item"):
+        assert "everything at one index of mode 0" in str(told + other)
     refused = guarantee(E.NonPrivate(), unit=0, scope="This fit")
     assert str(refused).startswith("This fit: No differential privacy")
 
