@@ -421,7 +421,7 @@ class PrivateEstimatorMixin(StorableMixin):
     _seeded: Collection[bool] = ()
     """Whether releases since the last fit took their noise from an integer seed."""
     _protected: str = ""
-    """What is protected, in the words of a table of which this is fitted to indices."""
+    """What is protected, in the words of the table whose indices are fitted."""
 
     @property
     def privacy_guarantee_(self) -> PrivacyGuarantee:
@@ -761,7 +761,7 @@ def counted_by(owner: StorableMixin, step: Step) -> Step:
 
 
 def describe_unit(step: object, protected: str) -> None:
-    """Have a step that is fitted to indices say what it protects in a table's words."""
+    """Tell a step that is fitted to indices what the table calls what it protects."""
     if isinstance(step, PrivateEstimatorMixin):
         step._protected = protected
 

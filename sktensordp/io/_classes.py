@@ -137,9 +137,8 @@ def key_of(kind: type) -> str | None:
 def declared(kind: type) -> Mapping[str, Any]:
     """Names of the attributes that a class declares, with their types.
 
-    They are its fields, or its parameters and all attributes with annotations, or of
-    which a property says how they are told. A type that cannot be read at run time is
-    Any.
+    They are its fields; or its parameters, all attributes with annotations, and those
+    that a property sets. A type that cannot be read at run time is Any.
     """
     found: dict[str, Any] = {}
     if kind.__name__ in _UNLISTED:

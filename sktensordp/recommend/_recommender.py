@@ -144,7 +144,8 @@ def _has(method: str) -> Callable[[Recommender], bool]:
 def protected_rows(unit: int | None, names: Sequence[str] | None) -> str:
     """The rows that a fit protects, by the name of their column; "" if it is values.
 
-    A name with digits is not shown: it may be an id, of a table without a header.
+    Names of columns are public. But one with digits is not shown: it may be an id, of
+    a table that was read without its header.
     """
     if unit is None:
         return ""
@@ -198,7 +199,8 @@ class Recommender(EstimatorMixin, StorableMixin, MetaEstimatorMixin, BaseEstimat
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : ndarray of str
-        Names of the columns, if the table has any.
+        Names of the columns, if the table has any. They are public: the guarantee, the
+        log and budgets name what is protected by them.
 
     See Also
     --------
